@@ -1,0 +1,89 @@
+"""Packaging: the rooms stay on top of the tree and are imported as `fctncalling.<room>`."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+ROOMS = ("data", "checkers", "envs", "algorithms")  # ground floor first
+
+
+def subpackages(folder: str) -> list[str]:
+    """Return every package below a folder, the folder itself included, as dotted names."""
+    return [".".join(init.parent.parts) for init in sorted(Path(folder).rglob("__init__.py"))]
+
+
+def packages() -> list[str]:
+    """Return every package of the project: the top floor's own, then the rooms'.
+
+    Where the clone has symbolic links, the rooms are seen below `fctncalling/` too; they are taken from the top only.
+    """
+    top = [name for name in subpackages("fctncalling") if name.split(".")[1:2] not in [[room] for room in ROOMS]]
+    return [*top, *(f"fctncalling.{name}" for room in ROOMS for name in subpackages(room))]
+
+
+TRAIN = [
+    "torch>=2.6",
+    "transformers>=5.0",
+    "tokenizers>=0.22",
+    "safetensors>=0.5",
+    "accelerate>=1.5",
+    "peft>=0.17",
+    "tensorboard>=2.18",
+    "matplotlib>=3.9",
+    "rich>=13",
+    "tqdm>=4.66",
+]
+AGENTIC = ["rank-bm25>=0.2.2"]  # keyword search in memories and local corpora
+MEMORY_VECTOR = ["sentence-transformers"]
+# Which texts a grammar's repair saves is part of BFCL's verdicts: these releases save what its own do.
+JAVA = ["tree-sitter>=0.26,<0.27", "tree-sitter-java>=0.23.5,<0.24"]
+JAVASCRIPT = ["tree-sitter>=0.26,<0.27", "tree-sitter-javascript>=0.25,<0.26"]
+DEV = [
+    "pytest>=8",
+    "httpx>=0.27,<1",
+    "hypothesis>=6.100",
+    "sympy>=1.12",
+    *JAVA,
+    *JAVASCRIPT,
+    "ruff>=0.12",
+    "mypy>=1.15",
+    "pyright>=1.1.400",
+    "setuptools>=68",
+    "types-jsonschema",
+    "types-tqdm",
+]
+
+setup(
+    name="fctncalling",
+    version="0.1.0",
+    description="A Gymnasium environment for multi-turn function calling, and an actor-critic trainer for it",
+    long_description=Path("README.md").read_text(encoding="utf-8") if Path("README.md").exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE", "NOTICE"],
+    python_requires=">=3.11",
+    packages=packages(),
+    package_dir={f"fctncalling.{room}": room for room in ROOMS},
+    package_data={"": ["py.typed", "*.json", "tables/*.json"], "fctncalling.data": ["embedded/**"]},
+    py_modules=["train_fctncalling", "evaluate_fctncalling"],
+    entry_points={
+        "console_scripts": [
+            "train_fctncalling = train_fctncalling:main",
+            "evaluate_fctncalling = evaluate_fctncalling:main",
+        ]
+    },
+    # mpmath writes numbers into tool results, and 1.3 writes them as BFCL's records do.
+    install_requires=["numpy>=2.0", "gymnasium>=1.2,<2", "jsonschema>=4.20", "mpmath>=1.3,<1.4"],
+    extras_require={
+        "agentic": AGENTIC,
+        "memory-vector": MEMORY_VECTOR,
+        "java": JAVA,  # the calls of BFCL's Java categories
+        "javascript": JAVASCRIPT,
+        "train": TRAIN,
+        "dev": DEV,
+        "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
+        "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
+        "math": ["sympy>=1.12"],
+        "monty": ["pydantic-monty>=1.4"],
+    },
+)
