@@ -1,0 +1,83 @@
+"""BFCL's agentic categories as they are played: one task file, several variants.
+
+`BFCL_v4_memory.json` is asked with three memory backends, `BFCL_v4_web_search.json` with and without snippets. A
+variant is named like a file beside it, `BFCL_v4_memory_kv.json`, which need not exist; so are the conversations that
+come before the questions, `BFCL_v4_memory_kv_prereq.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fctncalling.data.json_stream import read_entries
+from fctncalling.data.types import Task
+
+BACKENDS = ("kv", "vector", "rec_sum")
+MEMORY = tuple(f"memory_{backend}" for backend in BACKENDS)
+WEB_SEARCH = ("web_search_base", "web_search_no_snippet")
+PREREQUISITES = tuple(f"{category}_prereq" for category in MEMORY)
+CONVERSATIONS = "memory_prereq_conversation"
+"""Folder of the conversations that fill the memory, one file for each scenario."""
+
+
+def is_prerequisite(task: Task) -> bool:
+    """Whether a task is a conversation that only fills a memory: it has no answer, and no verdict."""
+    return task.category.startswith("memory") and task.category.endswith("_prereq")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One agentic category of a folder: where its entries stand and what each of them becomes."""
+
+    root: Path
+    category: str
+    base: str  # the category its entries are written for: "memory", "memory_prereq", "web_search"
+    prefix: str = "BFCL_v4_"
+    suffix: str = ".json"
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that hold the entries."""
+        if self.category in PREREQUISITES:
+            return sorted((self.root / CONVERSATIONS).glob("memory_*.json"))
+        return [self.root / f"{self.prefix}{self.base}{self.suffix}"]
+
+    @cached_property
+    def conversations(self) -> dict[str, list[list[str]]]:
+        """The user's messages of every earlier conversation, by scenario and in order."""
+        told: dict[str, list[list[str]]] = {}
+        for file in sorted((self.root / CONVERSATIONS).glob("memory_*.json")):
+            for _, entry in read_entries(file):
+                texts = [message["content"] for turn in entry["question"] for message in turn]
+                told.setdefault(entry["scenario"], []).append(texts)
+        return told
+
+    def entry(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an entry with the class and the scenario of the variant; nothing of `raw` is changed."""
+        if self.base == "web_search":
+            settings: dict[str, Any] = {"show_snippet": self.category != "web_search_no_snippet"}
+            return {**raw, "initial_config": {"WebSearchAPI": settings}}
+        name = f"MemoryAPI_{self.category.removeprefix('memory_').removesuffix('_prereq')}"
+        settings = {"scenario": raw.get("scenario", "")}
+        if self.base == "memory":
+            settings["conversations"] = self.conversations.get(settings["scenario"], [])
+        return {**raw, "involved_classes": [name], "initial_config": {name: settings}}
+
+    def task(self, task: Task) -> Task:
+        """Return the task under the id BFCL's result files have for the variant."""
+        return replace(task, id=task.id.replace(self.base, self.category, 1), category=self.category)
+
+
+def variant_of(path: Path) -> Variant | None:
+    """Return the variant a file name speaks of; None for other names, and for a file that exists."""
+    for category in (*PREREQUISITES, *MEMORY, *WEB_SEARCH):
+        if path.stem == category or path.stem.endswith(f"_{category}"):
+            base = "web_search" if category in WEB_SEARCH else "memory"
+            base += "_prereq" if category in PREREQUISITES else ""
+            found = Variant(path.parent, category, base, path.stem.removesuffix(category), path.suffix)
+            return None if path.exists() or not all(map(Path.exists, found.files)) or not found.files else found
+    return None

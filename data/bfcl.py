@@ -1,0 +1,208 @@
+"""Tasks read from BFCL's files, or from one merged JSON array: validated, typed, with answers and function docs.
+
+A task file is JSON Lines (BFCL's own, versions 3 and 4) or one JSON array whose entries carry their `ground_truth`.
+What an entry does not carry is looked for beside its file: answers in `possible_answer/<same name>`, the docs of its
+API classes in `multi_turn_func_doc/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fctncalling.data.agentic import variant_of
+from fctncalling.data.answers import AnswerSource, PossibleAnswers
+from fctncalling.data.categories import AGENTIC, WITHOUT_ANSWER, category_of
+from fctncalling.data.errors import Place, TaskError, TaskWarning
+from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
+from fctncalling.data.json_stream import read_entries
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.data.validation import explain, is_task
+
+__all__ = ["TaskError", "TaskWarning", "embedded_path", "iter_tasks", "load_tasks"]
+
+# A method BFCL took from TradingBot and its docs, but not from two entries of the retired multi_turn_composite (101 and
+# 132). BFCL's generation holds out what it finds, hence nothing in those turns.
+REMOVED_FUNCTIONS = frozenset({"update_market_status"})
+EMBEDDED = Path(__file__).with_name("embedded")
+_TASK_FIELDS = frozenset(
+    {
+        "id",
+        "question",
+        "function",
+        "ground_truth",
+        "initial_config",
+        "involved_classes",
+        "invoked_classes",
+        "missed_function",
+    }
+)
+
+
+def load_tasks(
+    path: str | Path,
+    *,
+    possible_answers: AnswerSource | None = None,
+    function_docs: DocSource | None = None,
+) -> list[Task]:
+    """Return the tasks of a file, or of every `BFCL_*.json` task file of a folder, in their order.
+
+    Variants of agentic categories (`BFCL_v4_memory_kv.json`) are read from the one file they share.
+    `possible_answers` (file, folder, or mapping of id to ground truth) and `function_docs` (folder, file, or mapping of
+    class to docs) take the place of the siblings; the answers also that of a `ground_truth` inside an entry.
+    Raises TaskError, with file, line, id and field, for what cannot be read, and for an id that stands twice.
+    """
+    tasks, places = [], dict[str, Place]()
+    for place, task in _read(path, possible_answers, function_docs):
+        if task.id in places:
+            raise place.error(f"id: expected ids to be unique, but it stands already at {places[task.id]}")
+        places[task.id] = place
+        tasks.append(task)
+    return tasks
+
+
+def iter_tasks(
+    path: str | Path,
+    *,
+    possible_answers: AnswerSource | None = None,
+    function_docs: DocSource | None = None,
+) -> Iterator[Task]:
+    """Yield what `load_tasks` returns, one task at a time and in constant memory.
+
+    Two things follow: an id that stands twice is not noticed, and answers must stand in the order of their entries
+    (as BFCL's do), for those met too early are kept.
+    """
+    return (task for _, task in _read(path, possible_answers, function_docs))
+
+
+def embedded_path(name: str) -> Path:
+    """Return where a part of the embedded data lies: a task set ("train", "held_out") or a folder beside them."""
+    for path in (EMBEDDED / f"{name}.json", EMBEDDED / name):
+        if path.exists():
+            return path
+    known = sorted(path.stem for path in EMBEDDED.glob("*")) if EMBEDDED.is_dir() else []
+    raise TaskError(f'no embedded data is called "{name}": expected one of {", ".join(known) or "none (none is here)"}')
+
+
+def _read(
+    path: str | Path, possible_answers: AnswerSource | None, function_docs: DocSource | None
+) -> Iterator[tuple[Place, Task]]:
+    docs_of_folder: dict[Path, FunctionDocs] = {}
+    variant = variant_of(Path(path))
+    for file in _task_files(Path(path)) if variant is None else variant.files:
+        sibling = (file.parent if variant is None else variant.root) / "multi_turn_func_doc"
+        if sibling not in docs_of_folder:
+            docs_of_folder[sibling] = FunctionDocs(sibling if function_docs is None else function_docs)
+        docs, answers = docs_of_folder[sibling], PossibleAnswers(possible_answers, file)
+        for line, entry in read_entries(file):
+            place, category = _identify(entry, Place(file, line))
+            if variant is None:
+                yield place, _task(entry, category, place, docs, answers)
+            else:
+                yield place, variant.task(_task(variant.entry(entry), category, place, docs, answers))
+
+
+def _task_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        files = [file for file in sorted(path.glob("BFCL_*.json")) if not _is_format_sensitivity(file)]
+        if not files:
+            raise TaskError(f"{path}: the folder has no task file: expected files named BFCL_*.json, or name one file")
+        return files
+    if _is_format_sensitivity(path):
+        raise TaskError(
+            f"{path}: format sensitivity has no tasks of its own: the file is one object {{category: [ids]}} "
+            "over the entries of other files. Expected a task file: load those of its categories"
+        )
+    return [path]
+
+
+def _is_format_sensitivity(path: Path) -> bool:
+    return path.stem.endswith("_format_sensitivity")
+
+
+def _identify(entry: Any, place: Place) -> tuple[Place, str]:
+    """Return the place with the entry's id, and the entry's category; TaskError where the entry is not well formed."""
+    if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+        place = Place(place.path, place.line, entry["id"])
+    if not is_task(entry):
+        raise place.error(explain(entry, "task"))
+    try:
+        category = category_of(entry["id"], place.path.name)
+    except TaskError as error:
+        raise place.error(f"id: {error}") from None
+    has_tools = category.startswith("multi_turn") or category in AGENTIC
+    if has_tools and "involved_classes" not in entry and "invoked_classes" not in entry:
+        raise place.error(explain(entry, "tools"))
+    if not has_tools and "function" not in entry and category != "chatable":
+        raise place.error(explain(entry, "single_turn"))
+    return place, category
+
+
+def _task(entry: Mapping[str, Any], category: str, place: Place, docs: FunctionDocs, answers: PossibleAnswers) -> Task:
+    classes = entry.get("involved_classes", entry.get("invoked_classes", []))
+    for name in classes:
+        if not isinstance(scenario := entry.get("initial_config", {}).get(name, {}), dict):
+            raise place.error(
+                f"initial_config.{name}: expected the class's scenario (an object), found {scenario!r:.60}"
+            )
+    functions = _functions(entry.get("function"), classes, place, docs)
+    answer: Mapping[str, Any] | None = entry
+    if category not in WITHOUT_ANSWER and (entry.get("ground_truth") is None or answers.explicit):
+        answer = answers.find(place)
+    task = Task(
+        id=entry["id"],
+        category=category,
+        question=entry["question"],
+        functions=functions,
+        ground_truth=answer.get("ground_truth") if answer else None,
+        initial_config=entry.get("initial_config", {}),
+        involved_classes=tuple(classes),
+        missed_functions=_missed_functions(entry, functions, place),
+        extra={key: value for key, value in {**entry, **(answer or {})}.items() if key not in _TASK_FIELDS},
+    )
+    if task.is_multi_turn:
+        _check_ground_truth_turns(task, place)
+    return task
+
+
+def _functions(
+    listed: Sequence[Any] | None, classes: Sequence[str], place: Place, docs: FunctionDocs
+) -> tuple[FunctionDoc, ...]:
+    if listed is None:
+        return docs.of_classes(classes, place)
+    return tuple(docs.named(f, classes, place) if isinstance(f, str) else function_doc(f) for f in listed)
+
+
+def _check_ground_truth_turns(task: Task, place: Place) -> None:
+    if task.ground_truth is None:
+        return
+    for turn, calls in enumerate(task.ground_truth):
+        if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
+            raise place.error(f"ground_truth[{turn}]: expected a turn: a list of calls as strings, found {calls!r:.60}")
+    if len(task.ground_truth) != len(task.question):
+        raise place.error(
+            f"ground_truth: expected one list of calls for each of the {len(task.question)} turns of question, "
+            f"found {len(task.ground_truth)}"
+        )
+
+
+def _missed_functions(
+    entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Place
+) -> dict[int, tuple[str, ...]]:
+    known = {function.name for function in functions}
+    missed: dict[int, tuple[str, ...]] = {}
+    for turn, names in entry.get("missed_function", {}).items():
+        if int(turn) >= len(entry["question"]):
+            raise place.error(
+                f"missed_function: turn {turn} is out of range: expected 0 to {len(entry['question']) - 1}, "
+                "as question has that many turns"
+            )
+        for name in names:
+            if name not in known and name not in REMOVED_FUNCTIONS:
+                raise place.error(
+                    f'missed_function["{turn}"]: "{name}" is no function of this task: expected one of '
+                    + (", ".join(sorted(known)) or "none (it has no functions)")
+                )
+        missed[int(turn)] = tuple(name for name in names if name in known)
+    return missed

@@ -1,0 +1,78 @@
+"""BFCL's categories, and the category an entry's id (or its file's name) speaks of."""
+
+from __future__ import annotations
+
+import re
+
+from fctncalling.data.errors import TaskError
+
+AST = (
+    "simple_python",
+    "simple_java",
+    "simple_javascript",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "live_simple",
+    "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
+)
+RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
+MULTI_TURN = (
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+    "multi_turn_composite",
+)
+AGENTIC = (
+    "web_search",
+    "web_search_base",
+    "web_search_no_snippet",
+    "memory",
+    "memory_kv",
+    "memory_vector",
+    "memory_rec_sum",
+    "memory_prereq",
+)
+RETIRED = ("exec_simple", "exec_multiple", "exec_parallel", "exec_parallel_multiple", "rest", "sql", "chatable")
+# Not in BFCL: its single-turn shapes in its other two languages, named so that "java" in the name tells the language.
+LANGUAGE_VARIANTS = tuple(
+    f"{shape}_{language}"
+    for shape in ("multiple", "parallel", "parallel_multiple")
+    for language in ("java", "javascript")
+)
+CATEGORIES = (*AST, *RELEVANCE, *MULTI_TURN, *AGENTIC, *RETIRED, *LANGUAGE_VARIANTS)
+
+# Names until BFCL v3, when Python was not yet one language of three; and the bare kind.
+ALIASES = {
+    "simple": "simple_python",
+    "java": "simple_java",
+    "javascript": "simple_javascript",
+    "multi_turn": "multi_turn_base",
+}
+WITHOUT_ANSWER = frozenset({*RELEVANCE, "memory_prereq", "chatable"})
+"""Categories whose entries have no possible answer: none is scored against one."""
+
+_CATEGORY_OF_NAME = {**{category: category for category in CATEGORIES}, **ALIASES}
+_ID = re.compile(r"(?P<name>[A-Za-z_-]+)[_-]\d.*", re.DOTALL)
+_FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
+
+
+def category_of(entry_id: str, file_name: str | None = None) -> str:
+    """Return BFCL's v4 category name for an entry's id, or else for the name of the file it stands in.
+
+    An id is a category, `_` and an index that begins with a digit: `simple_python_17`, `live_simple_19-3-15`,
+    `memory_0-customer-0`. Version 3 names (`java_0`) and hyphens (`multi-turn_base_3`) mean the same categories.
+    Raises TaskError, naming the known categories, where neither the id nor the file name speaks of one.
+    """
+    for spoken in (_ID.fullmatch(entry_id), _FILE.fullmatch(file_name or "")):
+        name = spoken["name"].replace("-", "_") if spoken else ""
+        if name in _CATEGORY_OF_NAME:
+            return _CATEGORY_OF_NAME[name]
+    speaker = f'id "{entry_id}"' + (f' and file name "{file_name}" speak' if file_name else " speaks")
+    raise TaskError(
+        f"{speaker} of no known category: expected <category>_<index>, with a category out of "
+        + ", ".join((*CATEGORIES, *ALIASES))
+    )

@@ -1,0 +1,126 @@
+"""Function docs of the API classes: BFCL's `multi_turn_func_doc/` files, or whatever a user gives in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fctncalling.data.errors import Place, TaskError
+from fctncalling.data.json_stream import read_entries
+from fctncalling.data.types import FunctionDoc
+from fctncalling.data.validation import explain, is_function_doc
+
+DocSource = str | Path | Mapping[str, Iterable[Mapping[str, Any] | FunctionDoc]]
+"""A folder of doc files, one doc file, or a mapping of class name to docs."""
+
+DOC_FILES = {
+    "GorillaFileSystem": "gorilla_file_system",
+    "MathAPI": "math_api",
+    "MessageAPI": "message_api",
+    "TwitterAPI": "posting_api",
+    "TicketAPI": "ticket_api",
+    "TradingBot": "trading_bot",
+    "TravelAPI": "travel_booking",
+    "VehicleControlAPI": "vehicle_control",
+    "WebSearchAPI": "web_search",
+    "MemoryAPI_kv": "memory_kv",
+    "MemoryAPI_vector": "memory_vector",
+    "MemoryAPI_rec_sum": "memory_rec_sum",
+}
+"""BFCL's class names and the stems of their doc files; any other class is looked for under its name in snake case."""
+
+# The backend that documents it (key-value, vector, summary) is chosen when the task is run, not in the task file.
+WITHOUT_DOCS = frozenset({"MemoryAPI"})
+
+
+class FunctionDocs:
+    """The docs of every class that a load has met, each read once and shared by the tasks that name it."""
+
+    def __init__(self, source: DocSource) -> None:
+        self._source = Path(source) if isinstance(source, str) else source
+        self._of_class: dict[str, tuple[FunctionDoc, ...]] = {}
+        self._by_name: dict[str, FunctionDoc] | None = None
+
+    def of_classes(self, classes: Sequence[str], place: Place) -> tuple[FunctionDoc, ...]:
+        """Return the docs of the classes, in their order; TaskError at `place` where one has none."""
+        return tuple(doc for name in classes for doc in self._docs_of(name, place))
+
+    def named(self, name: str, classes: Sequence[str], place: Place) -> FunctionDoc:
+        """Return the doc of one function: of the involved classes first, then of any class of the source."""
+        for doc in self.of_classes(classes, place):
+            if doc.name == name:
+                return doc
+        if self._by_name is None:
+            self._by_name = {doc.name: doc for doc in self._all()}
+        if name not in self._by_name:
+            raise place.error(
+                f'function: "{name}" has no function doc: expected a name documented in {self._where()} '
+                f"(of the involved classes: {', '.join(doc.name for doc in self.of_classes(classes, place)) or 'none'})"
+            )
+        return self._by_name[name]
+
+    def _docs_of(self, name: str, place: Place) -> tuple[FunctionDoc, ...]:
+        if name not in self._of_class:
+            self._of_class[name] = () if name in WITHOUT_DOCS else self._find(name, place)
+        return self._of_class[name]
+
+    def _find(self, name: str, place: Place) -> tuple[FunctionDoc, ...]:
+        if isinstance(self._source, Mapping):
+            if name in self._source:
+                return tuple(_from_mapping(self._source[name], f'function docs of class "{name}"'))
+            known = ", ".join(self._source) or "none"
+        else:
+            stems = (DOC_FILES.get(name, _snake_case(name)), name)
+            for file in self._files():
+                if file.stem in stems:
+                    return tuple(_from_file(file))
+            known = ", ".join(file.name for file in self._files()) or "none"
+            known = f"{known} (looked for {stems[0]}.json)"
+        raise place.error(
+            f'involved_classes: class "{name}" has no function docs in {self._where()}: found only {known}. '
+            "Add its docs there, pass function_docs, or give the entry its own function list"
+        )
+
+    def _files(self) -> list[Path]:
+        assert isinstance(self._source, Path)
+        return sorted(self._source.glob("*.json")) if self._source.is_dir() else [self._source]
+
+    def _all(self) -> Iterator[FunctionDoc]:
+        if isinstance(self._source, Mapping):
+            for name, docs in self._source.items():
+                yield from _from_mapping(docs, f'function docs of class "{name}"')
+        else:
+            for file in self._files():
+                if file.exists():
+                    yield from _from_file(file)
+
+    def _where(self) -> str:
+        return "the function_docs given" if isinstance(self._source, Mapping) else str(self._source)
+
+
+def function_doc(raw: Mapping[str, Any]) -> FunctionDoc:
+    """Return the typed form of one checked doc; its `parameters` are shared, not copied."""
+    return FunctionDoc(raw["name"], raw["description"], raw["parameters"], raw.get("response"))
+
+
+def _from_file(path: Path) -> Iterator[FunctionDoc]:
+    for line, raw in read_entries(path):
+        if not is_function_doc(raw):
+            raise Place(path, line).error(explain(raw, "function_doc"))
+        yield function_doc(raw)
+
+
+def _from_mapping(docs: Iterable[Mapping[str, Any] | FunctionDoc], where: str) -> Iterator[FunctionDoc]:
+    for raw in docs:
+        if isinstance(raw, FunctionDoc):
+            yield raw
+        elif is_function_doc(raw):
+            yield function_doc(raw)
+        else:
+            raise TaskError(f"{where}: {explain(raw, 'function_doc')}")
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

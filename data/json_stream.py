@@ -1,0 +1,131 @@
+"""Entries of a JSON array or of JSON Lines, one at a time, each with the line it begins on.
+
+BFCL's files are JSON Lines in spite of their `.json` names; merged files are one JSON array. The first character
+tells which. Memory holds one entry and one chunk, however long the file is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from fctncalling.data.errors import Place, TaskError
+
+CHUNK_CHARS = 1 << 16
+BLANK = " \t\r\n"
+# An error this close to the end of what was read may only mean that a word (-Infinity, \\uXXXX) goes on behind it.
+LONGEST_WORD_CHARS = 16
+EXPECTED = "expected one JSON object a line, or one JSON array of objects"
+
+
+def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield (line, value) for every entry of the file; raise TaskError where it is missing, empty or broken."""
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            window = _Window(stream, path)
+            first = window.peek()
+            if first == "":
+                raise TaskError(f"{path}: the file is empty: {EXPECTED}")
+            if first == "[":
+                yield from _array_entries(window)
+                return
+            stream.seek(0)
+            yield from _line_entries(stream, path)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise TaskError(f"{path}: no such file ({error.strerror}): {EXPECTED}") from None
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path}: not UTF-8 text ({error.reason}): {EXPECTED}") from None
+
+
+def _line_entries(stream: TextIO, path: Path) -> Iterator[tuple[int, Any]]:
+    for line, text in enumerate(stream, start=1):
+        if text.isspace():
+            continue
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise Place(path, line).error(f"broken JSON ({error.msg}, column {error.colno}): {EXPECTED}") from None
+        except (RecursionError, ValueError) as error:
+            raise Place(path, line).error(f"JSON beyond what can be read ({error}): {EXPECTED}") from None
+        yield line, value
+
+
+def _array_entries(window: _Window) -> Iterator[tuple[int, Any]]:
+    window.take()
+    if window.peek() == "]":
+        window.take()
+    else:
+        closing = ","
+        while closing == ",":
+            if not window.peek():
+                raise window.error("the array does not end")
+            line = window.line
+            yield line, window.value()
+            closing = window.peek()
+            if closing not in (",", "]"):
+                raise window.error("expected ',' or ']' after the entry" if closing else "the array does not end")
+            window.take()
+    if window.peek():
+        raise window.error("text after the array")
+
+
+class _Window:
+    """A sliding piece of the file: the unread rest of the last chunk, and the line where it begins."""
+
+    def __init__(self, stream: TextIO, path: Path) -> None:
+        self.line = 1
+        self._stream = stream
+        self._path = path
+        self._text = ""
+        self._at = 0
+        self._ended = False
+        self._decoder = json.JSONDecoder()
+
+    def error(self, text: str, line: int | None = None) -> TaskError:
+        return Place(self._path, self.line if line is None else line).error(f"broken JSON ({text}): {EXPECTED}")
+
+    def peek(self) -> str:
+        """Return the next character that is not blank, "" at the end of the file."""
+        while True:
+            while self._at < len(self._text):
+                char = self._text[self._at]
+                if char not in BLANK:
+                    return char
+                self.line += char == "\n"
+                self._at += 1
+            if self._ended:
+                return ""
+            self._fill()
+
+    def take(self) -> None:
+        """Step over the character that `peek` returned."""
+        self._at += 1
+
+    def value(self) -> Any:
+        """Return the JSON value that begins at the character that `peek` returned."""
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if self._ended or not self._may_go_on(error):
+                    line = self.line + self._text.count("\n", self._at, error.pos)
+                    raise self.error(error.msg, line) from None
+                self._fill()
+            except (RecursionError, ValueError) as error:
+                raise self.error(str(error)) from None
+            else:
+                self.line += self._text.count("\n", self._at, end)
+                self._at = end
+                return value
+
+    def _may_go_on(self, error: json.JSONDecodeError) -> bool:
+        return error.msg.startswith("Unterminated") or error.pos >= len(self._text) - LONGEST_WORD_CHARS
+
+    def _fill(self) -> None:
+        # As much again as is held: a long entry is decoded a number of times that grows with the log of its length.
+        rest = self._text[self._at :]
+        more = self._stream.read(max(CHUNK_CHARS, len(rest)))
+        self._ended = not more
+        self._text, self._at = rest + more, 0

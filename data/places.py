@@ -1,0 +1,28 @@
+"""Where imported official data lies: in the source tree, or, for an installed package, in the user's own folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import fctncalling.data
+
+
+def is_source_checkout() -> bool:
+    """Whether the package runs from its source tree, where data may be written beside the code."""
+    return (_room().parent / "setup.py").is_file()
+
+
+def official_data_folder() -> Path:
+    """Return the folder `import-bfcl` writes to unless told otherwise: never one of installed packages."""
+    return _room() / "bfcl" if is_source_checkout() else user_data_folder()
+
+
+def user_data_folder() -> Path:
+    """Return the user's folder for official data, whether or not it exists (XDG_DATA_HOME, or ~/.local/share)."""
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "fctncalling" / "bfcl"
+
+
+def _room() -> Path:
+    return Path(str(fctncalling.data.__file__)).resolve().parent

@@ -1,0 +1,106 @@
+"""The words of the house as types: frozen, JSON-shaped, free of any other part of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Message = dict[str, Any]
+"""One OpenAI-form chat message: role, content and, where the role has them, name, tool_call_id, tools."""
+
+
+@dataclass(frozen=True)
+class FunctionDoc:
+    """One documented function, as BFCL writes it (`parameters` keeps BFCL's types: dict, float, tuple, ...)."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    response: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One parsed function call: keyword arguments as literals, in the order they were written."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One benchmark entry. Never mutate what hangs below it: environments copy what they change.
+
+    `ground_truth` is, by category: a list of {function: {parameter: [accepted values]}} (single turn),
+    a list (turns) of lists of Python call strings (multi turn), a list of accepted strings (agentic),
+    or None (irrelevance and relevance have none).
+    `functions` holds every documented function, the held-out ones included; `missed_functions` maps a
+    turn index to the names that are offered only from that turn on.
+    """
+
+    id: str
+    category: str  # BFCL's name without prefix or version: "simple_python", "multi_turn_miss_func", ...
+    question: Sequence[Sequence[Message]]  # turns of messages; a held-out function's turn is empty
+    functions: Sequence[FunctionDoc] = ()
+    ground_truth: Sequence[Any] | None = None
+    initial_config: Mapping[str, Any] = field(default_factory=dict)
+    involved_classes: Sequence[str] = ()
+    missed_functions: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)  # fields of the entry that no checker reads
+
+    @property
+    def is_multi_turn(self) -> bool:
+        """Whether the task is scored by executing calls on stateful tools, turn by turn."""
+        return self.category.startswith("multi_turn")
+
+    @property
+    def long_context(self) -> bool:
+        """Whether BFCL loads the tools with its long-context tables."""
+        return "long_context" in self.category or "composite" in self.category
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One assistant message and what came of it."""
+
+    turn: int
+    text: str
+    calls: Sequence[Call] = ()
+    executed: Sequence[str] = ()  # the call strings handed to the tools, in order
+    results: Sequence[str] = ()  # one result text per executed call
+    error: str | None = None  # no_call, malformed, unknown_function, bad_arguments, tool_error, step_limit
+    reward: float = 0.0
+
+
+@dataclass(frozen=True)
+class TurnRecord:
+    """What one turn left behind: the results of all its calls and every tool's public state at its end."""
+
+    results: Sequence[str]
+    states: Mapping[str, Mapping[str, Any]]  # class name -> public attribute -> value, private copies
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A checker's judgement; `error_type` keeps BFCL's vocabulary verbatim, None where valid."""
+
+    valid: bool
+    score: float  # 1.0 or 0.0 officially; the share of turns passed where progress is asked for
+    error_type: str | None = None
+    message: str = ""
+    per_turn: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class Episode:
+    """All steps of one task as they were played."""
+
+    task_id: str
+    category: str
+    steps: Sequence[StepRecord]
+    verdict: Verdict | None = None  # None while running or where infrastructure failed
+    terminated: bool = False
+    truncated: bool = False
+    invalid: bool = False  # infrastructure failed: drop it, never score it 0
+    seed: int | None = None
