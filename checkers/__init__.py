@@ -1,0 +1,106 @@
+"""Checkers: pure functions from (task, record, truth) to a verdict, chosen by the category's name as BFCL does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from fctncalling.checkers.answer import answer_fault
+from fctncalling.checkers.calls import CallChecker, Converter, Truth, format_fault
+from fctncalling.checkers.java import java_argument
+from fctncalling.checkers.javascript import javascript_argument
+from fctncalling.checkers.multi_turn import check_turns
+from fctncalling.checkers.relevance import irrelevance_fault, relevance_fault
+from fctncalling.checkers.values import Fault, python_argument
+from fctncalling.data.types import Task, Verdict
+
+__all__ = ["CONVERTERS", "UnsupportedCategory", "check", "kind_of", "language_of"]
+
+CONVERTERS: dict[str, Converter] = {
+    "python": python_argument,
+    "java": java_argument,
+    "javascript": javascript_argument,
+}
+"""Language of a category's arguments -> how its decoded values are read."""
+
+# Kind of check -> what a category's name holds; the first that fits, as in BFCL's dispatch.
+_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("unsupported", ("exec_",)),  # retired: judged by running them
+    ("multi_turn", ("multi_turn",)),
+    ("agentic", ("memory", "web_search")),
+    ("irrelevance", ("irrelevance",)),
+    ("relevance", ("relevance",)),
+    ("parallel", ("parallel",)),
+    ("multiple", ("multiple",)),
+    ("simple", ("simple",)),
+)
+_RELEVANCE: dict[str, Callable[[Any], Fault | None]] = {
+    "irrelevance": irrelevance_fault,
+    "relevance": relevance_fault,
+}
+
+
+class UnsupportedCategory(ValueError):
+    """A category that no checker here can judge."""
+
+
+@lru_cache(maxsize=256)
+def language_of(category: str) -> str:
+    """Return the language whose literals a category's arguments are: python, java or javascript."""
+    return next((language for language in ("javascript", "java") if language in category), "python")
+
+
+@lru_cache(maxsize=256)
+def kind_of(category: str) -> str:
+    """Return which check judges a category: simple, multiple, parallel, relevance, irrelevance, multi_turn or agentic.
+
+    Raises UnsupportedCategory, naming it and what is supported, where there is none.
+    """
+    kind = next((kind for kind, parts in _KINDS if any(part in category for part in parts)), "unsupported")
+    language = language_of(category)
+    if kind == "unsupported" or language not in CONVERTERS:
+        kinds = ", ".join(name for name, _ in _KINDS[1:])
+        raise UnsupportedCategory(
+            f'no checker judges category "{category}": expected one of the kinds {kinds}, '
+            f"with arguments in {', '.join(CONVERTERS)}"
+        )
+    return kind
+
+
+def check(task: Task, record: Any, truth: Sequence[Any] | None = None, *, underscore_to_dot: bool = False) -> Verdict:
+    """Return the verdict on a record of one task.
+
+    Single turn: `record` is the decoder's list of {name: {parameter: value}}, None where it failed; `truth` defaults
+    to the task's own. Multi turn: both are sequences of TurnRecords. Agentic: `record` is the last message that calls
+    nothing. `underscore_to_dot` expects the names in which
+    dots became underscores, as interfaces with restricted names are offered them.
+    Raises UnsupportedCategory, and ValueError for a task without a usable ground truth.
+    """
+    kind = kind_of(task.category)
+    if kind == "multi_turn":
+        if truth is None:
+            raise ValueError(f'task "{task.id}": a multi-turn check needs the turns of the replayed truth')
+        return check_turns(record, truth)
+    if kind in _RELEVANCE:
+        return _verdict(_RELEVANCE[kind](record))
+    accepted = task.ground_truth if truth is None else truth
+    if kind == "agentic" and accepted:
+        return _verdict(answer_fault(record, accepted))
+    if not accepted or not task.functions:
+        raise ValueError(f'task "{task.id}": category {task.category} needs a ground truth and function docs')
+    return _verdict(format_fault(record) or _calls_fault(task, kind, record, accepted, underscore_to_dot))
+
+
+def _calls_fault(task: Task, kind: str, record: Any, truth: Truth, underscore_to_dot: bool) -> Fault | None:
+    convert = CONVERTERS[language_of(task.category)]
+    checker = CallChecker(task.functions, convert=convert, underscore_to_dot=underscore_to_dot)
+    checks = {"simple": checker.simple, "multiple": checker.multiple, "parallel": checker.parallel}
+    try:
+        return checks[kind](record, truth)
+    except ValueError as error:
+        raise ValueError(f'task "{task.id}": {error}') from None
+
+
+def _verdict(fault: Fault | None) -> Verdict:
+    return Verdict(False, 0.0, *fault) if fault else Verdict(True, 1.0)

@@ -1,0 +1,37 @@
+"""BFCL's agentic checker: whether the last message of an episode mentions one of the accepted answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fctncalling.checkers.values import Fault
+
+NOT_ONE_TURN = object()
+"""The record of an answer that is not one turn of messages."""
+
+_INFERENCE = Fault("agentic:inference_error", "the answer is not a list of one turn")
+_NO_MESSAGE = Fault("agentic:no_last_message", "no message is left that calls nothing")
+_IGNORED = re.compile(r"[,./\-_*^()]")
+
+
+def standardised(text: str) -> str:
+    """Return a text as it is compared: without , . / - _ * ^ ( ), in lower case, quotes double; blanks stay."""
+    return _IGNORED.sub("", text).lower().replace("'", '"')
+
+
+def answer_fault(record: Any, accepted: Sequence[Any]) -> Fault | None:
+    """Return why the last message without calls gives none of the accepted answers.
+
+    A mention between word borders is enough, a negated one too. `record` is that message (a one-element list of it
+    counts as well), None or empty where there is none, NOT_ONE_TURN where the answer has the wrong shape.
+    """
+    if record is NOT_ONE_TURN:
+        return _INFERENCE
+    if not record:
+        return _NO_MESSAGE
+    text = standardised(str(record[0] if isinstance(record, list) else record))
+    if any(re.search(rf"\b{re.escape(standardised(str(answer)))}\b", text) for answer in accepted):
+        return None
+    return Fault("agentic:answer_not_found", f"none of {list(accepted)} is mentioned in the last message")

@@ -1,0 +1,126 @@
+"""BFCL's AST checkers: decoded calls against a ground truth that lists the accepted values of each parameter.
+
+The record is what a decoder gives: a list of {function name: {parameter: value}}, or None where decoding failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fctncalling.checkers.values import Accepted, Argument, Fault, argument_fault, python_argument
+from fctncalling.data.types import FunctionDoc
+
+Converter = Callable[[Any, Mapping[str, Any]], "Argument | Fault"]
+"""(decoded value, parameter doc) -> the argument to compare, or why no value of the language can be read from it."""
+
+Truth = Sequence[Mapping[str, Mapping[str, Accepted]]]
+"""BFCL's ground truth of one entry: one {function: {parameter: [accepted values]}} for each expected call."""
+
+DECODER_FAILED = Fault("ast_decoder:decoder_failed", "the answer decodes to no calls")
+WRONG_FORMAT = Fault("ast_decoder:decoder_wrong_output_format", "the answer decodes, but not to a list of calls")
+
+
+def format_fault(record: Any) -> Fault | None:
+    """Return why a decoder's output is no list of one-key dicts of arguments; an empty list is one."""
+    if record is None:
+        return DECODER_FAILED
+    well_formed = type(record) is list and all(
+        type(call) is dict and len(call) == 1 and type(next(iter(call.values()))) is dict for call in record
+    )
+    return None if well_formed else WRONG_FORMAT
+
+
+class CallChecker:
+    """Compares calls of one task: its function docs, the language of its arguments, the spelling of its names."""
+
+    def __init__(
+        self,
+        functions: Sequence[FunctionDoc],
+        *,
+        convert: Converter = python_argument,
+        underscore_to_dot: bool = False,
+    ) -> None:
+        self._functions = functions
+        self._convert = convert
+        self._underscore_to_dot = underscore_to_dot
+
+    def simple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
+        """Return why the record is not the one call expected; the doc is the entry's first."""
+        if len(record) != 1:
+            return Fault("simple_function_checker:wrong_count", f"expected 1 call, got {len(record)}")
+        return self._call_fault(self._functions[0], record[0], truth[0])
+
+    def multiple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
+        """Return why the record is not the one call expected; the doc is that of the expected function."""
+        if len(record) != len(truth):
+            told = f"expected {len(truth)} calls, got {len(record)}"
+            return Fault("multiple_function_checker:wrong_count", told)
+        return self._call_fault(self._doc_of(truth[0]), record[0], truth[0])
+
+    def parallel(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
+        """Return why the expected calls are not all found, in any order.
+
+        Greedy as in BFCL: each expected call takes the first call left that passes, even where another would need it.
+        """
+        name = "parallel_function_checker_no_order"
+        if len(record) != len(truth):
+            return Fault(f"{name}:wrong_count", f"expected {len(truth)} calls, got {len(record)}")
+        left = list(record)
+        for expected in truth:
+            doc = self._doc_of(expected)
+            faults: list[Fault] = []
+            for index, call in enumerate(left):
+                fault = self._call_fault(doc, call, expected)
+                if fault is None:
+                    del left[index]
+                    break
+                faults.append(fault)
+            else:
+                told = "; ".join(f"{fault.error_type}: {fault.message}" for fault in faults)
+                return Fault(f"{name}:cannot_find_match", f"no call matches {doc.name}: {told}")
+        return None
+
+    def _doc_of(self, expected: Mapping[str, Any]) -> FunctionDoc:
+        name = next(iter(expected))
+        for doc in self._functions:
+            if doc.name == name:
+                return doc
+        known = ", ".join(doc.name for doc in self._functions) or "none"
+        raise ValueError(f'ground truth expects "{name}", which no function doc describes; documented: {known}')
+
+    def _call_fault(
+        self, doc: FunctionDoc, call: Mapping[str, Any], expected: Mapping[str, Mapping[str, Accepted]]
+    ) -> Fault | None:
+        accepted = next(iter(expected.values()))
+        # Interfaces whose function names cannot hold a dot are offered, and expected to answer, an underscore.
+        name = doc.name.replace(".", "_") if self._underscore_to_dot else doc.name
+        if name not in call:
+            return Fault("simple_function_checker:wrong_func_name", f"expected {name!r}, got {next(iter(call))!r}")
+        given: Mapping[str, Any] = call[name]
+        for parameter in doc.parameters.get("required", ()):
+            if parameter not in given:
+                return Fault("simple_function_checker:missing_required", f"parameter {parameter!r} is missing")
+        for parameter, value in given.items():
+            fault = self._given_fault(doc, parameter, value, accepted)
+            if fault:
+                return fault
+        for parameter, values in accepted.items():
+            if parameter not in given and "" not in values:
+                told = f"parameter {parameter!r} has no default that is accepted, and is missing"
+                return Fault("simple_function_checker:missing_optional", told)
+        return None
+
+    def _given_fault(
+        self, doc: FunctionDoc, parameter: str, value: Any, accepted: Mapping[str, Accepted]
+    ) -> Fault | None:
+        documented = doc.parameters.get("properties", {})
+        if parameter not in documented or parameter not in accepted:
+            return Fault("simple_function_checker:unexpected_param", f"parameter {parameter!r} is not expected")
+        try:
+            argument = self._convert(value, documented[parameter])
+        except ValueError as error:
+            raise ValueError(f"function {doc.name}, parameter {parameter}: {error}") from None
+        if isinstance(argument, Fault):
+            return argument
+        return argument_fault(parameter, argument, accepted[parameter])

@@ -1,0 +1,201 @@
+"""JavaScript source text to Python values, as BFCL's converter reads it: patterns matched on the text, no parser.
+
+Text that is not of the documented type stays text, so that the type check refuses it. BFCL's patterns backtrack, some
+of them exponentially; they are walked here in a few passes over the text, to the same result.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fctncalling.checkers.java import number_or_text
+from fctncalling.checkers.values import Argument, Fault, shown
+
+JAVASCRIPT_TYPES: dict[str, type] = {
+    "String": str,
+    "any": str,
+    "integer": int,
+    "Bigint": int,
+    "float": float,
+    "Boolean": bool,
+    "array": list,
+    "dict": dict,
+}
+"""Documented type -> the class of its values."""
+
+_INTEGER = re.compile(r"-?\d+$")
+_BIGINT = re.compile(r"-?\d+n$")
+_FLOAT = re.compile(r"-?\d+(?:\.\d+)?$")
+_BLANK = re.compile(r"\s*")
+_ARRAY = re.compile(r"(?:(\[)|new\s+Array\()")
+_ARRAY_OF_ARRAYS = re.compile(r"(?:(\[)|new\s+Array\()\s*\[")
+_NEXT_ARRAY = re.compile(r",\s*\[")
+_CLOSING = re.compile(r"\]")
+_BEFORE_KEY = re.compile(r",(?=[^,]+:)")
+_EMPTY_KEY = re.compile(r":[^,:]*(?:,|\Z)")
+_BRACKETED = re.compile(r"\[(.*?)\]")
+
+
+def javascript_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
+    """Return a JavaScript argument as the Python value its text stands for, or the fault of one that is no text.
+
+    Raises ValueError for a documented type that is none of ours.
+    """
+    name, item = declared.get("type"), None
+    expected = _class_of(name)
+    if name == "array" and isinstance(declared.get("items"), Mapping):
+        item = declared["items"].get("type")
+    item_class = None if item is None else _class_of(item)
+    if type(value) is not str:
+        return Fault("type_error:js", f"expected JavaScript source text, got {type(value).__name__} {shown(value)}")
+    return Argument(javascript_value(value, str(name), item), expected, item_class)
+
+
+def _class_of(name: Any) -> type:
+    if name not in JAVASCRIPT_TYPES:
+        raise ValueError(f"documented JavaScript type {name!r}: expected one of {', '.join(JAVASCRIPT_TYPES)}")
+    return JAVASCRIPT_TYPES[name]
+
+
+def javascript_value(text: str, name: str, item: str | None = None) -> Any:
+    """Return the value of a text of a documented type (items of type `item`); the text itself where it is none."""
+    try:
+        return _value(text, name, item)
+    except ValueError:  # more digits than the interpreter converts; BFCL stops there
+        return text
+
+
+def _value(text: str, name: str, item: str | None = None) -> Any:
+    match name:
+        case "String":
+            return text[1:-1] if is_quoted(text) else text
+        case "integer":
+            return int(text) if _INTEGER.match(text) else text
+        case "Bigint":
+            return int(text.rstrip("\n")[:-1]) if _BIGINT.match(text) else text
+        case "float":
+            return float(text) if _FLOAT.match(text) else text
+        case "Boolean":
+            return {"true": True, "false": False}.get(text, text)
+        case "array":
+            return _array(text.strip(), item)
+        case "dict":
+            return _dict(text.strip())
+    return text
+
+
+def is_quoted(text: str) -> bool:
+    """Whether a text starts and ends with the same quote; one quote alone does both."""
+    return text[:1] in ("'", '"') and text.endswith(text[:1])
+
+
+def guessed(text: str) -> Any:
+    """Return the value of a text whose type is nowhere told, with Python's own reading of numbers (`1_0`, `nan`)."""
+    text = text.strip()
+    if text in ("true", "false"):
+        return text == "true"
+    return text[1:-1] if is_quoted(text) else number_or_text(text)
+
+
+def _array(text: str, item: str | None) -> Any:
+    nested = _arrays_inside(text)
+    if nested is not None:
+        return nested
+    inside = _inside(text)
+    if inside is None:
+        return text
+    parts = [part.strip() for part in inside.split(",")] if inside.strip() else []
+    return [guessed(part) if item is None else _value(part, item) for part in parts]
+
+
+def _inside(text: str) -> str | None:
+    """Return what stands between an array's brackets, up to the first closing one on the same line."""
+    opening = _ARRAY.match(text)
+    if not opening:
+        return None
+    end = text.find("]" if opening[1] else ")", opening.end())
+    return None if end < 0 or text.find("\n", opening.end(), end) >= 0 else text[opening.end() : end]
+
+
+def _arrays_inside(text: str) -> list[list[Any]] | None:
+    """Return an array of nothing but arrays, of which commas part the items whatever they are; None for another."""
+    opening = _ARRAY_OF_ARRAYS.match(text)
+    end = None if opening is None else _end_of_arrays(text, opening.end(), "]" if opening[1] else ")")
+    if end is None:
+        return None
+    arrays = []
+    for index, inner in enumerate(_BRACKETED.findall(text[:end])):
+        # The first pair of brackets found is the outer opening one with the first inner closing one.
+        stripped = inner.strip()
+        items = stripped[1:] if index == 0 and stripped.startswith("[") else stripped
+        arrays.append([guessed(item) for item in items.split(",")])
+    return arrays
+
+
+def _end_of_arrays(text: str, start: int, closing: str) -> int | None:
+    """Return where an array of arrays ends, the first inner one opened just before `start`; None where it does not.
+
+    Each inner array ends at the first closing bracket of its line behind which the rest fits. So the brackets are
+    walked from the last to the first, with what fits behind each known already.
+    """
+    closings = [found.start() for found in _CLOSING.finditer(text, start)]
+    ends: list[int | None] = [None] * (len(closings) + 1)  # behind each bracket; None where the rest does not fit
+    nearest = [len(closings)] * (len(closings) + 1)  # for each bracket the first, itself or later, where it fits
+
+    def end_from(position: int) -> int | None:
+        index = nearest[bisect_left(closings, position)]
+        fits = ends[index] is not None and text.find("\n", position, closings[index]) < 0
+        return ends[index] if fits else None
+
+    for index in reversed(range(len(closings))):
+        behind = _after_blank(text, closings[index] + 1)
+        following = _NEXT_ARRAY.match(text, behind)
+        if following:
+            ends[index] = end_from(following.end())
+        elif text.startswith(closing, behind):
+            ends[index] = behind + 1
+        nearest[index] = nearest[index + 1] if ends[index] is None else index
+    return end_from(start)
+
+
+def _after_blank(text: str, start: int) -> int:
+    found = _BLANK.match(text, start)
+    return found.end() if found else start
+
+
+def _dict(text: str) -> Any:
+    """An object ends at the first closing brace, which must stand on the line of the opening one."""
+    end = text.find("}")
+    if not text.startswith("{") or end < 0 or "\n" in text[:end]:
+        return text
+    return {key.strip().strip("'\""): _entry(value.strip()) for key, value in _pairs(text[1:end])}
+
+
+def _entry(text: str) -> Any:
+    """Quotes are taken off before the value is guessed, so that '5' is a number."""
+    if text.startswith("[") and text.endswith("]"):
+        return _array(text, None)
+    if text.startswith("{") and text.endswith("}"):
+        return _dict(text)
+    return guessed(text.strip("'\""))
+
+
+def _pairs(content: str) -> Iterator[tuple[str, str]]:
+    """Yield (key, value) texts: a key reaches to the next colon, a value to the next comma before another key."""
+    position = 0
+    while position < len(content):
+        if content[position] == ":":  # no key
+            position += 1
+            continue
+        colon = content.find(":", position)
+        if colon < 0:
+            return
+        value = _after_blank(content, colon + 1)
+        comma = _BEFORE_KEY.search(content, value)
+        yield content[position:colon], content[value : comma.start() if comma else len(content)]
+        position = _after_blank(content, comma.end()) if comma else len(content)
+        if comma and _EMPTY_KEY.match(content, position):
+            position -= 1  # a blank is the key

@@ -1,0 +1,145 @@
+r"""Checkers of free-form answers: numbers exactly, AIME's integers, expressions by symbolic equality.
+
+Never by luck with strings: two texts are compared as what they mean, and identical texts count as equal only where
+neither has a meaning this project knows (a word, say). A percent sign divides by a hundred.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Literal
+
+from fctncalling.checkers.expression import ExpressionError, Tree, parse
+from fctncalling.checkers.symbolic import SymbolicComparer
+from fctncalling.data.types import Verdict
+
+Form = Literal["numeric", "symbolic", "aime"]
+MAX_RESPONSE_CHARACTERS = 1_000_000
+MAX_BITS = 4096  # of a number that is computed exactly
+_AIME = re.compile(r"\d{1,3}", re.ASCII)
+_GSM8K = re.compile(r"####[ \t]*([^\n]+)")
+
+
+def check_answer(
+    response: str,
+    accepted: Sequence[str],
+    form: Form,
+    *,
+    tolerance: float = 0.0,
+    time_limit_s: float = 5.0,
+    comparer: SymbolicComparer | None = None,
+) -> Verdict:
+    """Return whether a response's final answer is one of the accepted ones.
+
+    The final answer is the last \\boxed{...}, else what follows the last "####", else the whole response.
+    `tolerance` is relative, for numeric answers; `time_limit_s` bounds one symbolic comparison, in seconds; pass a
+    `comparer` to keep one interpreter for many answers.
+    """
+    answer = final_answer(response)
+    judges: dict[Form, Callable[[str], bool | None]] = {
+        "numeric": lambda truth: numeric_equal(answer, truth, tolerance=tolerance),
+        "aime": lambda truth: aime_equal(answer, truth),
+        "symbolic": lambda truth: symbolic_equal(answer, truth, time_limit_s=time_limit_s, comparer=comparer),
+    }
+    verdicts = []
+    for truth in accepted:
+        verdicts.append(judges[form](truth))
+        if verdicts[-1]:
+            return Verdict(True, 1.0)
+    if None in verdicts:
+        return Verdict(False, 0.0, "answer:undecided", f"{answer!r:.100} was not decided within {time_limit_s:g} s")
+    return Verdict(False, 0.0, "answer:wrong", f"{answer!r:.100} is not {' or '.join(map(repr, accepted))}")
+
+
+def final_answer(response: str) -> str:
+    r"""Return what a response gives as its answer: the last \boxed{...}, or after the last "####", or all of it."""
+    response = response[-MAX_RESPONSE_CHARACTERS:]
+    start = max(response.rfind("\\boxed{"), response.rfind("\\fbox{"))
+    if start >= 0:
+        inside = _balanced(response[response.index("{", start) :])
+        if inside is not None:
+            return inside.strip()
+    marked = _GSM8K.findall(response)
+    return (marked[-1] if marked else response).strip()
+
+
+def _balanced(text: str) -> str | None:
+    depth = 0
+    for position, character in enumerate(text):
+        if text[position - 1 : position] == "\\":  # an escaped brace of a set
+            continue
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth == 0:
+            return text[1:position]
+    return None
+
+
+def aime_equal(answer: str, truth: str) -> bool:
+    """Return whether both are the same integer from 0 to 999, written with at most three digits (AIME's form)."""
+    answer, truth = answer.strip().strip("$").strip(), truth.strip()
+    return bool(_AIME.fullmatch(answer) and _AIME.fullmatch(truth)) and int(answer) == int(truth)
+
+
+def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
+    """Return whether both are numbers and equal, exactly or within a relative tolerance."""
+    left, right = number(answer), number(truth)
+    if left is None or right is None:
+        return False
+    return abs(left - right) <= Fraction(tolerance) * abs(right)
+
+
+def number(text: str) -> Fraction | None:
+    """Return the exact rational value of a text without names, roots or functions; None where it has none."""
+    try:
+        return _rational(parse(text.strip().removeprefix("\\$").removeprefix("$")))
+    except (ExpressionError, ZeroDivisionError):
+        return None
+
+
+def _rational(tree: Tree) -> Fraction:
+    kind = tree[0]
+    if kind == "number":
+        return Fraction(tree[1])
+    if kind == "negative":
+        return -_rational(tree[1])
+    if kind not in ("+", "-", "*", "/", "^"):
+        raise ExpressionError("not a rational number")
+    left, right = _rational(tree[1]), _rational(tree[2])
+    if kind == "^":
+        bits = max(left.numerator.bit_length(), left.denominator.bit_length())
+        if right.denominator != 1 or bits * abs(right) > MAX_BITS:
+            raise ExpressionError("not a rational number of sensible size")
+        return left ** int(right)
+    return {"+": left + right, "-": left - right, "*": left * right}[kind] if kind != "/" else left / right
+
+
+def symbolic_equal(
+    answer: str, truth: str, *, time_limit_s: float = 5.0, comparer: SymbolicComparer | None = None
+) -> bool | None:
+    """Return whether two expressions mean the same; None where that was not decided in time.
+
+    Rational numbers are compared here and exactly; the rest by SymPy, an optional extra, in a process of its own.
+    """
+    trees = [_tree(answer), _tree(truth)]
+    if None in trees:
+        return trees == [None, None] and " ".join(answer.split()) == " ".join(truth.split())
+    left, right = number(answer), number(truth)
+    if left is not None and right is not None:
+        return left == right
+    if trees[0] == trees[1]:
+        return True
+    assert trees[0] is not None
+    assert trees[1] is not None
+    if comparer is not None:
+        return comparer.equal(trees[0], trees[1], time_limit_s=time_limit_s)
+    with SymbolicComparer() as own:
+        return own.equal(trees[0], trees[1], time_limit_s=time_limit_s)
+
+
+def _tree(text: str) -> Tree | None:
+    try:
+        return parse(text)
+    except ExpressionError:
+        return None

@@ -1,0 +1,80 @@
+"""BFCL's multi-turn checker: what a model's calls left behind, turn by turn, against the ground truth's.
+
+A turn passes when every public attribute of every tool equals the truth's and when every result of the truth's calls
+of this turn stands among all the model's results so far, as a multiset. A turn whose truth is empty passes always.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fctncalling.checkers.values import Fault, shown
+from fctncalling.data.types import TurnRecord, Verdict
+
+States = Mapping[str, Mapping[str, Any]]
+
+
+def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
+    """Return the verdict on a model's turns; `per_turn` judges each turn for itself, whatever came before.
+
+    `record` is a sequence of TurnRecords; anything else is an answer that broke off (multi_turn:inference_error).
+    """
+    if not isinstance(record, Sequence) or isinstance(record, str):
+        fault = Fault("multi_turn:inference_error", "the answer is no list of turns")
+        return Verdict(False, 0.0, *fault, (False,) * len(truth))
+    return check_pairs(zip(record, truth, strict=False), len(record), len(truth))
+
+
+def check_pairs(pairs: Iterable[tuple[TurnRecord, TurnRecord]], num_turns: int, num_expected: int) -> Verdict:
+    """Return the verdict on turns beside the truth's, each pair looked at once and not kept.
+
+    So the states of a pair may be the tools' own, as they stand when the pair is yielded.
+    """
+    so_far = Counter[str]()
+    faults = []
+    for turn, truth in pairs:
+        so_far.update(turn.results)
+        faults.append(turn_fault(turn, truth, so_far))
+    per_turn = tuple(fault is None for fault in faults) + (False,) * (num_expected - len(faults))
+    if num_turns != num_expected:
+        told = f"expected {num_expected} turns, got {num_turns}"
+        return Verdict(False, 0.0, "multi_turn:force_terminated", told, per_turn)
+    for index, first in enumerate(faults):
+        if first:
+            return Verdict(False, 0.0, first.error_type, f"turn {index}: {first.message}", per_turn)
+    return Verdict(True, 1.0, per_turn=per_turn)
+
+
+def turn_fault(turn: TurnRecord, truth: TurnRecord, results_so_far: Counter[str]) -> Fault | None:
+    """Return why a turn fails; `results_so_far` counts the model's result texts of this and all earlier turns."""
+    if not truth.results:
+        return None
+    if not turn.results:
+        return Fault("multi_turn:empty_turn_model_response", "calls were expected, none was made")
+    different = differences(turn.states, truth.states)
+    if different:
+        return Fault("multi_turn:instance_state_mismatch", f"not as expected: {', '.join(different)}")
+    missing = Counter(truth.results) - results_so_far
+    if missing:
+        told = ", ".join(shown(text) for text in missing)
+        return Fault("multi_turn:execution_response_mismatch", f"results never seen: {told}")
+    return None
+
+
+def differences(states: States, truth: States) -> list[str]:
+    """Return "Class.attribute" for every public attribute of the truth that the states do not equal, in its order."""
+    return [
+        f"{name}.{attribute}"
+        for name, attributes in truth.items()
+        for attribute, expected in attributes.items()
+        if attribute not in states.get(name, {}) or _differ(states[name][attribute], expected)
+    ]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    try:
+        return bool(one != other)
+    except RecursionError:  # nested deeper than the interpreter compares: nothing says they are equal
+        return True

@@ -1,0 +1,205 @@
+"""Type and value rules of BFCL's AST checker: one given argument against the values its ground truth accepts.
+
+Every rule returns None where the argument passes, else the first Fault, in BFCL's own vocabulary. An accepted value
+of "" marks a parameter that may be omitted; BFCL leaves it among the values, and some rules below meet it there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+Accepted = Sequence[Any]
+"""The values a ground truth accepts for one parameter."""
+
+# "number", "object" and the Python spellings are not BFCL's: task files of users hold them.
+PYTHON_TYPES: dict[str, type] = {
+    "string": str,
+    "integer": int,
+    "float": float,
+    "boolean": bool,
+    "array": list,
+    "tuple": list,
+    "dict": dict,
+    "any": str,
+    "number": float,
+    "object": dict,
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "list": list,
+}
+_SEQUENCES = ("array", "tuple", "list")
+_NEGLIGIBLE = str.maketrans("", "", " ,./-_*^")
+
+
+class Fault(NamedTuple):
+    """Why a call does not match: BFCL's error type and a sentence for the reader."""
+
+    error_type: str
+    message: str
+
+
+class Argument(NamedTuple):
+    """One argument made ready for the rules."""
+
+    value: Any
+    expected: type
+    item: type | None = None  # the class of each item, where the declared type is a sequence
+
+
+def python_argument(value: Any, declared: Mapping[str, Any]) -> Argument:
+    """Return a Python argument with the classes its documented type stands for.
+
+    Two conversions are forgiven, at the top level only: a tuple where "tuple" is declared, an int where "float" is.
+    Raises ValueError for a documented type that is none of ours.
+    """
+    name = declared.get("type")
+    item = None
+    if name in _SEQUENCES and isinstance(declared.get("items"), Mapping):
+        item = _python_class(declared["items"].get("type"))
+    if name == "tuple" and type(value) is tuple:
+        value = list(value)
+    elif name in ("float", "number") and type(value) is int:
+        with contextlib.suppress(OverflowError):  # it stays an int, and is refused as one
+            value = float(value)
+    return Argument(value, _python_class(name), item)
+
+
+def _python_class(name: Any) -> type:
+    if name not in PYTHON_TYPES:
+        raise ValueError(f"documented type {name!r}: expected one of {', '.join(PYTHON_TYPES)}")
+    return PYTHON_TYPES[name]
+
+
+def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
+    """Return why an argument is refused: its type first, then its value."""
+    fault = type_fault(parameter, argument, accepted)
+    if fault:
+        return fault
+    value, expected, item = argument
+    named = accepted_class(accepted)
+    # Where the ground truth's class is not the documented one it names a variable, which is compared raw.
+    if named is None or named is expected:
+        if expected is dict:
+            return dict_fault(parameter, value, accepted)
+        if expected is list and item is dict:
+            return list_of_dict_fault(parameter, value, accepted)
+        if expected is str:
+            return string_fault(parameter, value, accepted)
+        if expected is list:
+            return list_fault(parameter, value, accepted)
+    return None if value in accepted else _refused("value_error:others", parameter, value, accepted)
+
+
+def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
+    """Return why an argument's class is refused; classes are compared exactly (a bool is not an int).
+
+    The class of the first accepted value is good as well: a ground truth may name a variable where the doc declares
+    a number. Items are tried against each accepted list as a whole, one level deep.
+    """
+    value, expected, item = argument
+    if type(value) is expected:
+        if item is None or any(_items_fit(parameter, value, item, each) for each in accepted):
+            return None
+        return _refused("type_error:nested", parameter, value, accepted)
+    if accepted_class(accepted) is type(value):
+        return None
+    told = f"parameter {parameter!r}: expected {expected.__name__}, got {type(value).__name__} {shown(value)}"
+    return Fault("type_error:simple", told)
+
+
+def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool:
+    # BFCL tests only alternatives that are lists; any other, the "" of an optional parameter too, lets the type pass.
+    if type(alternative) is not list:
+        return True
+    return all(type_fault(parameter, Argument(each, item), alternative) is None for each in items)
+
+
+def accepted_class(accepted: Accepted) -> type | None:
+    """Return the class of the first accepted value that is not the mark of omission; None where there is none."""
+    return next((type(each) for each in accepted if each != ""), None)
+
+
+def standardised(text: str) -> str:
+    """Return a string as BFCL compares it: without blanks and , . / - _ * ^, in lower case, with one kind of quote."""
+    return text.translate(_NEGLIGIBLE).lower().replace("'", '"')
+
+
+def _loose(value: Any) -> Any:
+    return standardised(value) if type(value) is str else value
+
+
+def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None:
+    """Return why a string is refused. The mark of omission takes part, so what reduces to "" passes where it stands."""
+    if standardised(value) in [standardised(each) for each in accepted if type(each) is str]:
+        return None
+    return _refused("value_error:string", parameter, value, accepted)
+
+
+def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
+    """Return why a list is refused: order counts, top-level strings are standardised, anything deeper is raw.
+
+    The mark of omission, read as a sequence, is the empty list: an optional array may be given empty.
+    """
+    alternatives = [[_loose(item) for item in each] for each in accepted if isinstance(each, list | tuple | str)]
+    if [_loose(item) for item in value] in alternatives:
+        return None
+    return _refused("value_error:list/tuple", parameter, value, accepted)
+
+
+def dict_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
+    """Return why a dict is refused by every alternative: the fault of the last one, as in BFCL."""
+    fault: Fault | None = Fault("dict_checker:unclear", f"parameter {parameter!r}: no dict is acceptable")
+    for alternative in accepted:
+        if alternative == "":
+            continue
+        fault = _alternative_fault(parameter, value, alternative)
+        if fault is None:
+            return None
+    return fault
+
+
+def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | None:
+    if not isinstance(value, Mapping) or not isinstance(alternative, Mapping):
+        return _refused("dict_checker:unclear", parameter, value, [alternative])
+    # BFCL looks for missing keys even after a wrong one, and reports what it found last. A ground truth that holds a
+    # plain string instead of a list is read character by character, and "" is in any string.
+    for key, accepted in alternative.items():
+        if key not in value and "" not in accepted:
+            return Fault("value_error:dict_key", f"parameter {parameter!r}: key {key!r} is missing")
+    for key, given in value.items():
+        if key not in alternative:
+            return Fault("value_error:dict_key", f"parameter {parameter!r}: key {shown(key)} is not expected")
+        if _loose(given) not in [_loose(each) for each in alternative[key]]:
+            return _refused("value_error:dict_value", f"{parameter}[{key!r}]", given, alternative[key])
+    return None
+
+
+def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
+    """Return why a list of dicts is refused: as many dicts, pairwise in order; the last alternative's fault."""
+    fault: Fault | None = Fault("list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable")
+    for alternative in accepted:
+        if len(value) != len(alternative):
+            told = f"parameter {parameter!r}: expected {len(alternative)} dicts, got {len(value)}"
+            fault = Fault("value_error:list_dict_count", told)
+            continue
+        pairs = zip(value, alternative, strict=True)
+        fault = next(filter(None, (dict_fault(parameter, given, [dict_]) for given, dict_ in pairs)), None)
+        if fault is None:
+            return None
+    return fault
+
+
+def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) -> Fault:
+    return Fault(error_type, f"parameter {parameter!r}: {shown(value)} is none of {shown(list(accepted))}")
+
+
+def shown(value: Any) -> str:
+    """Return a value as text for a message, cut to 200 characters; integers too long for text are told as such."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError) as error:
+        return f"<{type(value).__name__} without a text: {error}>"
+    return text if len(text) <= 200 else f"{text[:197]}..."
