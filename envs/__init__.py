@@ -1,0 +1,32 @@
+"""Environments: tasks, tools and handlers put together. Gymnasium is imported only with FunctionCallingEnv."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# At once, not lazily: importing the module of the same name would otherwise put the module in the function's place.
+from fctncalling.envs.judge import judge, judge_turns, replay_truth
+
+if TYPE_CHECKING:
+    from fctncalling.envs.function_calling import FunctionCallingEnv
+    from fctncalling.envs.oracle import oracle_calls
+    from fctncalling.envs.spaces import UnicodeText
+
+__all__ = ["FunctionCallingEnv", "UnicodeText", "judge", "judge_turns", "oracle_calls", "replay_truth"]
+
+_ROOMS = {
+    "FunctionCallingEnv": "function_calling",
+    "UnicodeText": "spaces",
+    "oracle_calls": "oracle",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,42 @@
+"""A model's message as an environment reads it: calls, the strings to execute, the record to check, or why none."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers import DecodeError, Handler
+
+
+class Answer(NamedTuple):
+    """One message, read."""
+
+    calls: tuple[Call, ...]
+    executed: tuple[str, ...]  # what the tools are handed, in order; empty for a task that executes nothing
+    record: Any  # what the single-turn checkers judge: BFCL's decoded form, None where decoding failed
+    error: str | None  # "no_call", "malformed", or None where there are calls
+    complaint: str  # the decoder's, "" where there is none
+
+
+def read_answer(handler: Handler, text: str, *, executes: bool) -> Answer:
+    """Return what a message holds. Raises only for a missing extra: all else a decoder meets is the model's mistake.
+
+    Were a decoder's crash taken for failed infrastructure, a policy could learn to have its bad episodes dropped.
+    """
+    record: Any = None
+    try:
+        if not executes:
+            record = handler.decode_official(text)
+        calls = tuple(handler.decode(text))
+        executed = tuple(handler.decode_execute(text)) if executes else ()
+    except DecodeError as error:
+        return _unread(handler, text, record, error.message)
+    except ImportError:
+        raise  # an extra that is not installed is nobody's answer
+    except Exception as error:
+        return _unread(handler, text, record, f"{type(error).__name__}: {error}")
+    return Answer(calls, executed, record, None if calls else "no_call", "")
+
+
+def _unread(handler: Handler, text: str, record: Any, message: str) -> Answer:
+    return Answer((), (), record, "malformed" if handler.recognises(text) else "no_call", message)

@@ -1,0 +1,220 @@
+"""Python expressions evaluated without `eval`: literals, arithmetic, subscripts, comparisons, and calls one allows.
+
+What is covered: every expression a person would write as an argument (`2 * 3`, "a" + "b", [0] * 5, x["k"] of an
+allowed call's result, `1 if 2 > 1 else 0`), with CPython's own results and error texts. What is not: attributes,
+names, lambdas, comprehensions, f-strings, assignments. Sizes are bounded before anything is computed.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+MAX_DEPTH = 150  # nested operations; two interpreter frames each
+MAX_BITS = 100_000  # of an integer
+MAX_WEIGHT = 100_000  # characters and items of one result, counted through everything it repeats
+MAX_TOTAL_WEIGHT = 1_000_000  # of all results of one evaluation together
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.BitAnd: operator.and_,
+    ast.MatMult: operator.matmul,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
+}
+PURE_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (abs, bool, float, int, len, max, min, str, sum)
+}
+"""Built-ins that may be called: results no larger than their arguments, no effect."""
+
+_WIDE_FORMAT = re.compile(r"\*|\d{4}")
+
+
+class LimitExceeded(ValueError):
+    """A result that would be larger than is computed here."""
+
+
+class Evaluator:
+    """Evaluates expressions of one text, which share one allowance of size.
+
+    `call` resolves a callee node to what may be called; it raises where nothing may be.
+    """
+
+    def __init__(self, resolve: Callable[[ast.expr, Evaluator], Callable[..., Any]] | None = None) -> None:
+        self._resolve = resolve or pure_function
+        self._left = MAX_TOTAL_WEIGHT
+        self._depth = 0
+
+    def value(self, node: ast.expr) -> Any:
+        """Return the value of an expression, raising what Python itself would raise, or LimitExceeded."""
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise TypeError(f"a {type(node).__name__} expression is not allowed here: expected literals and arithmetic")
+        if self._depth >= MAX_DEPTH:
+            raise LimitExceeded(f"expressions nested deeper than {MAX_DEPTH} are not evaluated")
+        self._depth += 1
+        try:
+            return method(node)
+        finally:
+            self._depth -= 1
+
+    def _constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _name(self, node: ast.Name) -> Any:
+        raise NameError(f"name '{node.id}' is not defined")
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        owner = type(self.value(node.value)).__name__
+        raise AttributeError(f"'{owner}' object has no attribute '{node.attr}'")
+
+    def _list(self, node: ast.List) -> list[Any]:
+        return self._items(node.elts)
+
+    def _tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
+        return tuple(self._items(node.elts))
+
+    def _set(self, node: ast.Set) -> set[Any]:
+        return set(self._items(node.elts))
+
+    def _items(self, nodes: list[ast.expr]) -> list[Any]:
+        items: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                items.extend(self.value(node.value))
+            else:
+                items.append(self.value(node))
+        return items
+
+    def _dict(self, node: ast.Dict) -> dict[Any, Any]:
+        result: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                result.update(self.value(value))
+            else:
+                result[self.value(key)] = self.value(value)
+        return result
+
+    def _unaryop(self, node: ast.UnaryOp) -> Any:
+        return _UNARY[type(node.op)](self.value(node.operand))
+
+    def _binop(self, node: ast.BinOp) -> Any:
+        left, right = self.value(node.left), self.value(node.right)
+        weight = expected_weight(type(node.op), left, right)
+        if weight > min(MAX_WEIGHT, self._left):
+            raise LimitExceeded("the result would be too large")
+        self._left -= weight
+        return _BINARY[type(node.op)](left, right)
+
+    def _boolop(self, node: ast.BoolOp) -> Any:
+        result = None
+        for each in node.values:
+            result = self.value(each)
+            if bool(result) is isinstance(node.op, ast.Or):
+                break
+        return result
+
+    def _compare(self, node: ast.Compare) -> Any:
+        left, result = self.value(node.left), True
+        for op, each in zip(node.ops, node.comparators, strict=True):
+            right = self.value(each)
+            result = _COMPARISONS[type(op)](left, right)
+            if not result:
+                break
+            left = right
+        return result
+
+    def _ifexp(self, node: ast.IfExp) -> Any:
+        return self.value(node.body if self.value(node.test) else node.orelse)
+
+    def _subscript(self, node: ast.Subscript) -> Any:
+        container = self.value(node.value)
+        return container[self.value(node.slice)]
+
+    def _slice(self, node: ast.Slice) -> slice:
+        return slice(*(None if part is None else self.value(part) for part in (node.lower, node.upper, node.step)))
+
+    def _call(self, node: ast.Call) -> Any:
+        function = self._resolve(node.func, self)
+        positional = self._items(node.args)
+        named: dict[str, Any] = {}
+        for keyword in node.keywords:
+            named.update(self.value(keyword.value) if keyword.arg is None else {keyword.arg: self.value(keyword.value)})
+        return function(*positional, **named)
+
+
+def pure_function(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
+    """Return the built-in a callee names; what Python raises for a callee that is not there or not callable."""
+    if isinstance(node, ast.Name) and node.id in PURE_FUNCTIONS:
+        return PURE_FUNCTIONS[node.id]
+    raise TypeError(f"'{type(evaluator.value(node)).__name__}' object is not callable")
+
+
+def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
+    """Return a bound on the size of `left op right`, found without computing it. Raises LimitExceeded over MAX_BITS."""
+    if isinstance(left, int) and isinstance(right, int):
+        bits = {
+            ast.Mult: left.bit_length() + right.bit_length(),
+            ast.Pow: left.bit_length() * max(right, 0) if abs(left) > 1 else 1,
+            ast.LShift: left.bit_length() + max(right, 0) if left else 1,
+        }.get(op, max(left.bit_length(), right.bit_length()) + 1)
+        if bits > MAX_BITS:
+            raise LimitExceeded(f"integers of more than {MAX_BITS} bits are not computed")
+        return 1 + bits // 64
+    if op is ast.Mult and isinstance(left, int):
+        left, right = right, left
+    if op is ast.Mult and isinstance(right, int):
+        return weight_of(left) * max(right, 1)
+    if op is ast.Mod and isinstance(left, str | bytes):
+        template = left if isinstance(left, str) else left.decode("latin-1")
+        if _WIDE_FORMAT.search(template):
+            raise LimitExceeded("formats with a width of four digits, or a given one, are not computed")
+        return weight_of(left) * (1 + weight_of(right))
+    return weight_of(left) + weight_of(right)
+
+
+def weight_of(value: Any) -> int:
+    """Return how many characters and items a value holds, counting what it repeats each time."""
+    known: dict[int, int] = {}
+
+    def weigh(each: Any) -> int:
+        if isinstance(each, str | bytes):
+            return 1 + len(each)
+        if isinstance(each, dict):
+            return 1 + sum(weigh(key) + weigh(item) for key, item in each.items())
+        if isinstance(each, list | tuple | set):
+            if id(each) not in known:
+                known[id(each)] = 1 + sum(map(weigh, each))
+            return known[id(each)]
+        return 1
+
+    return weigh(value)

@@ -1,0 +1,250 @@
+"""Calls to results: one episode's own tools, and the executor that gives BFCL's result texts for call strings.
+
+A call string is one Python expression. It is parsed, never evaluated: only the offered tools' public methods can be
+called (nested calls and positional arguments too), next to literals and arithmetic. Names that BFCL's evaluation
+would find elsewhere (its own variables, the interpreter's built-ins, modules) are not defined here.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from fctncalling.envs.handlers.arithmetic import Evaluator, pure_function
+from fctncalling.envs.handlers.snapshot import snapshot
+from fctncalling.envs.handlers.source import parse_expression
+from fctncalling.envs.tools import tool_class
+
+MAX_CALL_CHARS = 400_000
+"""The longest call string that is executed: four times the longest text that is decoded, whose escapes may grow."""
+
+_KEPT_CHARS = 1000  # of a call string whose tree is kept
+
+_CALLEE = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
+_DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
+_TOOL_ERRORS = (
+    TypeError,
+    ValueError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    NameError,
+    SyntaxError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What BFCL's methods raise by themselves on arguments they do not expect; anything else is our own failure."""
+
+
+class InfrastructureError(Exception):
+    """Our own failure, not the model's: the episode says nothing about the policy and must be dropped."""
+
+
+class ToolSession:
+    """The tools of one episode: fresh instances that nothing else touches.
+
+    `owner` names whose tools they are ("model", "ground_truth"). As in BFCL the name shows in one place: a registered
+    function's name before "(" inside a string argument gets the name of the instance put in front.
+    """
+
+    def __init__(
+        self,
+        involved_classes: Sequence[str],
+        initial_config: Mapping[str, Any],
+        *,
+        long_context: bool = False,
+        extra_tools: Mapping[str, type | str] | None = None,
+        owner: str = "model",
+    ) -> None:
+        self._instances: dict[str, Any] = {}
+        self._owner = owner
+        self._own_tools = frozenset(extra_tools or ())
+        self._class_of: dict[str, str] = {}
+        for name in dict.fromkeys(involved_classes):
+            tool = tool_class(name, extra_tools)
+            self._instances[name] = _loaded(name, tool, initial_config.get(name, {}), long_context)
+            self._class_of.update(dict.fromkeys(_public_methods(tool), name))
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """Names of all functions that can be called, in the order of their classes."""
+        return tuple(self._class_of)
+
+    def known(self, name: str) -> bool:
+        """Whether a function of this name can be called."""
+        return name in self._class_of
+
+    def execute(self, call: str) -> str:
+        """Return the result text of one call string, as BFCL's executor words it; errors are texts, too.
+
+        Raises InfrastructureError where a tool breaks in a way no call can be blamed for.
+        """
+        try:
+            return _result_text(self._evaluate(call))
+        except InfrastructureError:
+            raise
+        except Exception as error:
+            return f"Error during execution: {error}"
+
+    def context(self) -> str:
+        """Return what the tools show a model before its first call, as a memory shows its core; mostly empty."""
+        shown = (instance._context() for instance in self._instances.values() if hasattr(instance, "_context"))
+        return "\n\n".join(shown)
+
+    def public_state(self) -> dict[str, dict[str, Any]]:
+        """Return {class: {public attribute: value}}, a private deep copy in the order the attributes were set."""
+        memo: dict[int, Any] = {}
+        with self._copying():
+            return {
+                name: {attribute: snapshot(value, memo) for attribute, value in _public(instance)}
+                for name, instance in self._instances.items()
+            }
+
+    def live_state(self) -> dict[str, dict[str, Any]]:
+        """Return what `public_state` returns, but not copied: to be compared at once and never changed."""
+        return {name: dict(_public(instance)) for name, instance in self._instances.items()}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return a private copy of everything the tools are, random streams and private parts included."""
+        with self._copying():
+            return copy.deepcopy(self._instances)  # all at once: what instances share, their copies share
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a state of `get_state`, which stays untouched."""
+        if list(state) != list(self._instances):
+            raise ValueError(f"state of tools {list(state)}: expected one of {list(self._instances)}")
+        self._instances = copy.deepcopy(dict(state))
+
+    @contextmanager
+    def _copying(self) -> Iterator[None]:
+        try:
+            yield
+        except RecursionError as error:
+            raise InfrastructureError(f"the state of {', '.join(self._instances)} nests too deep to copy") from error
+
+    def _evaluate(self, call: str) -> Any:
+        if len(call) > MAX_CALL_CHARS:
+            raise ValueError(f"the call has {len(call)} characters; at most {MAX_CALL_CHARS} are executed")
+        source = _CALLEE.sub(self._qualified, call)
+        word = source.split("(")[0]
+        word = word.split(".")[1] if "." in word else word
+        if word in _DENIED:
+            raise ValueError(f"Function call {word} is not allowed.")
+        body = _parsed(source)
+        return Evaluator(self._resolved(call)).value(body)
+
+    def _qualified(self, match: re.Match[str]) -> str:
+        name = match[1]
+        return f"{self._instance_name(self._class_of[name])}.{name}" if name in self._class_of else name
+
+    def _instance_name(self, class_name: str) -> str:
+        return f"{self._owner}_{class_name}_instance"
+
+    def _resolved(self, call: str) -> Callable[[ast.expr, Evaluator], Callable[..., Any]]:
+        """Return how callees of one call string are found: registered methods by their qualified names only."""
+
+        def resolve(callee: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
+            if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
+                class_name = self._class_of.get(callee.attr)
+                if class_name is not None and callee.value.id == self._instance_name(class_name):
+                    return self._guarded(class_name, callee.attr, call)
+            return pure_function(callee, evaluator)
+
+        return resolve
+
+    def _guarded(self, class_name: str, method: str, call: str) -> Callable[..., Any]:
+        """Return a tool's method, telling what it may raise on bad arguments from what only a broken tool raises."""
+
+        def invoke(*positional: Any, **named: Any) -> Any:
+            try:
+                return getattr(self._instances[class_name], method)(*positional, **named)
+            except _TOOL_ERRORS:
+                raise
+            except (Exception, SystemExit) as error:
+                a_result = class_name in self._own_tools and isinstance(error, Exception)  # users raise as they like
+                if a_result or isinstance(error, InfrastructureError):
+                    raise
+                cause = f"{type(error).__name__}: {error}"
+                raise InfrastructureError(f"tool {class_name}, call {call[:200]!r}: {cause}") from error
+
+        return invoke
+
+
+def render_call(name: str, arguments: Mapping[Any, Any]) -> str:
+    """Return the call string BFCL executes for decoded arguments, `name(k=repr(v), ...)`.
+
+    BFCL's one surprise: a dict whose values are all dicts is taken for a nested call, and the other dicts' keys are
+    put between quotes as they are. An empty dict, on which BFCL fails, is written as one.
+    """
+    return f"{name}({', '.join(f'{key}={_argument(value)}' for key, value in arguments.items())})"
+
+
+def _argument(value: Any) -> str:
+    if not isinstance(value, dict) or not value:
+        return repr(value)
+    if all(isinstance(each, dict) for each in value.values()):
+        name, arguments = next(iter(value.items()))
+        return render_call(name, arguments)
+    return "{" + ", ".join(f"'{key}': {_argument(each)}" for key, each in value.items()) + "}"
+
+
+def _loaded(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
+    try:
+        instance = tool()
+        if hasattr(instance, "_load_scenario"):  # BFCL's MathAPI holds no state, so nothing is loaded
+            instance._load_scenario(snapshot(scenario, {}), long_context=long_context)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise InfrastructureError(f'tool "{name}" cannot load its initial_config: {cause}') from error
+    return instance
+
+
+def _public(instance: Any) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in getattr(instance, "__dict__", {}).items() if not name.startswith("_")]
+
+
+@lru_cache(maxsize=256)
+def _public_methods(tool: type) -> tuple[str, ...]:
+    """Return the names of a class's public bound methods; properties and static methods are none."""
+    found = ((name, inspect.getattr_static(tool, name)) for name in dir(tool) if not name.startswith("_"))
+    return tuple(name for name, value in found if isinstance(value, classmethod) or inspect.isfunction(value))
+
+
+def _parsed(source: str) -> ast.expr:
+    """Return the tree of one expression, which nobody changes; raises SyntaxError in the interpreter's words."""
+    source = source.lstrip(" \t")
+    return _tree(source) if len(source) <= _KEPT_CHARS else _tree.__wrapped__(source)
+
+
+@lru_cache(maxsize=2048)  # the calls of a task come again with every answer to it
+def _tree(source: str) -> ast.expr:
+    body = parse_expression(source, "<string>")
+    if any(map(_is_unusual, ast.walk(body))):
+        return parse_expression(source, "<string>", compiled=True)
+    return body
+
+
+def _is_unusual(node: ast.AST) -> bool:
+    """Whether the interpreter may refuse, behind its parser, what holds this node."""
+    if isinstance(node, ast.Call):
+        names = [each.arg for each in node.keywords]
+        return len(names) != len(set(names))
+    return isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr | ast.Starred | ast.Lambda)
+
+
+def _result_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    if type(value) is dict:
+        try:
+            return json.dumps(value)
+        except Exception:  # BFCL falls back on any failure: Decimals, keys that are tuples, cycles, huge integers
+            return str(value)
+    return str(value)

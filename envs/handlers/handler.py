@@ -1,0 +1,57 @@
+"""What every handler is: text to calls and back, with one typed error for text that holds no calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from fctncalling.data.types import Call
+
+MAX_TEXT_CHARS = 100_000
+"""The longest text a handler reads: several times what a model says in a turn, parsed in about half a second."""
+
+
+class DecodeError(ValueError):
+    """Text that does not decode to calls: a model's mistake, hence data.
+
+    `kind` is one of "syntax" (does not parse), "shape" (parses, but is not calls), "value" (an argument that is no
+    literal) and "size" (longer or deeper than is read at all).
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+class Handler(Protocol):
+    """One written form of calls. Every method is pure; each decoder raises DecodeError and nothing else."""
+
+    name: str
+
+    def recognises(self, text: str) -> bool:
+        """Whether the text looks as if it were meant in this form; cheap, and no promise that it decodes."""
+        ...
+
+    def decode(self, text: str) -> list[Call]:
+        """Return the calls a text holds; an empty list where it says in so many words that there are none."""
+        ...
+
+    def decode_official(self, text: str) -> Any:
+        """Return what BFCL's decoder of this form makes of the text: the record its AST checkers judge."""
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings that BFCL's decoder of this form hands to the tools, in order."""
+        ...
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of calls, which decodes to them; ValueError where the form cannot say them."""
+        ...
+
+
+def require_readable(text: str) -> None:
+    """Raise DecodeError for what is no text, or more of it than is read."""
+    if not isinstance(text, str):
+        raise DecodeError("shape", f"expected text, got {type(text).__name__}")
+    if len(text) > MAX_TEXT_CHARS:
+        raise DecodeError("size", f"the text has {len(text)} characters; at most {MAX_TEXT_CHARS} are read")

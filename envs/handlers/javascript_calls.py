@@ -1,0 +1,107 @@
+"""A call written in JavaScript, `[open(width=5, label="x")]`, decoded as BFCL's JavaScript parser does, bug for bug.
+
+The first statement that is a call counts; two calls with a comma between are none. Of its arguments assignments
+count, and bare names and `true`. A value is its source text, without the quotes around it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from fctncalling.checkers.javascript import is_quoted
+from fctncalling.envs.handlers.grammar import encoded, inserted, require_grammar, root_of
+from fctncalling.envs.handlers.handler import DecodeError
+from fctncalling.envs.handlers.source_calls import SourceCalls, named_once, plain_call
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+# BFCL's release of the grammar knows a reserved word only where its statement or operator may stand, and takes it for
+# a name anywhere else: as an argument, its name or an item, and as the name of a tag.
+_WORDS = (
+    "break|case|catch|const|continue|debugger|default|do|else|extends|finally|for|if|in|instanceof|return|switch|throw"
+    "|try|var|while|with"
+)
+_TAG_WORDS = f"{_WORDS}|class|delete|export|false|function|import|new|null|super|this|true|typeof|void"
+_FIRST_WORDS = "case|catch|default|else|extends|finally|import(?=\\.)|in|instanceof|using"
+_RESERVED = frozenset(
+    f"{_TAG_WORDS}|async|await|debugger|enum|eval|get|let|of|set|static|target|using|yield".split("|")
+)
+_MISTAKEN = re.compile(
+    rf"[(,=\[:]\s*({_WORDS})(?=\s*[,)=\].}}])|</?({_TAG_WORDS})\b|\A\s*({_FIRST_WORDS})(?=[.(])".encode()
+)
+
+
+class JavaScriptCalls(SourceCalls):
+    """BFCL's prompting form of its JavaScript categories."""
+
+    name = "javascript_calls"
+
+    def call_in(self, source: str) -> Any:
+        """Return the first call of a JavaScript source as BFCL does; raises DecodeError."""
+        require_grammar("javascript")
+        plain = plain_call(source, _RESERVED)
+        if plain is not None:
+            return plain
+        text = encoded(source)
+        for statement in _root(text).children:
+            if statement.type == "expression_statement":
+                for child in statement.children:
+                    if child.type == "call_expression":
+                        callee, arguments = child.children[:2]
+                        return [{_text(text, callee): _arguments(text, arguments)}]
+        return {}
+
+
+def _root(source: bytes) -> Node:
+    try:
+        root = root_of(source, "javascript")
+    except DecodeError as error:
+        masked = _MISTAKEN.sub(_masked, source) if error.kind == "syntax" else source
+        if masked == source:
+            raise
+        root = root_of(masked, "javascript")
+    if root.has_error and any(token.type == ")" and _is_behind_a_pattern(token) for token in inserted(root)):
+        raise DecodeError("syntax", "a bracket is missing")
+    return root
+
+
+def _is_behind_a_pattern(token: Node) -> bool:
+    """Whether a token was inserted where BFCL's release inserts none: behind what may also be a pattern, `{}`."""
+    before = token.prev_sibling
+    while before is not None and before.type not in ("object", "array") and before.child_count:
+        before = before.children[-1]
+    if before is None or before.type not in ("object", "array"):
+        return False
+    shorthand = "shorthand_property_identifier" if before.type == "object" else "comment"
+    return all(child.type in (shorthand, "comment") for child in before.named_children)
+
+
+def _masked(found: re.Match[bytes]) -> bytes:
+    """Return the found text with a name of the same length for the reserved word."""
+    word = found[found.lastindex or 0]
+    return found[0][: -len(word)] + b"_" * len(word)
+
+
+def _arguments(source: bytes, node: Node) -> dict[str | None, str]:
+    arguments: dict[str | None, str] = {}
+    for child in node.children:
+        kind = child.type
+        if kind == "assignment_expression":
+            # The third part is the value, unless a comment stands before it.
+            parts = child.children
+            name: str | None = _text(source, parts[0])
+            value = _text(source, parts[2])
+            value = value[1:-1] if is_quoted(value) else value
+        elif kind in ("identifier", "true"):
+            name, value = None, _text(source, child)
+        else:
+            continue
+        named_once(arguments, name)
+        arguments[name] = value
+    return arguments
+
+
+def _text(source: bytes, node: Node) -> str:
+    return source[node.start_byte : node.end_byte].decode()

@@ -1,0 +1,244 @@
+"""Calls as JSON objects: plain JSON, Hermes and Qwen, Llama 3, and the messages of OpenAI's interface.
+
+Where BFCL has a decoder of the form, what differs from it is said at the class. Names are left as they came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
+from fctncalling.envs.handlers.records import (
+    Record,
+    ToolCallForm,
+    WrittenForm,
+    dump,
+    guarded,
+    named_call,
+    parse_json,
+    parse_json_at,
+    skip_blanks,
+)
+
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
+_OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\[?\s*\{(?:\s*"((?:[^"\\]|\\.)*)"\s*:)?')
+_CALL_KEYS = ("name", "arguments", "parameters", "type", "id")
+_TOOL_CALL_KEYS = ("id", "type", "function", "index")
+_FUNCTION_OBJECT = re.compile(r'"function"\s*:\s*\{')
+_PYTHON_TAGS = ("<|python_tag|>", "<|python_start|>")
+_PYTHON_END = "<|python_end|>"
+
+
+def named(call: Call, key: str) -> dict[str, Any]:
+    """Return a call as {"name": ..., key: arguments}."""
+    return {"name": call.name, key: dict(call.arguments)}
+
+
+def opens_objects(text: str) -> bool:
+    """Whether a text opens a JSON object, or a list of them, behind a fence perhaps."""
+    return _OPENING.match(text) is not None
+
+
+def first_key(text: str) -> str | None:
+    """Return the first key of the object that opens a text, None where none does: it tells the forms apart."""
+    opening = _OPENING.match(text)
+    return opening[1] if opening else None
+
+
+class JsonCalls(ToolCallForm):
+    """One object, or a list of objects, of {"name", "arguments"} or {"name", "parameters"}; fenced or bare."""
+
+    name = "json_calls"
+
+    def recognises(self, text: str) -> bool:
+        """Whether the text opens objects and both keys of a call are there."""
+        keys = '"arguments"' in text or '"parameters"' in text
+        return first_key(text) in _CALL_KEYS and '"name"' in text and keys
+
+    def decode_official(self, text: str) -> Record:
+        """Return the calls of a text that is nothing but JSON; raises DecodeError."""
+        require_readable(text)
+        text = text.strip()
+        fenced = _FENCED.fullmatch(text)
+        value = parse_json(fenced[1] if fenced else text)
+        listed = [value] if isinstance(value, dict) else value
+        if not isinstance(listed, list):
+            raise DecodeError("shape", "expected a list of calls")
+        return [named_call(each, "arguments", "parameters") for each in listed]
+
+    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the bare list."""
+        yield dump([named(call, "arguments") for call in calls])
+
+
+class HermesCalls(ToolCallForm):
+    """Hermes' and Qwen's form: {"name", "arguments"} between tags on lines of their own, text around them let be.
+
+    As in BFCL's handler of Qwen: what stands before the last </think> does not count, a block that is no JSON is
+    skipped in silence, and a block that is no call spoils them all.
+    """
+
+    name = "hermes_calls"
+    _open, _close = "<tool_call>\n", "\n</tool_call>"
+
+    def recognises(self, text: str) -> bool:
+        """Whether a tag opens in a text that is no list or object itself."""
+        return "<tool_call>" in text and not text.lstrip("`\n ").startswith(("[", "{"))
+
+    def decode_official(self, text: str) -> Record:
+        """Return the calls between tags; a text without tags holds none. Raises DecodeError."""
+        require_readable(text)
+        text = text.rpartition("</think>")[2]
+        record = []
+        for block in self._blocks(text):
+            try:
+                value = parse_json(block)
+            except DecodeError:
+                continue
+            record.append(named_call(value, "arguments"))
+        return record
+
+    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield one tagged object a call, then the same with marks inside strings escaped."""
+        for write in (dump, lambda value: guarded(dump(value))):
+            yield "\n".join(f"{self._open}{write(named(call, 'arguments'))}{self._close}" for call in calls)
+
+    def _blocks(self, text: str) -> Iterable[str]:
+        start = text.find(self._open)
+        while start >= 0:
+            end = text.find(self._close, start + len(self._open))
+            if end < 0:
+                return
+            yield text[start + len(self._open) : end]
+            start = text.find(self._open, end + len(self._close))
+
+
+class LlamaJsonCalls(ToolCallForm):
+    """Llama 3's form: {"name", "parameters"} behind <|python_tag|> perhaps, several of them apart by ";" or ",".
+
+    BFCL evaluates a text without ";" as Python, where true, false and null fail, and cuts any text at each ";", even
+    inside strings. Here both are read as the JSON that they are; a list of objects is read too.
+    """
+
+    name = "llama_json_calls"
+
+    def recognises(self, text: str) -> bool:
+        """Whether an object opens behind the tag, or one that gives parameters without it."""
+        rest = _without_tag(text)
+        tagged = len(rest) < len(text.lstrip())
+        keys = first_key(text) in _CALL_KEYS and '"name"' in text and '"parameters"' in text
+        return rest.startswith("{") and (tagged or keys)
+
+    def decode_official(self, text: str) -> Record:
+        """Return the calls of the text; raises DecodeError."""
+        require_readable(text)
+        text = _without_tag(text).rstrip()
+        if text.startswith("["):
+            return [named_call(each, "parameters", "arguments") for each in parse_json(text)]
+        record, end = [], 0
+        while True:
+            value, end = parse_json_at(text, end)
+            record.append(named_call(value, "parameters", "arguments"))
+            end = skip_blanks(text, end)
+            if end == len(text):
+                return record
+            if text[end] not in ";,":
+                raise DecodeError("syntax", f'expected ";" between calls at character {end}')
+            end = skip_blanks(text, end + 1)
+            end += len(_PYTHON_TAGS[0]) if text.startswith(_PYTHON_TAGS[0], end) else 0
+
+    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the objects with "; " between them."""
+        yield "; ".join(dump(named(call, "parameters")) for call in calls) if calls else "[]"
+
+
+class LlamaPythonicCalls(WrittenForm):
+    """Llama 3.2's and 4's list of Python calls, between <|python_start|> and <|python_end|> perhaps.
+
+    Values are read as in BFCL's prompting form; brackets must be there.
+    """
+
+    name = "llama_pythonic_calls"
+
+    def recognises(self, text: str) -> bool:
+        """Whether a list opens the text, behind a tag perhaps."""
+        return _without_tag(text).startswith("[")
+
+    def decode_official(self, text: str) -> Record:
+        """Return the calls of the list; raises DecodeError."""
+        require_readable(text)
+        text = _without_tag(text).rstrip().removesuffix(_PYTHON_END).rstrip()
+        if not (text.startswith("[") and text.endswith("]")):
+            raise DecodeError("shape", "expected a list of calls in brackets")
+        return calls_of_expression(text)
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings BFCL executes; raises DecodeError."""
+        return executed(self.decode(text))
+
+    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the bare list."""
+        yield PythonCalls().render(calls)
+
+
+def _without_tag(text: str) -> str:
+    text = text.lstrip()
+    for tag in _PYTHON_TAGS:
+        text = text.removeprefix(tag)
+    return text.lstrip()
+
+
+class OpenAIMessages(ToolCallForm):
+    """An assistant message with `tool_calls`, or their list, as OpenAI-compatible interfaces return them.
+
+    Arguments are JSON text there; an object, as chat templates want it, is read too. A message without calls is
+    content, hence holds none.
+    """
+
+    name = "openai_messages"
+
+    def recognises(self, text: str) -> bool:
+        """Whether the text opens a message with `tool_calls`, or their list."""
+        key = first_key(text)
+        if key in _TOOL_CALL_KEYS:
+            return _FUNCTION_OBJECT.search(text) is not None
+        return key in ("role", "content", "tool_calls") and '"tool_calls"' in text
+
+    def decode_official(self, text: str) -> Record:
+        """Return the calls of the message; raises DecodeError."""
+        require_readable(text)
+        value = parse_json(text)
+        if isinstance(value, dict):
+            if "tool_calls" not in value and not ("role" in value and "content" in value):
+                raise DecodeError("shape", 'expected a message with "tool_calls"')
+            value = value.get("tool_calls") or []
+        if not isinstance(value, list):
+            raise DecodeError("shape", "expected a list of tool calls")
+        return [_function_call(each) for each in value]
+
+    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield a message without content."""
+        tool_calls = [
+            {
+                "id": f"call_{number}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": dump(dict(call.arguments))},
+            }
+            for number, call in enumerate(calls)
+        ]
+        yield dump({"role": "assistant", "content": None, "tool_calls": tool_calls})
+
+
+def _function_call(each: Any) -> dict[Any, Any]:
+    if not isinstance(each, dict) or each.get("type", "function") != "function":
+        raise DecodeError("shape", 'expected tool calls of type "function"')
+    function = each.get("function")
+    if not isinstance(function, dict):
+        raise DecodeError("shape", 'expected each tool call with a "function"')
+    arguments = function.get("arguments")
+    parsed = parse_json(arguments) if isinstance(arguments, str) else arguments
+    return named_call({**function, "arguments": parsed}, "arguments")

@@ -1,0 +1,218 @@
+"""Reading more than BFCL does: what a model meant, with an account of what had to be repaired.
+
+A text that the strict handler finds calls in is read by it, and nothing is repaired. Otherwise these steps are taken,
+one upon the other, until there are calls: reasoning is dropped, a code fence opened, text around the calls dropped,
+missing tags and line breaks put in, JSON repaired (by json_repair, the extra "repair"). A text in which no step finds
+calls is judged as the strict handler judges it. Names and values are never guessed; but repaired JSON that was cut off
+ends where it was cut.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.handler import DecodeError, Handler, require_readable
+from fctncalling.envs.handlers.json_calls import HermesCalls, JsonCalls, LlamaJsonCalls
+from fctncalling.envs.handlers.mistral_calls import MistralCalls
+from fctncalling.envs.handlers.records import ToolCallForm, dump
+from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonReturn, ReturnFormat
+
+PREFIX = "lenient:"
+MAX_LENIENT_CHARS = 40_000
+"""Longer texts are read strictly and no other way, so that no text takes several times the time of a strict reading."""
+MAX_REPAIR_COST = 2_000_000
+"""Characters times quotes and brackets of a text whose JSON is repaired: about a quarter of a second at the worst."""
+
+_FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
+_TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
+
+
+class MissingRepair(ImportError):
+    """The extra that repairs JSON is not installed: our own failure, never the text's."""
+
+
+class Reading(NamedTuple):
+    """What a text was taken to mean, and by what repairs; none where the strict handler reads it."""
+
+    calls: tuple[Call, ...]
+    repairs: tuple[str, ...]
+
+
+class LenientCalls:
+    """A handler's lenient mode; writes what the handler writes.
+
+    Raises MissingRepair for a form made of JSON without the library, unless `repair_json` is False.
+    """
+
+    def __init__(self, handler: Handler, *, repair_json: bool = True) -> None:
+        self.strict = handler
+        self.name = PREFIX + handler.name
+        self._repair = _json_repair() if repair_json and _is_json(handler) else None
+
+    def recognises(self, text: str) -> bool:
+        """Whether the strict handler recognises the text, or a step finds calls in it."""
+        return self.strict.recognises(text) or bool(self._read(text)[2])
+
+    def read(self, text: str) -> Reading:
+        """Return the calls of a text and what had to be repaired; raises DecodeError as the strict handler does."""
+        meant, repairs, _ = self._read(text)
+        return Reading(tuple(self.strict.decode(meant)), repairs)
+
+    def decode(self, text: str) -> list[Call]:
+        """Return the calls a text holds; raises DecodeError."""
+        return list(self.read(text).calls)
+
+    def decode_official(self, text: str) -> Any:
+        """Return the record the AST checkers judge, of the repaired text; raises DecodeError."""
+        return self.strict.decode_official(self._read(text)[0])
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings to hand to the tools, of the repaired text; raises DecodeError."""
+        return self.strict.decode_execute(self._read(text)[0])
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of calls; ValueError for what the form cannot say."""
+        return self.strict.render(calls)
+
+    def _read(self, text: str) -> tuple[str, tuple[str, ...], bool]:
+        """Return the text the strict handler is to read, the repairs, and whether there are calls in it."""
+        require_readable(text)
+        if len(text) > MAX_LENIENT_CHARS:
+            return text, (), False
+        if self._holds_calls(text):
+            return text, (), True
+        meant, repairs = text, list[str]()
+        for told, step in self._steps():
+            changed = step(meant)
+            if changed in (meant, "") or len(changed) > MAX_LENIENT_CHARS:
+                continue
+            meant = changed
+            repairs.append(told)
+            if self._holds_calls(meant):
+                return meant, tuple(repairs), True
+        return text, (), False
+
+    def _steps(self) -> Iterator[tuple[str, Callable[[str], str]]]:
+        yield "reasoning dropped", _without_reasoning
+        if isinstance(self.strict, ReturnFormat) and self.strict.tagged:
+            yield f"{OPEN_TAG} put around the calls", _tagged
+            return
+        if isinstance(self.strict, HermesCalls):
+            yield "tags put on lines of their own", _tags_on_lines
+        else:
+            yield "code fence dropped", _inside_fence
+            yield "text around the calls dropped", json_span if _is_json(self.strict) else python_span
+        if self._repair is not None:
+            yield "JSON repaired", self._json_repaired
+
+    def _holds_calls(self, text: str) -> bool:
+        try:
+            return bool(self.strict.decode(text))
+        except DecodeError:
+            return False
+
+    def _json_repaired(self, text: str) -> str:
+        if not isinstance(self.strict, HermesCalls):
+            mark = "[TOOL_CALLS]" if isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text else ""
+            return mark + self._repaired(text.rpartition(mark)[2] if mark else text)
+        blocks = [block.removesuffix("</tool_call>\n") for block in text.split("<tool_call>\n")[1:]]
+        return "\n".join(f"<tool_call>\n{self._repaired(block)}\n</tool_call>" for block in blocks)
+
+    def _repaired(self, text: str) -> str:
+        if self._repair is None or len(text) * sum(map(text.count, "\"'“”{[(")) > MAX_REPAIR_COST:
+            return text
+        try:
+            value = self._repair(text)
+        except (ValueError, RecursionError):
+            return text
+        named = isinstance(self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls)
+        value = [_with_arguments(each) for each in value] if named and isinstance(value, list) else value
+        return dump(_with_arguments(value) if named else value)
+
+
+def _is_json(handler: Handler) -> bool:
+    return isinstance(handler, ToolCallForm | JsonReturn) or handler.name == "tool_calls"
+
+
+def _json_repair() -> Callable[[str], Any]:
+    try:
+        loads: Callable[[str], Any] = import_module("json_repair").loads
+    except ImportError:
+        raise MissingRepair(
+            "JSON is repaired by the library json-repair, which is not installed: pip install "
+            "'fctncalling[repair]', or ask for no repair with LenientCalls(handler, repair_json=False)"
+        ) from None
+    return loads
+
+
+def _with_arguments(each: Any) -> Any:
+    """Return a call with its arguments under "arguments", and as an object where they are JSON text."""
+    if not isinstance(each, dict):
+        return each
+    each = {"arguments" if key == "parameters" and "arguments" not in each else key: each[key] for key in each}
+    if isinstance(each.get("arguments"), str):
+        try:
+            each["arguments"] = json.loads(each["arguments"])
+        except (ValueError, RecursionError):
+            return each
+    return each
+
+
+def _without_reasoning(text: str) -> str:
+    return text.rpartition("</think>")[2].strip()
+
+
+def _inside_fence(text: str) -> str:
+    found = _FENCE.search(text)
+    return found[1].strip() if found else text
+
+
+def _tagged(text: str) -> str:
+    start = text.find(OPEN_TAG)
+    inside = text if start < 0 else text[start + len(OPEN_TAG) :]
+    return f"{OPEN_TAG}{inside.partition(CLOSE_TAG)[0]}{CLOSE_TAG}"
+
+
+def _tags_on_lines(text: str) -> str:
+    text = _TAG.sub(r"\n\1\n", text)
+    text = text if text.rfind("</tool_call>") > text.rfind("<tool_call>") else f"{text}\n</tool_call>\n"
+    return re.sub(r"\n+", "\n", text)
+
+
+def json_span(text: str) -> str:
+    """Return the first object, or list that opens with one, out of a text; to its end where it is not closed."""
+    opening = re.search(r"\[\s*\{|\{", text)
+    return text[opening.start() : _closed(text, opening.start(), '"')] if opening else text
+
+
+def python_span(text: str) -> str:
+    """Return the first list of calls out of a text, or its lines that are nothing but calls, as a list."""
+    opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
+    if opening:
+        return text[opening.start() : _closed(text, opening.start(), "'\"")]
+    lines = [line.strip().rstrip(",;") for line in text.splitlines()]
+    calls = [line for line in lines if re.fullmatch(r"[A-Za-z_][\w.]*\(.*\)", line)]
+    return f"[{', '.join(calls)}]" if calls else text
+
+
+def _closed(text: str, start: int, quotes: str) -> int:
+    """Return the index behind the bracket that closes the one at `start`; the text's end where there is none."""
+    depth, quote, index = 0, "", start
+    while index < len(text):
+        character = text[index]
+        if quote:
+            index += character == "\\"
+            quote = "" if character == quote else quote
+        elif character in quotes:
+            quote = character
+        else:
+            depth += (character in "([{") - (character in ")]}")
+            if depth == 0:
+                return index + 1
+        index += 1
+    return len(text)

@@ -1,0 +1,179 @@
+"""Calls written as a Python list, `[f(a=1), g.h(b='x')]`, decoded as BFCL's prompting handler does, bug for bug.
+
+The text is parsed to a syntax tree and never run. What differs from BFCL, on purpose: arithmetic is computed by a
+bounded walk (BFCL evaluates its source), so names in it always fail; and text that is longer or nested deeper than
+any sane answer does not decode.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.arithmetic import Evaluator
+from fctncalling.envs.handlers.execution import render_call
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.plain_calls import plain_calls
+from fctncalling.envs.handlers.source import parse_expression
+
+_FENCE = "`\n "
+
+
+class PythonCalls:
+    """BFCL's prompting form: only named arguments count, positional ones are dropped."""
+
+    name = "python_calls"
+
+    def recognises(self, text: str) -> bool:
+        """Whether the text opens a list, or looks like a call."""
+        return text.strip(_FENCE).startswith("[") or "(" in text
+
+    def decode(self, text: str) -> list[Call]:
+        """Return the calls a text holds; raises DecodeError, also where an argument has no text to be executed with."""
+        calls = [Call(name, arguments) for each in self.decode_official(text) for name, arguments in each.items()]
+        for call in calls:
+            _require_text(call)
+        return calls
+
+    def decode_official(self, text: str) -> list[dict[str, dict[Any, Any]]]:
+        """Return [{name: {parameter: value}}] as BFCL decodes the text; raises DecodeError.
+
+        A callee that is no dotted name is called "", and `**{...}` gives a parameter called None.
+        """
+        require_readable(text)
+        text = text.strip(_FENCE)
+        text = text if text.startswith("[") else f"[{text}"
+        text = text if text.endswith("]") else f"{text}]"
+        return calls_of_expression(text)
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings BFCL executes; raises DecodeError.
+
+        BFCL takes an argument that is a dict of dicts for a nested call, and fails on an empty dict.
+        """
+        return executed(self.decode(text))
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of calls; ValueError for names or values the form cannot say."""
+        return f"[{', '.join(_rendered(call) for call in calls)}]"
+
+
+def executed(calls: Sequence[Call]) -> list[str]:
+    """Return the call strings BFCL executes for calls written in Python; DecodeError where BFCL fails on a dict."""
+    for call in calls:
+        if any(_holds_empty_dict(value) for value in call.arguments.values()):
+            raise DecodeError("value", f"{call.name}: an empty dict cannot be an argument of a multi-turn call")
+    return [render_call(call.name, call.arguments) for call in calls]
+
+
+def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
+    """Return the calls of one Python expression: a call, or a list, tuple or set of nothing but calls."""
+    if (plain := plain_calls(text)) is not None:
+        return plain
+    try:
+        body = parse_expression(text.strip("'"))
+        nodes = [body] if isinstance(body, ast.Call) else getattr(body, "elts", None)
+        if nodes is None or not all(isinstance(node, ast.Call) for node in nodes):
+            raise DecodeError("shape", "expected a list of function calls")
+        values = _ValueReader()
+        return [values.call(node) for node in nodes if isinstance(node, ast.Call)]
+    except DecodeError:
+        raise
+    except (RecursionError, MemoryError):
+        raise DecodeError("size", "nested deeper than is read") from None
+    except SyntaxError as error:
+        raise DecodeError("syntax", f"not a Python expression: {error.msg}") from None
+    except Exception as error:
+        # Null bytes and lone surrogates are no source text; and whatever reading a value raises (TypeError,
+        # NameError, OverflowError, ...) is a failed decode.
+        raise DecodeError("value", f"an argument cannot be read: {error}") from None
+
+
+class _ValueReader:
+    """Reads argument values of one text as BFCL does."""
+
+    def __init__(self) -> None:
+        self._arithmetic = Evaluator()
+
+    def call(self, node: ast.Call) -> dict[str, dict[Any, Any]]:
+        parts, callee = list[str](), node.func
+        while isinstance(callee, ast.Attribute):
+            parts.append(callee.attr)
+            callee = callee.value
+        if isinstance(callee, ast.Name):
+            parts.append(callee.id)
+        return {".".join(reversed(parts)): {each.arg: self.value(each.value) for each in node.keywords}}
+
+    def value(self, node: ast.expr | None) -> Any:
+        if type(node) is ast.Constant:  # most arguments are
+            return "..." if node.value is ... else node.value
+        match node:
+            case ast.UnaryOp(operand=ast.Constant(value=operand)):
+                return -operand  # type: ignore[operator]  # whatever the operator is: +5 is -5, and so is ~5
+            case ast.BinOp():
+                return self._arithmetic.value(node)
+            case ast.Name():
+                return node.id
+            case ast.List():
+                return [self.value(each) for each in node.elts]
+            case ast.Tuple():
+                return tuple(self.value(each) for each in node.elts)
+            case ast.Dict():
+                pairs = zip(node.keys, node.values, strict=True)
+                return {self.value(key): self.value(value) for key, value in pairs}
+            case ast.Call():
+                return self.call(node) if node.keywords else ast.unparse(node)
+            case ast.Subscript():
+                return f"{ast.unparse(node.value)}[{ast.unparse(node.slice)}]"
+        raise DecodeError("value", f"a {type(node).__name__} expression is no argument value")
+
+
+def _require_text(call: Call) -> None:
+    try:
+        repr(call.arguments)
+    except (ValueError, RecursionError) as error:  # integers over the interpreter's limit of digits
+        raise DecodeError("value", f"{call.name}: {error}") from None
+
+
+def _holds_empty_dict(value: Any) -> bool:
+    """Whether BFCL's rendering meets an empty dict; it looks into dicts only."""
+    if not isinstance(value, dict):
+        return False
+    if not value:
+        return True
+    if all(isinstance(each, dict) for each in value.values()):
+        return any(_holds_empty_dict(each) for each in next(iter(value.values())).values())
+    return any(_holds_empty_dict(each) for each in value.values())
+
+
+def _rendered(call: Call) -> str:
+    names = [*call.name.split("."), *call.arguments]
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise ValueError(f"call {call.name!r}: {name!r} is no Python name, so this form cannot write it")
+        if unicodedata.normalize("NFKC", name) != name:
+            raise ValueError(f"call {call.name!r}: Python reads the name {name!r} as another one")
+    return f"{call.name}({', '.join(f'{key}={literal(value)}' for key, value in call.arguments.items())})"
+
+
+def literal(value: Any) -> str:
+    """Return the Python source of a value that decodes to it; ValueError where there is none."""
+    match value:
+        case None | bool() | int() | str() | bytes():
+            return repr(value)
+        case float() if math.isfinite(value):
+            return repr(value)
+        case float():
+            return "1e999-1e999" if math.isnan(value) else "1e999" if value > 0 else "-1e999"
+        case list():
+            return f"[{', '.join(map(literal, value))}]"
+        case tuple():
+            return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
+        case dict():
+            return "{" + ", ".join(f"{literal(key)}: {literal(each)}" for key, each in value.items()) + "}"
+    raise ValueError(f"a {type(value).__name__} has no literal that decodes to it: {value!r}")

@@ -1,0 +1,132 @@
+"""What the decoders share: JSON read strictly, BFCL's records as calls, and texts that are sure to read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.execution import render_call
+from fctncalling.envs.handlers.handler import DecodeError
+
+Record = list[dict[Any, Any]]
+"""BFCL's decoded form: [{function name: {parameter: value}}]."""
+
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+class WrittenForm(ABC):
+    """A handler that has only to say how a text becomes a record, and how calls are written."""
+
+    name: str
+
+    @abstractmethod
+    def recognises(self, text: str) -> bool:
+        """Whether the text looks as if it were meant in this form."""
+
+    @abstractmethod
+    def decode_official(self, text: str) -> Record:
+        """Return what BFCL's decoder of this form makes of the text; raises DecodeError."""
+
+    @abstractmethod
+    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield ways to write calls, the canonical one first; ValueError or TypeError for what has no text."""
+
+    def decode(self, text: str) -> list[Call]:
+        """Return the calls a text holds; raises DecodeError, also where the record is no list of named calls."""
+        return calls_of(self.decode_official(text))
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings `name(k=repr(v), ...)`, in order; raises DecodeError."""
+        return [render_call(call.name, call.arguments) for call in self.decode(text)]
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of calls; ValueError for what the form cannot say."""
+        expected = repr([Call(call.name, dict(call.arguments)) for call in calls])
+        try:
+            for text in self.texts(calls):
+                if self._reads(text) == expected:
+                    return text
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"the form {self.name} cannot write the calls {expected[:200]}: {error}") from None
+        raise ValueError(f"the form {self.name} cannot write the calls {expected[:200]}: they would not read back")
+
+    def _reads(self, text: str) -> str | None:
+        try:
+            return repr(self.decode(text))
+        except DecodeError:
+            return None
+
+
+class ToolCallForm(WrittenForm):
+    """A form that models trained on tool calls write: executed as BFCL executes those, without a blank."""
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings `name(k=repr(v),...)`, in order; raises DecodeError."""
+        return [
+            f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+            for call in self.decode(text)
+        ]
+
+
+def calls_of(record: Any) -> list[Call]:
+    """Return the calls of a record; raises DecodeError where a name or the arguments are none, or have no text."""
+    calls = []
+    for each in record:
+        name, arguments = next(iter(each.items()))
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            raise DecodeError("shape", "expected each call as a name and an object of arguments")
+        calls.append(Call(name, arguments))
+    try:
+        repr(calls)
+    except (ValueError, RecursionError) as error:  # integers over the interpreter's limit of digits
+        raise DecodeError("value", f"an argument has no text: {error}") from None
+    return calls
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text; raises DecodeError."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("syntax", f"not JSON: {error}") from None
+
+
+def parse_json_at(text: str, start: int) -> tuple[Any, int]:
+    """Return the JSON value that begins at an index, blanks before it allowed, and its end; raises DecodeError."""
+    try:
+        return json.JSONDecoder().raw_decode(text, skip_blanks(text, start))
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("syntax", f"not JSON: {error}") from None
+
+
+def skip_blanks(text: str, start: int) -> int:
+    """Return the first index from `start` on at which no white space stands."""
+    while start < len(text) and text[start].isspace():
+        start += 1
+    return start
+
+
+def named_call(each: Any, *keys: str) -> dict[Any, Any]:
+    """Return {name: arguments} of {"name": ..., <one of keys>: {...}}; other keys are let be. Raises DecodeError."""
+    if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+        raise DecodeError("shape", 'expected each call as an object with a "name"')
+    given = [key for key in keys if key in each]
+    if len(given) != 1 or not isinstance(each[given[0]], dict):
+        raise DecodeError("shape", f"{each['name']}: expected an object under {' or '.join(keys)}")
+    return {each["name"]: each[given[0]]}
+
+
+def dump(value: Any) -> str:
+    """Return a value as JSON on one line; letters beyond ASCII stay themselves, half surrogate pairs are escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
+
+
+def guarded(text: str, characters: str = "<}[") -> str:
+    """Return a JSON text with these characters escaped inside its strings: the same value, free of any mark."""
+    table = str.maketrans({character: f"\\u{ord(character):04x}" for character in characters})
+    return _JSON_STRING.sub(lambda string: string[0].translate(table), text)

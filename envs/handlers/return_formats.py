@@ -1,0 +1,186 @@
+"""BFCL's return formats other than plain Python, as its format sensitivity asks for them, bug for bug.
+
+BFCL first strips backticks, line breaks and blanks and puts "[" and "]" around the text, whatever the format, and then
+looks for the tag (where one was asked for) and for the calls in it; hence text around them does no harm. Its regular
+expressions are replaced by searches that find the same and never take longer than the text is long.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
+from fctncalling.envs.handlers.records import Record, WrittenForm, dump, guarded, skip_blanks
+
+OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
+_FENCE = "`\n "
+_NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
+
+
+class ReturnFormat(WrittenForm):
+    """One of BFCL's formats; `tagged` where the calls must stand between <TOOLCALL> and </TOOLCALL>."""
+
+    format: str  # BFCL's name of it
+
+    def __init__(self, *, tagged: bool) -> None:
+        self.tagged = tagged
+        self.name = f"bfcl_{self.format}{'_tagged' if tagged else ''}"
+
+    def recognises(self, text: str) -> bool:
+        """Whether what opens the calls is there, right behind the tag where one is wanted."""
+        before, tag, inside = text.partition(OPEN_TAG)
+        if not self.tagged:
+            return self.opens(before)
+        inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(_FENCE)
+        return tag != "" and self.begins(inside) and self.opens(inside)
+
+    def decode_official(self, text: str) -> Record:
+        """Return what BFCL's decoder makes of the text; raises DecodeError."""
+        require_readable(text)
+        text = text.strip(_FENCE)
+        text = text if text.startswith("[") else f"[{text}"
+        text = text if text.endswith("]") else f"{text}]"
+        return self.calls_in(_inside_tag(text) if self.tagged else text)
+
+    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield ways to write calls, tagged where that is wanted."""
+        for text in self.untagged_texts(calls):
+            yield f"{OPEN_TAG}{text}{CLOSE_TAG}" if self.tagged else text
+
+    @abstractmethod
+    def opens(self, text: str) -> bool:
+        """Whether what opens calls of this format stands in the text."""
+
+    @abstractmethod
+    def begins(self, text: str) -> bool:
+        """Whether the first character is one that calls of this format begin with."""
+
+    @abstractmethod
+    def calls_in(self, text: str) -> Record:
+        """Return the record of a text that was freed of its tag; raises DecodeError."""
+
+    @abstractmethod
+    def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield ways to write calls, the canonical one first."""
+
+
+def _inside_tag(text: str) -> str:
+    start = text.find(OPEN_TAG)
+    end = text.find(CLOSE_TAG, start + len(OPEN_TAG))
+    if start < 0 or end < 0:
+        raise DecodeError("shape", f"expected calls between {OPEN_TAG} and {CLOSE_TAG}")
+    return text[start + len(OPEN_TAG) : end].strip()
+
+
+class TaggedPython(ReturnFormat):
+    """A Python list of calls between tags; without them it is PythonCalls."""
+
+    format = "python"
+
+    def __init__(self) -> None:
+        super().__init__(tagged=True)
+
+    def opens(self, text: str) -> bool:
+        """Whether the text looks as if it held a call."""
+        return "(" in text
+
+    def begins(self, text: str) -> bool:
+        """Whether neither XML nor a JSON object begins."""
+        return not text.startswith("<") and not text.removeprefix("[").lstrip().startswith("{")
+
+    def calls_in(self, text: str) -> Record:
+        """Return the calls of one expression; raises DecodeError."""
+        return calls_of_expression(text)
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings BFCL executes; raises DecodeError."""
+        return executed(self.decode(text))
+
+    def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the prompting form."""
+        text = PythonCalls().render(calls)
+        yield text
+        yield text.replace("<", "\\x3c")  # in a string, where alone it can stand
+
+
+class JsonReturn(ReturnFormat):
+    """A JSON list of {"function", "parameters"}, fenced.
+
+    Malformed JSON holds no calls and is no error. A list in an argument whose last item is an object ends the calls
+    for BFCL, so such calls cannot be written.
+    """
+
+    format = "json"
+
+    def opens(self, text: str) -> bool:
+        """Whether both keys of a call are there, the function as text."""
+        return '"parameters"' in text and _NAMED_FUNCTION.search(text) is not None
+
+    def begins(self, text: str) -> bool:
+        """Whether an object begins, or a list of them."""
+        return text.removeprefix("[").lstrip().startswith("{")
+
+    def calls_in(self, text: str) -> Record:
+        """Return the calls of the first thing in brackets that could be a list of objects; raises DecodeError."""
+        start, end = text.find("["), text.rfind("]")
+        if 0 <= start < end:
+            text = text[start : end + 1]
+        try:
+            listed = json.loads(first_list_of_objects(text))
+        except json.JSONDecodeError:
+            return []
+        except (ValueError, RecursionError) as error:  # digits or depth without end
+            raise DecodeError("size", f"more than is read: {error}") from None
+        if not isinstance(listed, list | dict | str):
+            raise DecodeError("shape", "expected a list of calls")
+        return [_function_call(each) for each in listed if isinstance(each, dict)]
+
+    def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the fenced list, then the same with marks inside strings escaped."""
+        text = dump([{"function": call.name, "parameters": dict(call.arguments)} for call in calls])
+        yield f"```json\n{text}\n```"
+        yield f"```json\n{guarded(text)}\n```"
+
+
+def _function_call(each: dict[str, Any]) -> dict[Any, Any]:
+    if "function" not in each or "parameters" not in each:
+        raise DecodeError("shape", 'expected each call as {"function": ..., "parameters": ...}')
+    if isinstance(each["function"], list | dict):
+        raise DecodeError("shape", "expected the function's name as text")
+    return {each["function"]: each["parameters"]}
+
+
+def first_list_of_objects(text: str) -> str:
+    r"""Return what BFCL's `\[\s*{.*?}\s*(?:,\s*{.*?}\s*)*\]` (dot matches all) finds first, else the whole text.
+
+    Brackets and braces are not paired: from "[{" on, the list ends behind the first "}" that "]" follows, or that
+    ", {" follows from where the same holds. Read from right to left, each of them is looked at once.
+    """
+    found: tuple[int, int] | None = None
+    following: int | None = None  # where the list ends for the first "}", of those behind, that can end an object
+    after_open: dict[int, int | None] = {}  # index of "{" -> that, seen from there
+    for index in reversed([index for index, character in enumerate(text) if character in "{}["]):
+        if text[index] == "{":
+            after_open[index] = following
+        elif text[index] == "}":
+            end = _end_behind(text, index, after_open)
+            following = following if end is None else end
+        else:
+            end = after_open.get(skip_blanks(text, index + 1))
+            found = found if end is None else (index, end)
+    return text if found is None else text[found[0] : found[1]]
+
+
+def _end_behind(text: str, brace: int, after_open: dict[int, int | None]) -> int | None:
+    index = skip_blanks(text, brace + 1)
+    if text[index : index + 1] == "]":
+        return index + 1
+    if text[index : index + 1] == ",":
+        return after_open.get(skip_blanks(text, index + 1))
+    return None

@@ -1,0 +1,126 @@
+"""One call in brackets, its arguments named by assignments, each value kept as the source text it is written in.
+
+That is what BFCL's prompting form makes of Java and JavaScript: `[Desk.open(width=5, label="x")]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.execution import render_call
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
+
+_FENCE = "`\n "
+_NAME = r"[A-Za-z_$][\w$]*"
+_VALUE = rf'"[^"\\\n]*"|\'[^\'\\\n]+\'|-?(?:0|[1-9]\d*)(?:\.\d+)?|{_NAME}(?:\.{_NAME})*'
+_ARGUMENT = re.compile(rf"({_NAME})=({_VALUE})", re.ASCII)
+_PLAIN_CALL = re.compile(rf"({_NAME}(?:\.{_NAME})*)\(({_NAME}=(?:{_VALUE})(?:, {_NAME}=(?:{_VALUE}))*)\)\Z", re.ASCII)
+_PLAIN_CHARS = range(24, 1_000)  # behind shorter calls Java's grammar inserts no semicolon
+_CONSTANTS = frozenset(("true", "false", "null"))
+_LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")
+
+
+class SourceCalls:
+    """A handler of one call in a language; subclasses name it and read its source."""
+
+    name: str
+    end = ""  # what ends a written call
+
+    def call_in(self, source: str) -> Any:
+        """Return [{name: {parameter: text}}] for the call BFCL finds in a source, {} without one.
+
+        Raises DecodeError. A positional argument that is kept stands under None.
+        """
+        raise NotImplementedError
+
+    def recognises(self, text: str) -> bool:
+        """Whether the text holds what may be a call; the look of it does not tell in which language."""
+        return "(" in text
+
+    def decode(self, text: str) -> list[Call]:
+        """Return the call a text holds, arguments as source text; raises DecodeError."""
+        record = self.decode_official(text)
+        if not record and _source_in(text).strip():
+            raise DecodeError("shape", "expected a function call")
+        return [Call(name, arguments) for each in record for name, arguments in each.items()]
+
+    def decode_official(self, text: str) -> Any:
+        """Return the record BFCL's AST checkers judge, {} for a text that parses and holds no call; DecodeError."""
+        return self.call_in(_source_in(text))
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call as the tools, which are Python, would be handed it; BFCL executes no other language."""
+        return [render_call(call.name, call.arguments) for call in self.decode(text)]
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of no call or one; ValueError for more, and for what the language cannot say."""
+        if len(calls) > 1:
+            raise ValueError(f"{self.name}: a text holds one call, not {len(calls)}: the rest would not be read")
+        text = f"[{''.join(self._written(call) for call in calls)}]"
+        if not self._says(text, calls):
+            raise ValueError(f"{self.name}: no text decodes to {list(calls)!r}")
+        return text
+
+    def _written(self, call: Call) -> str:
+        arguments = [f"{_assigned(key)}{self._source_of(key, value)}" for key, value in call.arguments.items()]
+        return f"{call.name}({', '.join(arguments)}){self.end}"
+
+    def _source_of(self, key: Any, value: Any) -> str:
+        """Return the source of one argument: as it stands where it looks like a literal, else in quotes if it can."""
+        if not isinstance(value, str):
+            raise ValueError(f"{self.name}: {key} = {value!r}: expected the source text of the value")
+        quoted = [f'"{value}"', f"'{value}'"]
+        for source in [value, *quoted] if _LITERAL.match(value) else [*quoted, value]:
+            if self._says(f"[f({_assigned(key)}{source});]", [Call("f", {key: value})]):
+                return source
+        return value
+
+    def _says(self, text: str, calls: Sequence[Call]) -> bool:
+        try:
+            return self.decode(text) == list(calls)
+        except DecodeError:
+            return False
+
+
+def _assigned(key: Any) -> str:
+    return "" if key is None else f"{key}="
+
+
+def _source_in(text: str) -> str:
+    """Return what stands in the brackets; one that is missing at either end is forgiven."""
+    require_readable(text)
+    text = text.strip(_FENCE)
+    text = text if text.startswith("[") else f"[{text}"
+    return text[1:-1] if text.endswith("]") else text[1:]
+
+
+def named_once(arguments: Mapping[Any, str], name: Any) -> None:
+    """Raise DecodeError where an argument of that name (None: without one) is there already."""
+    if name in arguments:
+        told = "two positional arguments" if name is None else f"two arguments called {name!r}"
+        raise DecodeError("value", f"{told} are not read")
+
+
+def plain_call(source: str, reserved: frozenset[str]) -> list[dict[str, dict[str, str]]] | None:
+    """Return the record of a call of names, numbers and simple strings, which is read in no two ways.
+
+    None for any other source: a grammar reads those, and these five times slower. `reserved` are the words that are
+    no names in a language.
+    """
+    found = _PLAIN_CALL.match(source) if len(source) in _PLAIN_CHARS and source.isascii() else None
+    if found is None:
+        return None
+    pairs = _ARGUMENT.findall(found[2])
+    names = [*found[1].split("."), *(name for name, _ in pairs)]
+    arguments: dict[str, str] = {}
+    for name, value in pairs:
+        if value[0] in "\"'":
+            arguments[name] = value[1:-1]
+        else:
+            arguments[name] = value
+            names += () if value in _CONSTANTS else value.split(".")
+    readable = len(arguments) == len(pairs) and reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
+    return [{found[1]: arguments}] if readable else None

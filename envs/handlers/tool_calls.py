@@ -1,0 +1,87 @@
+"""Calls as an OpenAI-style interface returns them: JSON text of `[{name: "<arguments as a JSON string>"}]`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
+
+
+class ToolCalls:
+    """BFCL's function-calling form. Dots in names were sent as underscores; decoding leaves names as they came."""
+
+    name = "tool_calls"
+
+    def recognises(self, text: str) -> bool:
+        """Whether the text opens a JSON list of objects."""
+        return text.lstrip().removeprefix("[").lstrip().startswith("{")
+
+    def decode(self, text: str) -> list[Call]:
+        """Return the calls a text holds; raises DecodeError, also where arguments are no JSON object."""
+        calls = []
+        for each in self.decode_official(text):
+            name, arguments = next(iter(each.items()))
+            if not isinstance(arguments, dict):
+                raise DecodeError("shape", f"{name}: expected the arguments as a JSON object")
+            calls.append(Call(name, arguments))
+        return calls
+
+    def decode_official(self, text: str) -> list[dict[str, Any]]:
+        """Return [{name: arguments}] as BFCL decodes the text (arguments may be any JSON); raises DecodeError."""
+        listed = _parse(text)
+        if not isinstance(listed, list):
+            # BFCL walks over whatever it gets, so an empty object or string holds no calls, and no error either.
+            if listed in ({}, ""):
+                return []
+            raise DecodeError("shape", f"expected a JSON list of calls, got {type(listed).__name__}")
+        return [_official_call(each) for each in listed]
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings BFCL executes: `name(k=repr(v),...)`, without a blank; raises DecodeError."""
+        try:
+            return [
+                f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+                for call in self.decode(text)
+            ]
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, DecodeError):
+                raise
+            raise DecodeError("value", f"an argument has no text: {error}") from None
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of calls; ValueError for values JSON cannot say."""
+        for call in calls:
+            if not all(isinstance(key, str) for key in call.arguments) or not _is_json(dict(call.arguments)):
+                raise ValueError(f"call {call.name!r}: its arguments are not JSON: {call.arguments!r}")
+        return json.dumps([{call.name: json.dumps(dict(call.arguments))} for call in calls])
+
+
+def _official_call(each: Any) -> dict[str, Any]:
+    if not isinstance(each, dict) or not each:
+        raise DecodeError("shape", "expected each call as {name: arguments}")
+    name, arguments = next(iter(each.items()))  # BFCL reads the first key and no other
+    if not isinstance(arguments, str):
+        raise DecodeError("shape", f"{name}: expected the arguments as JSON text")
+    return {name: _parse(arguments)}
+
+
+def _parse(text: str) -> Any:
+    require_readable(text)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("syntax", f"not JSON: {error}") from None
+
+
+def _is_json(value: Any) -> bool:
+    match value:
+        case None | bool() | int() | float() | str():
+            return True
+        case list():
+            return all(map(_is_json, value))
+        case dict():
+            return all(isinstance(key, str) for key in value) and all(map(_is_json, value.values()))
+    return False

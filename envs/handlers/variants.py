@@ -1,0 +1,53 @@
+"""The handler of each of format sensitivity's prompt configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fctncalling.data.format_sensitivity import PromptVariant
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.handler import Handler
+from fctncalling.envs.handlers.python_calls import PythonCalls
+from fctncalling.envs.handlers.return_formats import JsonReturn, TaggedPython
+from fctncalling.envs.handlers.xml_calls import ConciseXml, VerboseXml
+
+RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
+    ("python", False): PythonCalls(),
+    ("python", True): TaggedPython(),
+    **{
+        (form.format, tagged): form(tagged=tagged)
+        for form in (JsonReturn, VerboseXml, ConciseXml)
+        for tagged in (False, True)
+    },
+}
+"""(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
+
+
+class VariantCalls:
+    """Reads and writes the return format of a prompt variant, which its instructions are worded by."""
+
+    def __init__(self, variant: PromptVariant) -> None:
+        self.variant = variant
+        self.name = str(variant)
+        self._form = RETURN_HANDLERS[variant.return_format, variant.tagged]
+
+    def recognises(self, text: str) -> bool:
+        """Whether the text looks as if it were meant in the return format."""
+        return self._form.recognises(text)
+
+    def decode(self, text: str) -> list[Call]:
+        """Return the calls a text holds; raises DecodeError."""
+        return self._form.decode(text)
+
+    def decode_official(self, text: str) -> Any:
+        """Return the record the AST checkers judge; raises DecodeError."""
+        return self._form.decode_official(text)
+
+    def decode_execute(self, text: str) -> list[str]:
+        """Return the call strings to hand to the tools; raises DecodeError."""
+        return self._form.decode_execute(text)
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of calls; ValueError for what the format cannot say."""
+        return self._form.render(calls)

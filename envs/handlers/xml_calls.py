@@ -1,0 +1,177 @@
+"""BFCL's two XML return formats, `<functions>` of `<function name="...">`, bug for bug.
+
+Entities cannot be declared: what is parsed begins with <functions>, and behind the root's opening no document type may
+stand. An argument says its type; array, tuple, object and dict are Python literals, parsed and never run.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+from xml.sax.saxutils import escape
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.handler import DecodeError
+from fctncalling.envs.handlers.python_calls import literal
+from fctncalling.envs.handlers.records import Record
+from fctncalling.envs.handlers.return_formats import ReturnFormat
+from fctncalling.envs.handlers.source import parse_expression
+
+_OPEN, _CLOSE = "<functions>", "</functions>"
+_CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
+_LITERAL_TYPES = ("array", "tuple", "object", "dict")
+_ESCAPES = {'"': "&quot;", "\n": "&#10;"}
+
+
+class XmlReturn(ReturnFormat):
+    """What both formats share: the root, the functions, and values by their type."""
+
+    def opens(self, text: str) -> bool:
+        """Whether the root opens in the text, and the arguments as this format writes them."""
+        return _OPEN in text and self.writes(text)
+
+    def begins(self, text: str) -> bool:
+        """Whether an element begins."""
+        return text.startswith("<")
+
+    @abstractmethod
+    def writes(self, text: str) -> bool:
+        """Whether arguments stand in the text as this format writes them."""
+
+    @abstractmethod
+    def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
+        """Yield (name, text, type) of each argument; KeyError where BFCL misses an attribute."""
+
+    @abstractmethod
+    def written(self, name: str, text: str, kind: str) -> str:
+        """Return the element of one argument from texts that are escaped."""
+
+    @abstractmethod
+    def grouped(self, arguments: str) -> str:
+        """Return a function's arguments with what stands around them."""
+
+    def calls_in(self, text: str) -> Record:
+        """Return the calls of the first <functions> that is closed; raises DecodeError."""
+        start = text.find(_OPEN)
+        end = text.find(_CLOSE, start + len(_OPEN))
+        if start < 0 or end < 0:
+            raise DecodeError("shape", f"expected calls between {_OPEN} and {_CLOSE}")
+        try:
+            root = ElementTree.fromstring(text[start : end + len(_CLOSE)])
+            return [self._call(function) for function in root.findall("function")]
+        except DecodeError:
+            raise
+        except ElementTree.ParseError as error:
+            raise DecodeError("syntax", f"not XML: {error}") from None
+        except KeyError as error:
+            raise DecodeError("shape", f"expected an attribute {error}") from None
+        except (RecursionError, MemoryError):
+            raise DecodeError("size", "nested deeper than is read") from None
+        except Exception as error:  # a number or literal that is none; half a surrogate pair
+            raise DecodeError("value", f"an argument cannot be read: {error}") from None
+
+    def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the one text of calls; strings whose ends or characters XML would lose are written as literals."""
+        functions = (
+            f'<function name="{_escaped(call.name)}">'
+            + self.grouped("".join(self._argument(key, value) for key, value in call.arguments.items()))
+            + "</function>"
+            for call in calls
+        )
+        yield f"{_OPEN}{''.join(functions)}{_CLOSE}"
+
+    def _call(self, function: Element) -> dict[str, dict[Any, Any]]:
+        name = function.attrib["name"]
+        return {name: {key: _value(text, kind) for key, text, kind in self.arguments(function)}}
+
+    def _argument(self, key: str, value: Any) -> str:
+        text, kind = _typed(value)
+        return self.written(_escaped(key), _escaped(text), kind)
+
+
+class VerboseXml(XmlReturn):
+    """`<params><param name="a" value="1" type="integer"/></params>`."""
+
+    format = "verbose_xml"
+
+    def writes(self, text: str) -> bool:
+        """Whether values stand in attributes."""
+        return "<params" in text or " value=" in text or "<param" not in text
+
+    def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
+        """Yield the arguments inside <params>, or without that those of the function; a value not given is empty."""
+        params = function.find("params")
+        for param in (function if params is None else params).findall("param"):
+            yield param.attrib.get("name"), param.attrib.get("value", ""), param.attrib.get("type", "string")
+
+    def written(self, name: str, text: str, kind: str) -> str:
+        """Return one <param/>."""
+        return f'<param name="{name}" value="{text}" type="{kind}"/>'
+
+    def grouped(self, arguments: str) -> str:
+        """Return the arguments inside <params>."""
+        return f"<params>{arguments}</params>"
+
+
+class ConciseXml(XmlReturn):
+    """`<param name="a" type="integer">1</param>`; white space around a value is lost."""
+
+    format = "concise_xml"
+
+    def writes(self, text: str) -> bool:
+        """Whether values stand between tags."""
+        return "<params" not in text and " value=" not in text
+
+    def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
+        """Yield the arguments that stand right below the function."""
+        for param in function.findall("param"):
+            yield param.attrib["name"], (param.text or "").strip(), param.attrib.get("type", "string")
+
+    def written(self, name: str, text: str, kind: str) -> str:
+        """Return one <param>."""
+        return f'<param name="{name}" type="{kind}">{text}</param>'
+
+    def grouped(self, arguments: str) -> str:
+        """Return the arguments as they are."""
+        return arguments
+
+
+def _value(text: str, kind: str) -> Any:
+    match kind:
+        case "integer":
+            return int(text)
+        case "float":
+            return float(text)
+        case "boolean":
+            return text.lower() == "true"
+        case "null":
+            return None
+        case _ if kind in _LITERAL_TYPES:
+            return ast.literal_eval(parse_expression(text.lstrip(" \t")))
+    return text
+
+
+def _typed(value: Any) -> tuple[str, str]:
+    """Return the text of a value and the type that reads it back."""
+    match value:
+        case None:
+            return "", "null"
+        case bool():
+            return str(value).lower(), "boolean"
+        case int():
+            return str(value), "integer"
+        case float():
+            return repr(value), "float"
+        case str() if value == value.strip() and value.replace("\n", "").isprintable():
+            return value, "string"
+        case list() | tuple() | dict():
+            return literal(value), _CONTAINERS[type(value)]
+    return literal(value), "object"
+
+
+def _escaped(text: str) -> str:
+    return escape(text, _ESCAPES)

@@ -1,0 +1,142 @@
+"""Verdicts on whole answers: decoding, running calls on tools of their own, and checking, put together.
+
+The truth is replayed on a second set of tools, never on those of the answer: judging touches nothing that is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fctncalling.checkers import check, kind_of, language_of
+from fctncalling.checkers.answer import NOT_ONE_TURN
+from fctncalling.checkers.multi_turn import check_pairs
+from fctncalling.data.types import Task, TurnRecord, Verdict
+from fctncalling.envs.handlers import DecodeError, Handler, get_handler
+from fctncalling.envs.handlers.execution import ToolSession
+
+ExtraTools = Mapping[str, "type | str"]
+
+_HANDLER_OF_FORM = {"prompting": "python_calls", "tool_call": "tool_calls"}
+FORMS = (*_HANDLER_OF_FORM, "decoded_calls")
+
+
+def judge(
+    task: Task,
+    response: Any,
+    form: str = "prompting",
+    *,
+    extra_tools: ExtraTools | None = None,
+    truth: Sequence[TurnRecord] | None = None,
+) -> Verdict:
+    """Return BFCL's verdict on one answer.
+
+    Single turn: `response` is the text ("prompting": a Python list of calls, or what the task's prompt variant asks
+    for; "tool_call": JSON text of [{name: "<arguments as a JSON string>"}], dots in names turned to underscores). Multi
+    turn: a list (turns) of lists (steps) of such texts, or, as "decoded_calls", of call strings. Agentic: the last
+    message, or all messages as a list (of one turn) of lists (steps). `truth` spares a replay where it is at hand.
+    Raises UnsupportedCategory, LookupError for an unknown form or tool, ValueError for a task that cannot be judged.
+    """
+    if form not in FORMS:
+        raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
+    if kind_of(task.category) == "multi_turn":
+        if not isinstance(response, list):
+            return check(task, None, replay_truth(task, extra_tools) if truth is None else truth)
+        expected = _truth_turns(task, extra_tools, keep=False) if truth is None else iter(truth)
+        num_expected = len(task.ground_truth or ()) if truth is None else len(truth)
+        # What an answer with a wrong number of turns left behind is looked at only as far as the truth goes.
+        turns = _run(task, [_calls_of_turn(turn, form) for turn in response[:num_expected]], extra_tools, "model")
+        return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
+    if kind_of(task.category) == "agentic":
+        return check(task, _last_message(response, form))
+    if form == "decoded_calls":
+        raise ValueError(f'task "{task.id}": form decoded_calls is for multi-turn categories, not {task.category}')
+    record = _decoded(_handler(task, form), response)
+    return check(task, record, underscore_to_dot=form == "tool_call")
+
+
+def _handler(task: Task, form: str) -> Handler:
+    if form == "prompting" and "prompt_variant" in task.extra:
+        return get_handler(str(task.extra["prompt_variant"]))
+    if form == "prompting":
+        return get_handler(f"{language_of(task.category)}_calls")
+    return get_handler(_HANDLER_OF_FORM[form])
+
+
+def replay_truth(task: Task, extra_tools: ExtraTools | None = None) -> tuple[TurnRecord, ...]:
+    """Return what the ground truth's calls leave behind, turn by turn, on fresh tools.
+
+    Raises ValueError for a task without ground truth, LookupError for a class without tool.
+    """
+    return tuple(_truth_turns(task, extra_tools, keep=True))
+
+
+def _truth_turns(task: Task, extra_tools: ExtraTools | None, *, keep: bool) -> Iterator[TurnRecord]:
+    if task.ground_truth is None:
+        raise ValueError(f'task "{task.id}": category {task.category} cannot be judged without a ground truth')
+    return _run(task, task.ground_truth, extra_tools, "ground_truth", keep=keep)
+
+
+def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRecord]) -> Verdict:
+    """Return the verdict on turns that were played already; `per_turn` judges each turn for itself."""
+    return check(task, turns, truth)
+
+
+def _run(
+    task: Task,
+    turns: Sequence[Sequence[str]],
+    extra_tools: ExtraTools | None,
+    owner: str,
+    *,
+    keep: bool = False,
+) -> Iterator[TurnRecord]:
+    """Yield what each turn leaves behind; unless kept, states are the tools' own, as they stand before the next."""
+    try:
+        session = ToolSession(
+            task.involved_classes,
+            task.initial_config,
+            long_context=task.long_context,
+            extra_tools=extra_tools,
+            owner=owner,
+        )
+    except LookupError as error:
+        raise LookupError(f'task "{task.id}": {error}') from None
+    for calls in turns:
+        results = [session.execute(call) for call in calls]
+        yield TurnRecord(results, session.public_state() if keep else session.live_state())
+
+
+def _calls_of_turn(turn: Any, form: str) -> list[str]:
+    """Return the call strings of one turn; steps that do not decode, or decode to nothing, are dropped as in BFCL."""
+    steps = turn if isinstance(turn, list) else []
+    if form == "decoded_calls":
+        return [call for step in steps for call in (step if isinstance(step, list) else [step]) if _is_call(call)]
+    return [call for step in steps for call in _executable(get_handler(_HANDLER_OF_FORM[form]), step)]
+
+
+def _last_message(response: Any, form: str) -> Any:
+    """Return the last step that decodes to no call, or to nothing; None where every step calls."""
+    if isinstance(response, str):
+        response = [[response]]
+    if not isinstance(response, list) or len(response) != 1 or not isinstance(response[0], list):
+        return NOT_ONE_TURN
+    handler = get_handler(_HANDLER_OF_FORM.get(form, _HANDLER_OF_FORM["prompting"]))
+    return next((step for step in reversed(response[0]) if not any(_executable(handler, step))), None)
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, str) and call != ""
+
+
+def _executable(handler: Handler, text: Any) -> list[str]:
+    try:
+        return handler.decode_execute(text)
+    except DecodeError:
+        return []
+
+
+def _decoded(handler: Handler, text: Any) -> Any:
+    try:
+        return handler.decode_official(text)
+    except DecodeError:
+        return None

@@ -1,0 +1,60 @@
+"""What a task offers a model, turn by turn: its system text, its messages and the schemas of its functions."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+from fctncalling.checkers import kind_of
+from fctncalling.data.agentic import is_prerequisite
+from fctncalling.data.types import FunctionDoc, Message, Task
+from fctncalling.envs import prompts
+from fctncalling.envs.schemas import openai_tool
+
+
+def executes_calls(task: Task) -> bool:
+    """Whether a task's calls are executed and their results shown, in as many steps as it takes."""
+    return kind_of(task.category) in ("multi_turn", "agentic")
+
+
+class Offer:
+    """The model's view of one task; what it returns is fresh, and the caller's to change."""
+
+    def __init__(self, task: Task, handler: object) -> None:
+        self._question = task.question
+        asked = kind_of(task.category) == "agentic" and not is_prerequisite(task)
+        self._answer_form = prompts.AGENTIC_ANSWER if asked else ""
+        self._missed = {turn: frozenset(names) for turn, names in task.missed_functions.items()}
+        self._docs = prompts.hinted(task.functions, task.category)
+        self._schemas: dict[frozenset[str], bytes] = {}
+        self.system = prompts.instructions(self._offered(0), handler, many_turns=executes_calls(task))
+
+    def tools(self, turn: int) -> list[dict[str, Any]]:
+        """Return the OpenAI schemas of the functions offered in a turn: those still held out are missing."""
+        hidden = self._hidden(turn)
+        if hidden not in self._schemas:
+            # Unpickling our own bytes is the quickest deep copy there is, and every step's `info` needs one.
+            self._schemas[hidden] = pickle.dumps([openai_tool(doc) for doc in self._offered(turn)])
+        tools: list[dict[str, Any]] = pickle.loads(self._schemas[hidden])
+        return tools
+
+    def messages(self, turn: int, context: str = "") -> list[Message]:
+        """Return a turn's messages; the one that offers held-out functions carries their schemas as `tools`.
+
+        `context` is what the tools show unasked: it goes first, as a system message, with the form of the answer.
+        """
+        opening = "\n\n".join(filter(None, [context, self._answer_form])) if turn == 0 else ""
+        messages: list[Message] = [{"role": "system", "content": opening}] if opening else []
+        if offered := [doc for doc in self._docs if doc.name in self._missed.get(turn, ())]:
+            tools = [openai_tool(doc) for doc in offered]
+            messages.append({"role": "user", "content": prompts.held_out(offered), "tools": tools})
+        return [*messages, *copy.deepcopy(list(self._question[turn]) if self._question else [])]
+
+    def _hidden(self, turn: int) -> frozenset[str]:
+        return frozenset().union(*(names for at, names in self._missed.items() if at > turn))
+
+    def _offered(self, turn: int) -> Sequence[FunctionDoc]:
+        hidden = self._hidden(turn)
+        return [doc for doc in self._docs if doc.name not in hidden]

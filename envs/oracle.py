@@ -1,0 +1,84 @@
+"""A task's ground truth as the calls a perfect model would make: for demonstrations, canaries and tests."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fctncalling.checkers import kind_of
+from fctncalling.data.types import Call, FunctionDoc, Task
+from fctncalling.envs.handlers.source import parse_expression
+
+OMITTED = ""  # BFCL's mark, among accepted values, for a parameter that may be left out
+
+
+def oracle_calls(task: Task) -> list[list[Call]]:
+    """Return the expected calls of each turn; a turn without any is an empty list.
+
+    Single turn: of each parameter's accepted values the first one that is not the mark for "may be left out". A
+    category without ground truth expects no call, except relevance, where the first function is called as it is
+    documented (which call it is is not checked). Raises ValueError for a ground truth that cannot be written as calls.
+    """
+    if task.is_multi_turn:
+        docs = {doc.name: doc for doc in task.functions}
+        return [[written_call(text, docs) for text in turn] for turn in task.ground_truth or ()]
+    if kind_of(task.category) == "agentic":
+        return [[] for _ in task.question]  # answered by a message: which calls lead to it is not checked
+    if task.ground_truth is None:
+        called = task.functions[:1] if task.category.endswith("_relevance") else ()
+        return [[Call(doc.name, {}) for doc in called]]
+    return [[_expected(task, name, given) for each in task.ground_truth for name, given in each.items()]]
+
+
+def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
+    parameters = next((doc.parameters for doc in task.functions if doc.name == name), {})
+    documented, required = parameters.get("properties", {}), parameters.get("required", ())
+    arguments = {}
+    for key, values in accepted.items():
+        if _has_value(values) and (key in documented or OMITTED not in values):
+            arguments[key] = _first(values)
+        elif key in required and values:
+            arguments[key] = values[0]  # the mark is the one value accepted, and the doc wants the parameter
+    return Call(name, arguments)
+
+
+def written_call(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
+    """Return a call string as a call; positional arguments, which decoders drop, get their documented names.
+
+    Raises ValueError where it is no single call of literals.
+    """
+    try:
+        node = parse_expression(text.strip())
+        if not isinstance(node, ast.Call):
+            raise ValueError("no call")
+        name = ast.unparse(node.func)
+        named = list(docs[name].parameters.get("properties", {})) if node.args else []
+        if len(node.args) > len(named):
+            raise ValueError(f"{len(node.args)} positional arguments for parameters {named}")
+        arguments = {key: ast.literal_eval(value) for key, value in zip(named, node.args, strict=False)}
+        arguments |= {str(each.arg): ast.literal_eval(each.value) for each in node.keywords}
+    except (ValueError, SyntaxError, KeyError) as error:
+        raise ValueError(f"ground truth {text!r} cannot be written as one call of literals: {error}") from None
+    return Call(name, arguments)
+
+
+def _has_value(accepted: Any) -> bool:
+    return (
+        not isinstance(accepted, Sequence) or isinstance(accepted, str) or any(value != OMITTED for value in accepted)
+    )
+
+
+def _first(accepted: Any) -> Any:
+    if not isinstance(accepted, list):
+        return accepted  # a few ground truths hold the value itself where a list belongs
+    return _chosen(next(value for value in accepted if value != OMITTED))
+
+
+def _chosen(value: Any) -> Any:
+    """Return an accepted value itself: dicts, alone or in a list, hold {key: accepted values} in their turn."""
+    if isinstance(value, dict):
+        return {key: _first(inner) for key, inner in value.items() if _has_value(inner)}
+    if isinstance(value, list):
+        return [_chosen(item) if isinstance(item, dict) else item for item in value]
+    return value

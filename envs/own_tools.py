@@ -1,0 +1,163 @@
+"""Tools that a user brings: callables and the like offered beside a task's functions, classes for tasks that name them.
+
+Callables, Tool objects, an executor go into a box: they keep no state of an episode, so the calls of one message run at
+once. A class is one set of instances an episode, as BFCL's own tools are.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fctncalling.data.types import Call, FunctionDoc, Task
+from fctncalling.envs.handlers.arithmetic import Evaluator
+from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
+from fctncalling.envs.handlers.source import parse_expression
+from fctncalling.envs.offer import executes_calls
+from fctncalling.envs.tools import tool_class
+from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool
+from fctncalling.envs.tools.toolbox import ToolBox
+
+GivenTools = Mapping[str, Any] | ToolBox | Iterable[Any] | None
+
+
+class OwnTools:
+    """What `FunctionCallingEnv(tools=...)` was given, sorted; raises ToolDefinitionError for what is no tool.
+
+    A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself. Everything in a list is
+    offered as well, beside the functions of every task whose calls are executed; the task's own functions win where
+    names clash. Classes in a list bear their own names.
+    """
+
+    def __init__(self, given: GivenTools) -> None:
+        self.classes: dict[str, Any] = {}  # class name -> class, or "module:Class"
+        self._offered: dict[str, type] = {}
+        self.box: ToolBox | None = None
+        self._owns_box = False
+        if isinstance(given, Mapping):
+            self.classes = {name: _as_class(name, tool) for name, tool in given.items()}
+        elif isinstance(given, ToolBox):
+            self.box = given
+        elif given is not None:
+            self._sort(given)
+        self._docs = [*(self.box.docs if self.box else ()), *_docs_of_classes(self._offered)]
+
+    def _sort(self, given: Iterable[Any]) -> None:
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise ToolDefinitionError(
+                f"tools={given!r:.100}: expected a list of tools, a mapping of classes, or a ToolBox"
+            )
+        others = []
+        for tool in given:
+            if isinstance(tool, type) and not isinstance(getattr(tool, "inputs", None), Mapping):
+                self._offered[tool.__name__] = tool
+            else:
+                others.append(tool)
+        self.classes = dict(self._offered)
+        if len(others) == 1 and isinstance(others[0], ToolBox):
+            self.box = others[0]
+        elif others:
+            self.box, self._owns_box = ToolBox(others), True
+
+    def widened(self, task: Task) -> Task:
+        """Return the task with the functions that are offered beside its own."""
+        if not self._docs or not executes_calls(task):
+            return task
+        taken = {doc.name for doc in task.functions} | self._functions_of(task.involved_classes)
+        more = [doc for doc in self._docs if doc.name not in taken]
+        return replace(task, functions=(*task.functions, *more))
+
+    def session(self, task: Task) -> ToolSession | None:
+        """Return fresh stateful tools for a task that executes calls, None for others.
+
+        Raises LookupError for a class that is not known, InfrastructureError where one cannot load.
+        """
+        if not executes_calls(task):
+            return None
+        involved = [name for name in self._offered if name not in task.involved_classes]
+        try:
+            return ToolSession(
+                (*involved, *task.involved_classes),  # the later ones' functions win
+                task.initial_config,
+                long_context=task.long_context,
+                extra_tools=self.classes,
+            )
+        except LookupError as error:
+            raise LookupError(f'task "{task.id}": {error}') from None
+
+    def results(self, calls: Sequence[str], session: ToolSession) -> list[str]:
+        """Return the result texts of one message's calls in call order; raises InfrastructureError.
+
+        Those of the box run at once. They do not go by the session: it puts names into text arguments, as BFCL does,
+        and a snippet's code must come through as it was written.
+        """
+        boxed = {index: call for index, text in enumerate(calls) if (call := self._boxed(text, session)) is not None}
+        texts: dict[int, str] = {index: call for index, call in boxed.items() if isinstance(call, str)}
+        run = {index: call for index, call in boxed.items() if isinstance(call, Call)}
+        if self.box is not None and run:
+            texts |= dict(zip(run, self.box.call_all(list(run.values())), strict=True))
+        return [texts[index] if index in texts else session.execute(text) for index, text in enumerate(calls)]
+
+    def close(self) -> None:
+        """End the processes of tools that came as a list; a ToolBox is its maker's to close."""
+        if self.box is not None and self._owns_box:
+            self.box.close()
+
+    def _functions_of(self, class_names: Iterable[str]) -> set[str]:
+        classes = [tool_class(name, self.classes) for name in class_names]
+        return {name for each in classes for name in dir(each) if not name.startswith("_")}
+
+    def _boxed(self, text: str, session: ToolSession) -> Call | str | None:
+        """Return a call string as a call of the box, or the text why it is none; None where it is the session's."""
+        name = text.partition("(")[0].strip()
+        if self.box is None or name not in self.box or session.known(name) or len(text) > MAX_CALL_CHARS:
+            return None
+        try:
+            body = parse_expression(text.strip())
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None  # the session has the interpreter's words for it
+        if not isinstance(body, ast.Call) or ast.unparse(body.func) != name:
+            return None
+        try:
+            return Call(name, _arguments(body, self.box.parameters(name)))
+        except Exception as error:
+            return f"Tool error: {name}(): {error}"
+
+
+def _arguments(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a call by name; raises TypeError and what an expression may raise."""
+    if len(call.args) > len(parameters):
+        raise TypeError(f"takes {len(parameters)} arguments but {len(call.args)} were given")
+    value = Evaluator().value
+    arguments = {name: value(node) for name, node in zip(parameters, call.args, strict=False)}
+    for keyword in call.keywords:
+        if keyword.arg is None or keyword.arg in arguments:
+            raise TypeError("takes each argument once, by its name")
+        arguments[keyword.arg] = value(keyword.value)
+    return arguments
+
+
+def _as_class(name: str, tool: Any) -> Any:
+    if isinstance(tool, ToolBox):
+        return tool.as_class(name)
+    if isinstance(tool, type) or (isinstance(tool, str) and ":" in tool):
+        return tool
+    raise ToolDefinitionError(
+        f"tools[{name!r}] is {tool!r:.100}: expected a class or a ToolBox; callables are given as a list, tools=[...]"
+    )
+
+
+def _docs_of_classes(classes: Mapping[str, type]) -> list[FunctionDoc]:
+    docs = []
+    for name, each in classes.items():
+        instance = each()
+        for method, value in inspect.getmembers(instance, inspect.ismethod):
+            if not method.startswith("_"):
+                try:
+                    docs.append(as_tool(value, name=method, timeout_s=None).doc)
+                except ToolDefinitionError as error:
+                    raise ToolDefinitionError(f"class {name}: {error}") from None
+    return docs

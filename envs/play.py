@@ -1,0 +1,105 @@
+"""One task being played: BFCL's inference loop without a model in it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnRecord, Verdict
+from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+from fctncalling.envs.own_tools import OwnTools
+
+_SHARED = ("task", "session")  # the task never changes; the session copies its state itself
+
+
+@dataclass
+class Play:
+    """Where an episode stands. Only the environment that made it changes it."""
+
+    task: Task
+    session: ToolSession | None  # None where nothing is executed (single turn)
+    turn: int = 0
+    steps_in_turn: int = 0  # steps of this turn that did not end it
+    results: list[str] = field(default_factory=list)  # of this turn
+    turns: list[TurnRecord] = field(default_factory=list)  # the turns that ended
+    steps: list[StepRecord] = field(default_factory=list)
+    conversation: list[Message] = field(default_factory=list)
+    last_message: str | None = None  # the last one that called nothing: an agentic task's answer
+    paid: float = 0.0  # rewards so far, added up in order
+    verdict: Verdict | None = None
+    terminated: bool = False
+    truncated: bool = False
+    invalid_reason: str | None = None  # why infrastructure failed
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further step may be made."""
+        return self.terminated or self.truncated
+
+    @property
+    def in_last_turn(self) -> bool:
+        """Whether no scripted turn follows this one."""
+        return self.turn + 1 >= len(self.task.question)
+
+    def execute(self, calls: Sequence[str], own_tools: OwnTools) -> tuple[str, ...]:
+        """Return the result texts of one message's calls and keep them for the checker. Raises InfrastructureError."""
+        if not calls:
+            return ()
+        if self.session is None:
+            raise RuntimeError(f'task "{self.task.id}" has no tools: calls of {self.task.category} are not executed')
+        results = own_tools.results(calls, self.session)
+        self.results += results
+        return tuple(results)
+
+    def knows(self, name: str) -> bool:
+        """Whether the task's tools have a function of this name; false where nothing is executed."""
+        return self.session is not None and self.session.known(name)
+
+    def record_turn(self) -> None:
+        """Keep what the turn left behind, as the checker will see it. Raises InfrastructureError."""
+        if self.session is not None:
+            self.turns.append(TurnRecord(tuple(self.results), self.session.public_state()))
+
+    def next_turn(self) -> None:
+        """Go on to the next turn."""
+        self.turn, self.steps_in_turn, self.results = self.turn + 1, 0, []
+
+    def episode(self, seed: int | None) -> Episode:
+        """Return what was played so far."""
+        return Episode(
+            task_id=self.task.id,
+            category=self.task.category,
+            steps=tuple(self.steps),
+            verdict=self.verdict,
+            terminated=self.terminated,
+            truncated=self.truncated,
+            invalid=self.invalid_reason is not None,
+            seed=seed,
+        )
+
+    def get_state(self) -> dict[str, Any]:
+        """Return a private copy of everything that changes, the tools' state included."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _SHARED}
+        session = None if self.session is None else self.session.get_state()
+        return {"task_id": self.task.id, "session": session, "play": copy.deepcopy(own)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a state of `get_state` of the same task; the state can be used again."""
+        for name, value in copy.deepcopy(dict(state["play"])).items():
+            setattr(self, name, value)
+        if self.session is not None:
+            self.session.set_state(state["session"])
+
+
+@contextmanager
+def as_infrastructure(culprit: str) -> Iterator[None]:
+    """Turn whatever is raised inside into an InfrastructureError that names the culprit."""
+    try:
+        yield
+    except InfrastructureError:
+        raise
+    except Exception as error:
+        raise InfrastructureError(f"{culprit}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,129 @@
+"""The texts a model is prompted with, laid out as BFCL lays them out for models without a tool-calling interface.
+
+BFCL's layout: one system text (task, output form, docs as JSON indented by 4), put before a task's own system
+message; results as ONE user message, the Python repr of a list of {"role": "tool", "name", "content"}; functions
+that were held out as the repr of their docs, a newline and a fixed sentence. Tool text only ever stands inside a
+repr, where quotes and line breaks are escaped: it cannot close the list it stands in, nor pose as a message.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fctncalling.checkers import language_of
+from fctncalling.data.format_sensitivity import PromptVariant
+from fctncalling.data.types import FunctionDoc, Message, StepRecord
+from fctncalling.envs import prompt_variants
+from fctncalling.envs.handlers.lenient import PREFIX as LENIENT
+from fctncalling.envs.prompt_variants import as_in_file
+
+MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"
+"""BFCL's user message of the turn at which held-out functions are offered."""
+
+_SYNTAX = {"python": "Python 3", "java": "Java 8 SDK", "javascript": "JavaScript"}
+_TASK = (
+    "You answer requests by composing function calls. You get a question and the functions that may be called. "
+    "Decide which calls fulfil the request. If none of the functions fits, or a required argument is neither given "
+    "nor to be inferred, say so in plain words and call nothing."
+)
+FORMS = {
+    "python_calls": (
+        "To call functions, answer with nothing but a list of calls with named arguments, in this form:\n"
+        "[first_function(name1=value1, name2=value2), second_function(name=value)]\n"
+        "Add no other text to an answer that calls functions."
+    ),
+    "tool_calls": (
+        "To call functions, answer with nothing but a JSON list of calls, arguments as JSON text, in this form:\n"
+        '[{"first_function": "{\\"name1\\": value1, \\"name2\\": value2}"}, {"second": "{\\"name\\": value}"}]\n'
+        "Add no other text to an answer that calls functions."
+    ),
+}
+"""Handler's name -> how it wants calls written. A handler of your own may carry the text as its `form`."""
+_TURNS = (
+    "In every turn go on until the request is fulfilled as far as the functions allow: the results of your calls "
+    "are shown to you, and you may call again. An answer without calls ends your turn."
+)
+AGENTIC_ANSWER = (
+    "When you have found out what you are asked, or cannot, give your final answer in this form: "
+    "{'answer': <the answer, short and precise>, 'context': <in brief, how you came by it>}. "
+    "If you do not know the answer, write 'I do not know' in its place."
+)
+"""How an agentic task's last message is to be written; BFCL asks for the same two parts."""
+_DOCS = "The functions you may call, as JSON:"
+
+
+def hinted(functions: Sequence[FunctionDoc], category: str) -> list[FunctionDoc]:
+    """Return the docs as BFCL shows them to a model, the checkers keeping the originals.
+
+    Each description names the syntax; for Java and JavaScript every parameter becomes a string that holds source
+    text, its true type (and that of its items) told in words.
+    """
+    language = language_of(category)
+    note = f" Note that the provided function is in {_SYNTAX[language]} syntax."
+    return [
+        FunctionDoc(
+            doc.name,
+            doc.description + note,
+            doc.parameters if language == "python" else _as_source_text(doc.parameters, language),
+            doc.response,
+        )
+        for doc in functions
+    ]
+
+
+def _as_source_text(parameters: Mapping[str, Any], language: str) -> dict[str, Any]:
+    result = copy.deepcopy(dict(parameters))
+    written = {"java": "Java", "javascript": "JavaScript"}[language]
+    for schema in result.get("properties", {}).values():
+        true_type = schema.get("type", "any")
+        told = f" Written as {written} source text of type {true_type}"
+        for key in ("items", "properties"):
+            if key in schema:
+                told += f", {key}: {json.dumps(schema.pop(key))}"
+        schema["description"] = schema.get("description", "") + told + "."
+        schema["type"] = "string"
+    return result
+
+
+def instructions(functions: Sequence[FunctionDoc], handler: object, *, many_turns: bool) -> str:
+    """Return the system text: the task, the output form of the handler and the docs as JSON.
+
+    The handler of a prompt variant has its own, BFCL's one of that configuration.
+    """
+    variant = getattr(handler, "variant", None)
+    if isinstance(variant, PromptVariant):
+        return prompt_variants.instructions(variant, functions)
+    name = str(getattr(handler, "name", "")).removeprefix(LENIENT)
+    form = getattr(handler, "form", None) or FORMS.get(name) or prompt_variants.form_of(name) or FORMS["python_calls"]
+    docs = json.dumps([as_in_file(doc) for doc in functions], indent=4)
+    return "\n\n".join([_TASK, form, *([_TURNS] if many_turns else []), f"{_DOCS}\n{docs}"])
+
+
+def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Message]:
+    """Return one tool message per executed call, in order."""
+    return [{"role": "tool", "name": call, "content": result} for call, result in zip(executed, results, strict=True)]
+
+
+def feedback(step: StepRecord) -> str:
+    """Return the text by which a model without a tool role sees the results of a step; empty without calls."""
+    return repr(tool_messages(step.executed, step.results)) if step.executed else ""
+
+
+def held_out(functions: Sequence[FunctionDoc]) -> str:
+    """Return the user text that offers functions which were held out until now."""
+    return f"{[as_in_file(doc) for doc in functions]!r}\n{MORE_FUNCTIONS}"
+
+
+def contents(messages: Sequence[Message]) -> str:
+    """Return the contents of user messages as one observation."""
+    return "\n\n".join(str(message.get("content") or "") for message in messages)
+
+
+def unreadable(complaint: str) -> str:
+    """Return the answer to a message whose calls cannot be read, where it may be repeated."""
+    return (
+        f"Your message could not be read as function calls: {complaint}. Nothing was executed. Write the calls again."
+    )

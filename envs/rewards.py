@@ -1,0 +1,87 @@
+"""Rewards: what a step earns, given what it did and the official verdict, which no reward ever changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fctncalling.data.types import StepRecord, Task, Verdict
+
+
+class Outcome(NamedTuple):
+    """What a reward may look at: one step and where it left the episode."""
+
+    step: StepRecord
+    verdict: Verdict | None  # None until the episode's last step
+    turn_passed: Callable[[], bool]  # asks the checker whether this step ended a scored turn, and it passed
+    shares: int  # scored turns of the task, at least 1: each is worth 1 / shares
+    paid: float  # rewards of this episode so far, added up in order
+
+
+Reward = Callable[[Outcome], float]
+UserReward = Callable[[StepRecord, Verdict | None], float]
+
+
+def success(outcome: Outcome) -> float:
+    """Return 1 at the end of an episode whose official verdict is valid, else 0."""
+    return 1.0 if outcome.verdict is not None and outcome.verdict.valid else 0.0
+
+
+def progress(outcome: Outcome) -> float:
+    """Return a turn's share when it ends and passes, so that a valid episode returns exactly 1.
+
+    The n scored turns of a task are worth 1/n each. A turn with an empty ground truth is worth nothing: BFCL checks
+    nothing there, so a share for it would be a gift (in `multi_turn_miss_*` a fifth of all turns). The last share is
+    paid only with a valid verdict, hence an episode returns 1 if and only if it is valid; the final reward of a valid
+    episode is what is missing to 1, so that rounding cannot spoil it. A turn passes or fails by itself, as BFCL's
+    state and response checks see it: an earlier failure does not forfeit later shares. Single-turn tasks have one
+    share: progress and success are the same there.
+    """
+    share = 1.0 / outcome.shares
+    if outcome.verdict is not None and outcome.verdict.valid:
+        return 1.0 - outcome.paid
+    is_last_share = outcome.paid + share > 1.0 - share / 2
+    return share if not is_last_share and outcome.turn_passed() else 0.0
+
+
+REWARDS: dict[str, Reward] = {"success": success, "progress": progress}
+
+
+def get_reward(reward: str | UserReward) -> Reward:
+    """Return a reward by name, or wrap a user's callable.
+
+    A callable gets the `StepRecord` of the step just made (its `reward` field still 0) and the official `Verdict`,
+    None before the last step; it returns a finite number. Its exceptions are not caught, and it is not called for a
+    step whose infrastructure failed. Raises ValueError for an unknown name, TypeError for anything else.
+    """
+    if isinstance(reward, str):
+        if reward not in REWARDS:
+            known = ", ".join(f'"{name}"' for name in REWARDS)
+            raise ValueError(
+                f'unknown reward "{reward}": expected {known}, or a callable (StepRecord, Verdict | None) -> float.'
+            )
+        return REWARDS[reward]
+    if not callable(reward):
+        raise TypeError(
+            f"reward={reward!r} is neither a name nor callable: pass one of {sorted(REWARDS)}, "
+            "or a callable (StepRecord, Verdict | None) -> float."
+        )
+    return lambda outcome: _checked(reward(outcome.step, outcome.verdict), reward)
+
+
+def _checked(value: Any, reward: UserReward) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"reward {reward!r} returned {value!r}: expected a finite number; return one for every step.")
+    return number
+
+
+def scored_turns(task: Task) -> Sequence[bool]:
+    """Return, turn by turn, whether BFCL checks it; a single-turn task has one turn, which counts."""
+    if not task.is_multi_turn:
+        return (True,)
+    return tuple(bool(turn) for turn in task.ground_truth or ())

@@ -1,0 +1,221 @@
+"""A space of every Python string, with the handlers that Gymnasium's vector environments ask for.
+
+`gymnasium.spaces.Text` rejects JSON and most of Unicode, and in `AsyncVectorEnv` with shared memory it keeps showing
+the texts of the first read (the batch is read once, and a tuple of strings cannot follow the memory below it).
+`UnicodeText` holds any `str`, lone surrogates included, and reads shared memory as a view that follows it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from ctypes import c_uint8
+from typing import Any, overload
+
+import numpy as np
+from gymnasium.error import CustomSpaceError
+from gymnasium.spaces import Space, Tuple
+from gymnasium.spaces.utils import flatten, flatten_space, is_space_dtype_shape_equiv, unflatten
+from gymnasium.vector.utils import batch_differing_spaces, batch_space, concatenate, create_empty_array
+from gymnasium.vector.utils.shared_memory import (
+    create_shared_memory,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
+from gymnasium.wrappers.utils import create_zero_array
+
+OBSERVATION_BYTES = 512 * 1024
+"""Bytes of UTF-8 one observation may take, and hence of shared memory per environment (the longest official
+single-turn prompt takes 37 kB, the longest multi-turn one about 100 kB)."""
+
+_LENGTH_BYTES = 8  # the text's own length stands before it in shared memory
+_CODEC = ("utf-8", "surrogatepass")  # models do emit half of a surrogate pair; strict UTF-8 would raise
+_SAMPLE_LENGTH = 64  # characters of the longest random text
+_SAMPLE_ALPHABET = "".join(
+    chr(point)
+    for low, high in ((0x20, 0x7F), (0xA1, 0x180), (0x391, 0x3CA), (0x4E00, 0x4E40), (0x1F600, 0x1F640))
+    for point in range(low, high)
+    if chr(point).isprintable()
+)
+
+
+class UnicodeText(Space[str]):
+    """Every `str` whose UTF-8 form takes at most `max_bytes` bytes; None sets no bound.
+
+    A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per environment.
+    """
+
+    def __init__(self, max_bytes: int | None = None, seed: int | np.random.Generator | None = None) -> None:
+        if max_bytes is not None and max_bytes < 1:
+            raise ValueError(f"UnicodeText: max_bytes={max_bytes!r}; expected a positive number of bytes, or None.")
+        self.max_bytes = max_bytes
+        super().__init__(dtype=None, seed=seed)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """False: texts have no fixed length."""
+        return False
+
+    def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
+        """Return a random printable text of 0 to 64 characters, some of them outside ASCII."""
+        if mask is not None or probability is not None:
+            raise ValueError("UnicodeText.sample takes no mask and no probability: leave both out.")
+        points = self.np_random.integers(len(_SAMPLE_ALPHABET), size=int(self.np_random.integers(_SAMPLE_LENGTH + 1)))
+        text = "".join(_SAMPLE_ALPHABET[point] for point in points)
+        return text if self.max_bytes is None else cut_text(text, self.max_bytes)[0]
+
+    def contains(self, x: Any) -> bool:
+        """Whether `x` is a string within the bound."""
+        if not isinstance(x, str):
+            return False
+        # A code point takes at most 4 bytes: most texts need not be encoded to know.
+        return self.max_bytes is None or len(x) * 4 <= self.max_bytes or len(x.encode(*_CODEC)) <= self.max_bytes
+
+    def __repr__(self) -> str:
+        return f"UnicodeText(max_bytes={self.max_bytes})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnicodeText) and self.max_bytes == other.max_bytes
+
+    def __hash__(self) -> int:
+        return hash((UnicodeText, self.max_bytes))
+
+
+def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
+    """Return the longest beginning of `text` that takes at most `max_bytes` bytes, and how many bytes were cut."""
+    if len(text) * 4 <= max_bytes:
+        return text, 0
+    encoded = text.encode(*_CODEC)
+    if len(encoded) <= max_bytes:
+        return text, 0
+    end = max_bytes
+    while end > 0 and encoded[end] & 0xC0 == 0x80:  # never split a character: step back over continuation bytes
+        end -= 1
+    return encoded[:end].decode(*_CODEC), len(encoded) - end
+
+
+class SharedTexts(Sequence[str]):
+    """The texts of all environments, read from shared memory anew at every look; a deep copy is a plain tuple."""
+
+    def __init__(self, memory: Any, stride: int, n: int) -> None:
+        self._bytes = memoryview(memory.get_obj()).cast("B")
+        self._stride, self._n = stride, n
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        """Return the current text of one environment (or of several)."""
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(self._n)))
+        if not -self._n <= index < self._n:
+            raise IndexError(f"SharedTexts: index {index} of {self._n} environments.")
+        start = (index % self._n) * self._stride
+        body = start + _LENGTH_BYTES
+        length = int.from_bytes(self._bytes[start:body], "little")
+        return bytes(self._bytes[body : body + length]).decode(*_CODEC)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"SharedTexts{tuple(self)!r}"
+
+
+def _bound(space: UnicodeText) -> int:
+    if space.max_bytes is None:
+        raise CustomSpaceError(
+            f"{space} has no bound, so no shared memory can be reserved for it: give max_bytes, or pass "
+            'vector_kwargs={"shared_memory": False}.'
+        )
+    return space.max_bytes
+
+
+def _create_shared_texts(space: UnicodeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
+    return ctx.Array(c_uint8, n * (_bound(space) + _LENGTH_BYTES))
+
+
+def _read_shared_texts(space: UnicodeText, shared_memory: Any, n: int = 1) -> SharedTexts:
+    return SharedTexts(shared_memory, _bound(space) + _LENGTH_BYTES, n)
+
+
+def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
+    encoded, bound = value.encode(*_CODEC), _bound(space)
+    if len(encoded) > bound:
+        raise ValueError(
+            f"a text of {len(encoded)} bytes does not fit the {bound} bytes of {space}: cut it first "
+            "(fctncalling.envs.spaces.cut_text), or raise max_bytes."
+        )
+    memory = memoryview(shared_memory.get_obj()).cast("B")
+    start = index * (bound + _LENGTH_BYTES)
+    memory[start : start + _LENGTH_BYTES] = len(encoded).to_bytes(_LENGTH_BYTES, "little")
+    memory[start + _LENGTH_BYTES : start + _LENGTH_BYTES + len(encoded)] = encoded
+
+
+# A batch is a Tuple of n spaces, as for Gymnasium's own Text.
+def _batch_text(space: UnicodeText, n: int = 1) -> Tuple[Any]:
+    seeds = deepcopy(space.np_random).integers(0, int(1e8), n)
+    return Tuple(
+        [UnicodeText(space.max_bytes, seed=int(seed)) for seed in seeds],
+        seed=deepcopy(space.np_random),
+    )
+
+
+def _batch_differing_texts(spaces: Sequence[UnicodeText]) -> Tuple[Any]:
+    return Tuple([deepcopy(space) for space in spaces], seed=deepcopy(spaces[0].np_random))
+
+
+def _concatenate_texts(space: UnicodeText, items: Iterable[str], out: Any) -> tuple[str, ...]:
+    return tuple(items)
+
+
+def _create_empty_texts(space: UnicodeText, n: int = 1, fn: Callable[..., Any] = np.zeros) -> tuple[str, ...]:
+    return ("",) * n
+
+
+def _create_zero_text(space: UnicodeText) -> str:
+    return ""
+
+
+def _is_text_equiv(space_1: UnicodeText, space_2: object) -> bool:
+    return space_1 == space_2
+
+
+def _flatten_text_space(space: UnicodeText) -> UnicodeText:
+    return space  # like Graph and Sequence: as flat as it gets
+
+
+def _flatten_text(space: UnicodeText, x: str) -> str:
+    return x
+
+
+def _unflatten_text(space: UnicodeText, x: str) -> str:
+    return x
+
+
+# `iterate` is deliberately absent: registered for one text it would make `iterate(Tuple)` walk the characters of each
+# text instead of the texts.
+_VECTOR_HANDLERS: list[Any] = [
+    (batch_space, _batch_text),
+    (batch_differing_spaces, _batch_differing_texts),
+    (concatenate, _concatenate_texts),
+    (create_empty_array, _create_empty_texts),
+    (create_zero_array, _create_zero_text),
+    (create_shared_memory, _create_shared_texts),
+    (read_from_shared_memory, _read_shared_texts),
+    (write_to_shared_memory, _write_shared_text),
+    (is_space_dtype_shape_equiv, _is_text_equiv),
+    (flatten_space, _flatten_text_space),
+    (flatten, _flatten_text),
+    (unflatten, _unflatten_text),
+]
+for _dispatch, _handler in _VECTOR_HANDLERS:
+    _dispatch.register(UnicodeText, _handler)

@@ -1,0 +1,76 @@
+"""The tasks an environment draws from; a file is parsed once per process, however many environments read it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.data.types import Task
+
+_SHOWN_IDS = 5  # ids named in an error message
+
+
+class UnknownTask(KeyError):
+    """No task has the id that was asked for."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the message as a quoted literal
+
+
+class TaskSet:
+    """Tasks in order and by id."""
+
+    def __init__(self, tasks: Sequence[Task], origin: str) -> None:
+        if not tasks:
+            raise ValueError(f"{origin} holds no task: expected at least one.")
+        self.tasks = tasks
+        self.origin = origin
+        self._by_id = {task.id: task for task in tasks}
+        if twice := [task_id for task_id, count in Counter(task.id for task in tasks).items() if count > 1]:
+            raise ValueError(f"{origin}: ids must be unique, but these stand twice: {', '.join(twice[:_SHOWN_IDS])}.")
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def named(self, task_id: str) -> Task:
+        """Return the task of an id; UnknownTask, naming some that exist, where there is none."""
+        if task_id not in self._by_id:
+            shown = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
+            more = ", ..." if len(self) > _SHOWN_IDS else ""
+            raise UnknownTask(f"no task has the id {task_id!r}: {self.origin} holds {len(self)} tasks, {shown}{more}.")
+        return self._by_id[task_id]
+
+
+def task_set(dataset_path: str | Path | None = None, tasks: Sequence[Task] | None = None) -> TaskSet:
+    """Return the given tasks, those of a file, or (neither given) the embedded training set."""
+    if tasks is not None:
+        if dataset_path is not None:
+            raise ValueError(f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two.")
+        tasks = tuple(tasks)
+        for task in tasks:
+            if not isinstance(task, Task):
+                raise TypeError(
+                    f"tasks holds a {type(task).__name__}: expected fctncalling.data.types.Task; "
+                    "fctncalling.data.bfcl.load_tasks reads them from a file (or pass dataset_path)."
+                )
+        return TaskSet(tasks, "tasks")
+    path = Path(embedded_path("train") if dataset_path is None else dataset_path).resolve()
+    # The siblings load_tasks looks into are part of the key: an edited answer file is read anew.
+    siblings = (path, path.parent / "possible_answer" / path.name, path.parent / "multi_turn_func_doc")
+    return TaskSet(_loaded(path, tuple(_stamp(sibling) for sibling in siblings)), str(path))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size
+
+
+@lru_cache(maxsize=8)
+def _loaded(path: Path, stamps: tuple[tuple[int, int] | None, ...]) -> tuple[Task, ...]:
+    return tuple(load_tasks(path))

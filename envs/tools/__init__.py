@@ -1,0 +1,60 @@
+"""The tools that BFCL's multi-turn and agentic tasks call: a registry of classes, imported only when a task needs one.
+
+A tool class has a constructor without arguments, `_load_scenario(scenario, long_context=False)`, and public
+methods, all of them callable from a call string. What begins with "_" is neither callable nor compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+TOOL_CLASSES: dict[str, str] = {
+    "GorillaFileSystem": "fctncalling.envs.tools.gorilla_file_system:GorillaFileSystem",
+    "MathAPI": "fctncalling.envs.tools.math_api:MathAPI",
+    "MessageAPI": "fctncalling.envs.tools.message_api:MessageAPI",
+    "TwitterAPI": "fctncalling.envs.tools.posting_api:TwitterAPI",
+    "TicketAPI": "fctncalling.envs.tools.ticket_api:TicketAPI",
+    "TradingBot": "fctncalling.envs.tools.trading_bot:TradingBot",
+    "TravelAPI": "fctncalling.envs.tools.travel_booking:TravelAPI",
+    "VehicleControlAPI": "fctncalling.envs.tools.vehicle_control:VehicleControlAPI",
+    "MemoryAPI_kv": "fctncalling.envs.tools.memory_kv:MemoryAPI_kv",
+    "MemoryAPI_vector": "fctncalling.envs.tools.memory_vector:MemoryAPI_vector",
+    "MemoryAPI_rec_sum": "fctncalling.envs.tools.memory_rec_sum:MemoryAPI_rec_sum",
+    "WebSearchAPI": "fctncalling.envs.tools.web_search:WebSearchAPI",
+}
+"""BFCL class name -> "module:Class"."""
+
+AGENTIC_TOOLS = frozenset({"MemoryAPI_kv", "MemoryAPI_vector", "MemoryAPI_rec_sum", "WebSearchAPI"})
+"""Tools of the agentic categories: never in a task with one another, and their state is never compared."""
+
+
+def tool_class(name: str, extra: Mapping[str, type | str] | None = None) -> type:
+    """Return the class of a tool; `extra` adds a user's own (classes or "module:Class") and goes first.
+
+    Raises LookupError, naming the known tools, for a name in neither.
+    """
+    own = extra or {}
+    if name not in own and name not in TOOL_CLASSES:
+        known = ", ".join(sorted({*TOOL_CLASSES, *own}))
+        raise LookupError(
+            f'no tool is called "{name}". Known tools: {known}. '
+            "Pass a class of your own as tools={name: class}, or drop the tasks that involve it."
+        )
+    target = own[name] if name in own else TOOL_CLASSES[name]
+    if isinstance(target, type):
+        return target
+    module, _, qualname = target.partition(":")
+    found = getattr(import_module(module), qualname)
+    if not isinstance(found, type):
+        raise TypeError(f'tool "{name}" is registered as "{target}", which is {found!r}; expected a class')
+    return found
+
+
+def read_table(noun: str) -> dict[str, Any]:
+    """Return the figures of `tables/<noun>.json`, parsed afresh: what one caller changes no other sees."""
+    table: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / f"{noun}.json").read_text("utf-8"))
+    return table

@@ -1,0 +1,219 @@
+"""Tools as people write them, made into documented functions: typed functions, text-to-text callables, Tool objects.
+
+`as_tool` takes a Python function (its schema is read from the signature and a Google-style docstring), any callable
+from text to text, or an object in the form of smolagents' and transformers' `Tool` (name, description, inputs). How
+a tool is run, with its time limit, is `toolbox.py`'s.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Union
+
+from fctncalling.data.types import FunctionDoc
+
+DEFAULT_TIMEOUT_S, DEFAULT_OUTPUT_LENGTH = 30.0, 10_000
+_SIMPLE = {str: "string", int: "integer", float: "float", bool: "boolean", dict: "dict", list: "array", tuple: "tuple"}
+_SEQUENCES = (list, set, frozenset, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?)\s*:\s*$")
+_ARGUMENT = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+class ToolDefinitionError(TypeError):
+    """Something that cannot be offered as a tool; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One callable with its documentation and limits."""
+
+    doc: FunctionDoc
+    function: Callable[..., Any]
+    timeout_s: float | None  # wall seconds, after which the process that runs it is killed; None: inline, no limit
+    max_output_length: int = DEFAULT_OUTPUT_LENGTH  # characters of its result that are kept
+
+    @property
+    def name(self) -> str:
+        """The name a model calls it by."""
+        return self.doc.name
+
+
+def as_tool(
+    source: Any,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = DEFAULT_TIMEOUT_S,
+    max_output_length: int = DEFAULT_OUTPUT_LENGTH,
+) -> Tool:
+    """Return a tool for a function, a callable object, or a smolagents/transformers Tool.
+
+    With a `timeout_s` it runs in a process of its own, which gets a copy of it: what it changes in memory stays there.
+    With None it runs inline, for what is quick and trusted; nothing can stop it then.
+    """
+    if isinstance(source, Tool):
+        return source
+    if _is_tool_object(source):
+        doc, function = _doc_of_tool_object(source, name, description)
+    elif callable(source) and not isinstance(source, type):
+        doc, function = _doc_of_callable(source, name, description), _called_by_name(source)
+    else:
+        raise ToolDefinitionError(
+            f"{source!r:.100} is no tool: expected a callable, or an object with name, description and inputs"
+        )
+    if not _NAME.fullmatch(doc.name):
+        raise ToolDefinitionError(f"{doc.name!r} is no name a model could call: pass name=...")
+    if timeout_s is not None and not timeout_s > 0:
+        raise ToolDefinitionError(f"tool {doc.name}: timeout_s is {timeout_s!r}; expected a positive number or None")
+    return Tool(doc, function, timeout_s, max_output_length)
+
+
+# --- smolagents and transformers ------------------------------------------------------------------------------------
+
+
+def _is_tool_object(source: Any) -> bool:
+    return isinstance(getattr(source, "inputs", None), Mapping) and isinstance(getattr(source, "name", None), str)
+
+
+def _doc_of_tool_object(
+    source: Any, name: str | None, description: str | None
+) -> tuple[FunctionDoc, Callable[..., Any]]:
+    function = _function_of(source)
+    if function is None:
+        raise ToolDefinitionError(f"tool object {source.name!r} is not callable and has no forward()")
+    properties: dict[str, Any] = {}
+    for parameter, described in source.inputs.items():
+        kind = {"number": "float", "object": "dict"}.get(described.get("type", "any"), described.get("type", "any"))
+        properties[parameter] = {"type": kind, "description": described.get("description", "")}
+    required = [parameter for parameter, described in source.inputs.items() if not described.get("nullable")]
+    text = description or str(getattr(source, "description", ""))
+    return FunctionDoc(name or source.name, text, _parameters(properties, required)), function
+
+
+def _function_of(source: Any) -> Callable[..., Any] | None:
+    return source if callable(source) else getattr(source, "forward", None)
+
+
+# --- functions ------------------------------------------------------------------------------------------------------
+
+
+def _doc_of_callable(function: Callable[..., Any], name: str | None, description: str | None) -> FunctionDoc:
+    name = name or str(getattr(function, "__name__", type(function).__name__))
+    documented: Any = function if inspect.isroutine(function) else type(function).__call__
+    summary, told = parse_docstring(
+        inspect.getdoc(function) if inspect.isroutine(function) else _doc_of_object(function)
+    )
+    signature = _signature(function)
+    hints = _hints(documented)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    parameters = list(signature.parameters.values())
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ToolDefinitionError(
+                f"tool {name}: *{parameter.name} cannot be described to a model; name its parameters"
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY and len(parameters) > 1:
+            raise ToolDefinitionError(f"tool {name}: {parameter.name} is positional-only; models call by keyword")
+        # A lone parameter without a type is the classic tool from text to text.
+        lone_text = len(parameters) == 1 and parameter.name not in hints
+        schema: dict[str, Any] = {"type": "string"} if lone_text else type_schema(hints.get(parameter.name, Any))
+        schema["description"] = told.get(parameter.name, "")
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+        elif isinstance(parameter.default, str | int | float | bool | list | dict):
+            schema["default"] = parameter.default
+        properties[parameter.name] = schema
+    return FunctionDoc(name, description or summary, _parameters(properties, required))
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # written in C and silent about it: taken for a tool from text to text
+        return inspect.Signature([inspect.Parameter("query", inspect.Parameter.POSITIONAL_ONLY)])
+
+
+class _ByPosition:
+    """Calls a function of one positional-only parameter, such as `str.upper`, by that parameter's name."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, **named: Any) -> Any:
+        return self.function(*named.values())
+
+
+def _called_by_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    parameters = list(_signature(function).parameters.values())
+    lone = len(parameters) == 1 and parameters[0].kind is inspect.Parameter.POSITIONAL_ONLY
+    return _ByPosition(function) if lone else function
+
+
+def _doc_of_object(source: Any) -> str | None:
+    return inspect.getdoc(type(source).__call__) or inspect.getdoc(type(source))
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except Exception:  # a name that exists only for type checkers: the types stay open
+        return {}
+
+
+def _parameters(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "dict", "properties": properties, "required": required}
+
+
+def type_schema(annotation: Any) -> dict[str, Any]:
+    """Return a type annotation as a BFCL parameter schema; {"type": "any"} for what a model need not know."""
+    if annotation in _SIMPLE:
+        return {"type": _SIMPLE[annotation]}
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (Union, types.UnionType):
+        inner = [argument for argument in arguments if argument is not type(None)]
+        return type_schema(inner[0]) if len(inner) == 1 else {"type": "any"}
+    if origin is Literal:
+        kinds = {type(value) for value in arguments}
+        return {"type": _SIMPLE.get(kinds.pop(), "any") if len(kinds) == 1 else "any", "enum": list(arguments)}
+    if origin is typing.Annotated:
+        return type_schema(arguments[0])
+    if origin is dict or origin is collections.abc.Mapping:
+        return {"type": "dict"}
+    if origin is tuple:
+        return {"type": "tuple", "items": type_schema(arguments[0])} if arguments else {"type": "tuple"}
+    if origin in _SEQUENCES:
+        return {"type": "array", "items": type_schema(arguments[0])} if arguments else {"type": "array"}
+    return {"type": "any"}
+
+
+def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
+    """Return a Google-style docstring's text before its sections, and parameter -> description from `Args:`."""
+    summary: list[str] = []
+    told: dict[str, str] = {}
+    section, argument = "", ""
+    for line in (text or "").splitlines():
+        heading = _SECTION.match(line)
+        if heading:
+            section, argument = heading[1], ""
+        elif not section:
+            summary.append(line.strip())
+        elif section in ("Args", "Arguments", "Parameters") and line.strip():
+            found = _ARGUMENT.match(line.strip())
+            if found and _indent(line) <= 4:
+                argument = found[1]
+                told[argument] = found[2]
+            elif argument:
+                told[argument] = f"{told[argument]} {line.strip()}".strip()
+    return " ".join(part for part in summary if part), told
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -1,0 +1,136 @@
+"""Files and directories of GorillaFileSystem: a tree that its commands can turn into any graph.
+
+`cp` of a directory shares the children and `mv` shares the whole table of contents, so a model can build
+diamonds and cycles. Comparing and copying therefore visit every object once and never recurse.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+MAX_TEXT_PIECES = 3000
+"""How many names and brackets a directory's text form shows; only mismatch reports print it."""
+
+
+class File:
+    """A named text; equal by name and content. Nothing checks that the content is a text."""
+
+    __slots__ = ("content", "name")
+
+    def __init__(self, name: Any, content: Any = "") -> None:
+        self.name = name
+        self.content = content
+
+    def _write(self, content: Any) -> None:
+        # BFCL shows this name when a directory is written to: 'Directory' object has no attribute '_write'.
+        self.content = content
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, File) and bool(self.name == other.name and self.content == other.content)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> File:
+        content = self.content if isinstance(self.content, str) else copy.deepcopy(self.content, memo)
+        twin = memo[id(self)] = File(self.name, content)
+        return twin
+
+    def __repr__(self) -> str:
+        return f"<<File: {self.name}, Content: {self.content}>>"
+
+
+class Directory:
+    """A named table of contents, in insertion order; equal by name and contents, whatever the parent."""
+
+    __slots__ = ("contents", "name", "parent")
+
+    def __init__(self, name: Any, parent: Directory | None = None) -> None:
+        self.name = name
+        self.parent = parent
+        self.contents: dict[Any, File | Directory] = {}
+
+    def add_file(self, name: Any, content: Any = "") -> None:
+        """Put a new file last; raises ValueError, in BFCL's words, where the name is taken."""
+        if name in self.contents:
+            raise ValueError(f"File '{name}' already exists in directory '{self.name}'.")
+        self.contents[name] = File(name, content)
+
+    def add_directory(self, name: Any) -> Directory:
+        """Put a new empty directory last and return it; raises ValueError where the name is taken."""
+        if name in self.contents:
+            raise ValueError(f"Directory '{name}' already exists in directory '{self.name}'.")
+        added = self.contents[name] = Directory(name, self)
+        return added
+
+    def get_item(self, name: Any) -> File | Directory | None:
+        """Return the entry of that name, this directory itself for ".", or None."""
+        return self if name == "." else self.contents.get(name)
+
+    def __eq__(self, other: object) -> bool:
+        # A pair met again is taken as equal: what differs is found where it differs. So cycles, on which
+        # BFCL's own comparison ends in a RecursionError, compare by what they unfold to.
+        pending: list[tuple[object, object]] = [(self, other)]
+        compared: set[tuple[int, int]] = set()
+        while pending:
+            mine, theirs = pending.pop()
+            if mine is theirs or (id(mine), id(theirs)) in compared:
+                continue
+            compared.add((id(mine), id(theirs)))
+            if isinstance(mine, Directory) and isinstance(theirs, Directory):
+                if mine.name != theirs.name or mine.contents.keys() != theirs.contents.keys():
+                    return False
+                pending.extend((item, theirs.contents[name]) for name, item in mine.contents.items())
+            elif isinstance(mine, Directory) or isinstance(theirs, Directory) or mine != theirs:
+                return False
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Directory:
+        originals = self._reachable(memo)
+        for original in originals:
+            memo[id(original)] = Directory(original.name)
+        for original in originals:
+            twin: Directory = memo[id(original)]
+            twin.parent = None if original.parent is None else memo[id(original.parent)]
+            shared = memo.get(id(original.contents))  # a moved directory's table belongs to two directories
+            if shared is not None:
+                twin.contents = shared
+                continue
+            memo[id(original.contents)] = twin.contents
+            for name, item in original.contents.items():
+                known = memo.get(id(item))
+                twin.contents[name] = item.__deepcopy__(memo) if known is None else known
+        return memo[id(self)]  # type: ignore[no-any-return]
+
+    def _reachable(self, memo: dict[int, Any]) -> list[Directory]:
+        """Return every directory that hangs together with this one and is not yet in the memo, each once."""
+        pending: list[Directory] = [self]
+        seen, found = {id(self)}, list[Directory]()
+        while pending:
+            directory = pending.pop()
+            found.append(directory)
+            near = [item for item in directory.contents.values() if isinstance(item, Directory)]
+            for neighbour in near if directory.parent is None else [directory.parent, *near]:
+                if id(neighbour) not in seen and id(neighbour) not in memo:
+                    seen.add(id(neighbour))
+                    pending.append(neighbour)
+        return found
+
+    def __repr__(self) -> str:
+        pieces = list(islice(self._pieces(), MAX_TEXT_PIECES + 1))
+        return "".join(pieces[:MAX_TEXT_PIECES]) + ("…" if len(pieces) > MAX_TEXT_PIECES else "")
+
+    def _pieces(self) -> Iterator[str]:
+        parent = self.parent.name if self.parent else None
+        yield f"<Directory: {self.name}, Parent: {parent}, Contents: {{"
+        for position, (name, item) in enumerate(self.contents.items()):
+            yield f"{', ' if position else ''}{name!r}: "
+            if isinstance(item, Directory):
+                yield from item._pieces()
+            else:
+                yield repr(item)
+        yield "}>"

@@ -1,0 +1,21 @@
+"""Libraries that only some tools need, imported when such a tool first does."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class MissingExtra(ImportError):
+    """An optional library is not installed: ours to install, never a model's mistake."""
+
+
+def extra_module(module: str, extra: str, purpose: str) -> Any:
+    """Return an optional module; raises MissingExtra, naming the extra that installs it, where it is absent."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{purpose} needs the library {module}, which cannot be imported ({error}). "
+            f"Install it with `pip install 'fctncalling[{extra}]'`."
+        ) from error

@@ -1,0 +1,77 @@
+"""A web of one's own: pages in a file, searched by BM25+, so that searching needs no network and costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fctncalling.envs.tools.ranking import bm25, words
+
+VARIABLE = "FCTNCALLING_SEARCH_CORPUS"
+DEFAULT = Path(__file__).parent / "tables" / "web_pages.json"
+SNIPPET_CHARS = 300
+_KEYS = ("title", "href", "body")
+_PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}\"'", " "))
+
+
+class CorpusError(RuntimeError):
+    """The corpus cannot be read: ours to repair, never a model's mistake."""
+
+
+class LocalCorpus:
+    """Pages {"title", "href", "body"}; `body` is the page's whole text or HTML."""
+
+    def __init__(self, pages: Sequence[dict[str, str]]) -> None:
+        self._pages = pages
+        self._texts = [_words(f"{page['title']} {page['body']}") for page in pages]
+        self._index: Any = None
+
+    def search(self, keywords: str, max_results: int = 10, region: str = "wt-wt") -> list[dict[str, str]]:
+        """Return the pages that hold a keyword, best first, each with the beginning of its body; no region matters."""
+        wanted = _words(keywords)
+        if not self._pages:
+            return []
+        if self._index is None:
+            self._index = bm25(self._texts)
+        scores = self._index.get_scores(wanted)
+        # BM25+ gives every page a share for every word, so only a word in common tells a page that was found.
+        found = [i for i, texts in enumerate(self._texts) if set(wanted) & set(texts)]
+        best = sorted(found, key=lambda i: -float(scores[i]))[:max_results]
+        return [{**self._pages[i], "body": self._pages[i]["body"][:SNIPPET_CHARS]} for i in best]
+
+    def fetch(self, url: str) -> str:
+        """Return the body of a page; LookupError where none has this address."""
+        for page in self._pages:
+            if page["href"] == url:
+                return page["body"]
+        raise LookupError(f"404 Client Error: Not Found for url: {url}")
+
+
+def default_corpus() -> LocalCorpus:
+    """Return the corpus FCTNCALLING_SEARCH_CORPUS names, else the small one shipped; CorpusError where unreadable."""
+    path = Path(os.environ.get(VARIABLE) or DEFAULT)
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise CorpusError(f"{path} ({VARIABLE}): the search corpus cannot be read: {error}") from None
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, stamp: int) -> LocalCorpus:
+    text = path.read_text("utf-8")
+    try:
+        pages = json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines()]
+    except ValueError as error:
+        raise CorpusError(f"{path}: expected a JSON array or JSON Lines of pages, but {error}") from None
+    for number, page in enumerate(pages, 1):
+        if not isinstance(page, dict) or not all(isinstance(page.get(key), str) for key in _KEYS):
+            raise CorpusError(f"{path}, page {number}: expected texts under {', '.join(_KEYS)}, got {page!r:.80}")
+    return LocalCorpus(pages)
+
+
+def _words(text: str) -> list[str]:
+    return words(text.translate(_PUNCTUATION))

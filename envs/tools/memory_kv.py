@@ -1,0 +1,139 @@
+"""BFCL's key-value memory (`MemoryAPI_kv`): a small core that is always shown, a larger archive, both by key."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from fctncalling.envs.tools.memory import ARCHIVAL, CORE, Bounds, Result, begun, shown
+from fctncalling.envs.tools.memory_replay import keys, notes, overview
+from fctncalling.envs.tools.ranking import ranked
+
+_KEY = re.compile(r"[a-z]+(_[a-z0-9]+)*\n?")  # BFCL's pattern ends in "$", which lets one line break pass
+Entries = dict[str, str]
+
+
+class MemoryAPI_kv:
+    """Two mappings of key to text; what a bound or a key's form forbids is answered by an error."""
+
+    core_memory: Entries
+    archival_memory: Entries
+
+    def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
+        snapshot, conversations = begun(scenario)
+        self._scenario = str(scenario.get("scenario", ""))
+        self.core_memory = dict((snapshot or {}).get("core_memory", {}))
+        self.archival_memory = dict((snapshot or {}).get("archival_memory", {}))
+        said = notes(conversations, *ARCHIVAL)
+        for key, note in zip(keys(said, self._scenario), said, strict=True):
+            self.archival_memory_add(key, note)
+        for number, note in enumerate(overview(conversations, *CORE), 1):
+            self.core_memory_add(f"conversation_{number}", note)
+
+    def _context(self) -> str:
+        content = json.dumps(self.core_memory, indent=4) if self.core_memory else ""
+        return shown(self._scenario, content, two_parts=True)
+
+    def core_memory_add(self, key: str, value: str) -> Result:
+        """Add an entry to the core; a full core, a long value, a malformed or known key is an error."""
+        return _add(self.core_memory, CORE, str(key), str(value))
+
+    def core_memory_remove(self, key: str) -> Result:
+        """Remove an entry of the core."""
+        return _remove(self.core_memory, key)
+
+    def core_memory_replace(self, key: str, value: str) -> Result:
+        """Give an entry of the core another value."""
+        return _replace(self.core_memory, CORE, str(key), str(value))
+
+    def core_memory_clear(self) -> Result:
+        """Remove every entry of the core."""
+        self.core_memory = {}
+        return {"status": "Core memory cleared."}
+
+    def core_memory_retrieve(self, key: str) -> Result:
+        """Return the value of a key of the core."""
+        return _retrieve(self.core_memory, key)
+
+    def core_memory_list_keys(self) -> Result:
+        """Return the keys of the core."""
+        return {"keys": list(self.core_memory)}
+
+    def core_memory_key_search(self, query: str, k: int = 5) -> Result:
+        """Return the k keys of the core most like the query, with their BM25+ scores."""
+        return {"ranked_results": ranked(query, list(self.core_memory))[:k]}
+
+    def core_memory_retrieve_all(self) -> Result:
+        """Return the whole core."""
+        return self.core_memory
+
+    def archival_memory_add(self, key: str, value: str) -> Result:
+        """Add an entry to the archive; a full archive, a long value, a malformed or known key is an error."""
+        return _add(self.archival_memory, ARCHIVAL, str(key), str(value))
+
+    def archival_memory_remove(self, key: str) -> Result:
+        """Remove an entry of the archive."""
+        return _remove(self.archival_memory, key)
+
+    def archival_memory_replace(self, key: str, value: str) -> Result:
+        """Give an entry of the archive another value."""
+        return _replace(self.archival_memory, ARCHIVAL, str(key), str(value))
+
+    def archival_memory_clear(self) -> Result:
+        """Remove every entry of the archive."""
+        self.archival_memory = {}
+        return {"status": "Archival memory cleared."}
+
+    def archival_memory_retrieve(self, key: str) -> Result:
+        """Return the value of a key of the archive."""
+        return _retrieve(self.archival_memory, key)
+
+    def archival_memory_list_keys(self) -> Result:
+        """Return the keys of the archive."""
+        return {"keys": list(self.archival_memory)}
+
+    def archival_memory_key_search(self, query: str, k: int = 5) -> Result:
+        """Return the k keys of the archive most like the query, with their BM25+ scores."""
+        return {"ranked_results": ranked(query, list(self.archival_memory))[:k]}
+
+
+def _add(entries: Entries, bounds: Bounds, key: str, value: str) -> Result:
+    if len(entries) >= bounds.max_entries:
+        return {"error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some first."}
+    if len(value) > bounds.max_chars:
+        return _too_long(bounds)
+    if not _KEY.fullmatch(key):
+        return {"error": "The key must be in snake_case, without spaces."}
+    if key in entries:
+        return {"error": "The key exists already."}
+    entries[key] = value
+    return {"status": "Entry added."}
+
+
+def _replace(entries: Entries, bounds: Bounds, key: str, value: str) -> Result:
+    if key not in entries:
+        return _unknown()
+    if len(value) > bounds.max_chars:
+        return _too_long(bounds)
+    entries[key] = value
+    return {"status": "Entry replaced."}
+
+
+def _remove(entries: Entries, key: str) -> Result:
+    if key not in entries:
+        return _unknown()
+    del entries[key]
+    return {"status": "Entry removed."}
+
+
+def _retrieve(entries: Entries, key: str) -> Result:
+    return {"value": entries[key]} if key in entries else _unknown()
+
+
+def _unknown() -> Result:
+    return {"error": "There is no such key."}
+
+
+def _too_long(bounds: Bounds) -> Result:
+    return {"error": f"The value is too long: at most {bounds.max_chars} characters are kept."}

@@ -1,0 +1,59 @@
+"""BFCL's memory by summary (`MemoryAPI_rec_sum`): one bounded text that the model keeps rewriting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fctncalling.envs.tools.memory import MAX_SUMMARY_CHARS, Result, begun, shown
+from fctncalling.envs.tools.memory_replay import summary
+
+
+class MemoryAPI_rec_sum:
+    """One text; what would make it too long is answered by an error, except where a replacement repeats."""
+
+    memory: str
+
+    def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
+        snapshot, conversations = begun(scenario)
+        self._scenario = str(scenario.get("scenario", ""))
+        self.memory = str((snapshot or {}).get("memory", ""))
+        self.memory_append(summary(conversations, MAX_SUMMARY_CHARS))
+
+    def _context(self) -> str:
+        return shown(self._scenario, self.memory, two_parts=False)
+
+    def memory_append(self, text: str) -> Result:
+        """Add a text at the end."""
+        if len(self.memory) + len(str(text)) > MAX_SUMMARY_CHARS:
+            return _too_long()
+        self.memory += str(text)
+        return {"status": "Text appended."}
+
+    def memory_update(self, text: str) -> Result:
+        """Put a text in the place of the whole memory."""
+        if len(str(text)) > MAX_SUMMARY_CHARS:
+            return _too_long()
+        self.memory = str(text)
+        return {"status": "Memory updated."}
+
+    def memory_clear(self) -> Result:
+        """Forget everything."""
+        self.memory = ""
+        return {"status": "Memory cleared."}
+
+    def memory_replace(self, old_text: str, new_text: str) -> Result:
+        """Put a new text wherever the old one stands; as in BFCL only the new text's length is bounded."""
+        if str(old_text) not in self.memory:
+            return {"error": f"The memory does not hold the text '{old_text}'."}
+        if len(str(new_text)) > MAX_SUMMARY_CHARS:
+            return _too_long()
+        self.memory = self.memory.replace(str(old_text), str(new_text))
+        return {"status": "Memory updated."}
+
+    def memory_retrieve(self) -> Result:
+        """Return the whole text; an empty memory is an error."""
+        return {"memory_content": self.memory} if self.memory else {"error": "The memory is empty."}
+
+
+def _too_long() -> Result:
+    return {"error": f"The memory would get too long: at most {MAX_SUMMARY_CHARS} characters are kept."}

@@ -1,0 +1,16 @@
+"""A Python tool whose snippets are really confined; see `PythonExecutor`. Unix only: Windows cannot confine them."""
+
+from fctncalling.envs.tools.python_executor.config import ConfigError, ExecutorConfig, load_config
+from fctncalling.envs.tools.python_executor.link import SandboxUnavailable
+from fctncalling.envs.tools.python_executor.pool import PythonExecutor
+from fctncalling.envs.tools.python_executor.result import STATUSES, ToolResult
+
+__all__ = [
+    "STATUSES",
+    "ConfigError",
+    "ExecutorConfig",
+    "PythonExecutor",
+    "SandboxUnavailable",
+    "ToolResult",
+    "load_config",
+]

@@ -1,0 +1,253 @@
+"""Calls in flight: their pipes, their clock, their caps, driven by one poll loop in the calling thread."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from fctncalling.envs.tools.python_executor.result import (
+    KeptOutput,
+    Status,
+    ToolResult,
+    ends_in_memory_error,
+    signal_name,
+)
+from fctncalling.envs.tools.python_executor.zygote import CODE_SIZE, SETUP_FAILED
+
+START_TIMEOUT_S = 20.0  # a zygote forks in milliseconds; one that takes this long is stopped or gone
+END_GRACE_S = 10.0  # from the kill to the kernel's word of the end: a large memory takes a while to be given back
+PIPE_BYTES = 1 << 16  # what a Linux pipe takes at once
+
+
+class Child(Protocol):
+    """A process that runs one snippet; the zygote's and the fresh interpreter's both look like this."""
+
+    started: float | None
+    confined: bool
+    wait_status: int | None
+    cpu_s: float
+    max_rss_kb: int
+    lost: str
+
+    def fileno(self) -> int: ...
+    @property
+    def over(self) -> bool: ...
+    def read_news(self) -> None: ...
+    def kill(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Limits(NamedTuple):
+    """What holds for one call."""
+
+    timeout_s: float
+    max_output_length: int
+    raw_output_bytes: int
+    memory_kb: int
+
+
+Launch = Callable[[list[int]], Child]
+
+
+class CallInFlight:
+    """One snippet, from its launch to its result."""
+
+    def __init__(self, code: bytes, limits: Limits, launch: Launch, *, queue_s: float = 0.0) -> None:
+        self.limits, self.queue_s = limits, queue_s
+        self.asked = time.perf_counter()
+        self._unsent = memoryview(CODE_SIZE.pack(len(code)) + code)
+        self._stopped: Status | None = None
+        self._stopped_at = 0.0
+        self.gave_up = False  # whether our own side failed to answer
+        (code_in, self._code_out), (self._out, stdout), (self._err, stderr) = _pipes(3)
+        theirs = [code_in, stdout, stderr]
+        for descriptor in (self._code_out, self._out, self._err):
+            os.set_blocking(descriptor, False)
+        self._kept = {
+            self._out: KeptOutput(limits.max_output_length, keep_end=False),
+            self._err: KeptOutput(limits.max_output_length, keep_end=True),
+        }
+        self._streams = dict(self._kept)  # the one that is left when a stream has ended
+        try:
+            self._send_code()  # most snippets fit into the pipe: nothing to wait for later
+            self.child = launch(theirs)
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    def interests(self) -> Iterator[tuple[int, int]]:
+        """Yield (descriptor, poll events) of all that may bring news."""
+        if not self.child.over:
+            yield self.child.fileno(), select.POLLIN
+        for descriptor in self._streams:
+            yield descriptor, select.POLLIN
+        if self._code_out >= 0:
+            yield self._code_out, select.POLLOUT
+
+    def handle(self, descriptor: int) -> None:
+        """Take the news on one descriptor."""
+        if descriptor in self._streams:
+            self._read(descriptor)
+        elif descriptor == self._code_out:
+            self._send_code()
+        else:
+            self.child.read_news()
+            if self._stopped and not self.child.over:
+                self.child.kill()  # it was stopped before it had told who it is
+
+    @property
+    def deadline(self) -> float:
+        """When `check_clock` has something to do, on time.perf_counter()."""
+        if self._stopped:
+            return self._stopped_at + END_GRACE_S
+        if self.child.started is None:
+            return self.asked + START_TIMEOUT_S
+        return self.child.started + self.limits.timeout_s
+
+    def check_clock(self, now: float) -> None:
+        """Stop the call where its time is up; give it up where even the kernel's word does not come."""
+        if now < self.deadline or self.child.over:
+            return
+        if self._stopped or self.child.started is None:
+            self.child.lost, self.gave_up = "the zygote does not answer", True
+        else:
+            self._stop("timeout")
+
+    def stop(self) -> None:
+        """Kill the call, whatever it does."""
+        self._stop("killed")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the process has ended; its pipes are never waited for, someone else may hold them open."""
+        return self.child.over
+
+    def result(self) -> ToolResult:
+        """Collect what is left in the pipes, give everything back, and say how it went."""
+        for descriptor in list(self._streams):
+            while descriptor in self._streams and self._read(descriptor):
+                pass
+        ended = time.perf_counter()
+        child, limits = self.child, self.limits
+        out, err = self._kept[self._out], self._kept[self._err]
+        stderr = err.text()
+        status, reason = self._status(stderr)
+        result = ToolResult(
+            status=status,
+            stdout=out.text(),
+            stderr=stderr,
+            exit_code=None if child.wait_status is None else os.waitstatus_to_exitcode(child.wait_status),
+            wall_s=ended - (child.started or ended),
+            cpu_s=child.cpu_s,
+            max_rss_mb=child.max_rss_kb / 1024,
+            queue_s=self.queue_s,
+            truncated=out.truncated or err.truncated,
+            reason=reason.format(timeout=f"{limits.timeout_s:g}", raw=limits.raw_output_bytes),
+        )
+        self.close()
+        return result
+
+    def close(self) -> None:
+        """Give all descriptors back, killing the child if it still runs."""
+        self.child.close()
+        self._close_pipes()
+
+    def _status(self, stderr: str) -> tuple[Status, str]:
+        child = self.child
+        if self._stopped == "timeout":
+            return "timeout", "Timed out after {timeout} s"
+        if self._stopped == "output_limit":
+            return "output_limit", "Stopped: it wrote more than {raw} bytes"
+        if child.wait_status is None:
+            return "setup_error", f"The executor failed: {child.lost}"
+        code = os.waitstatus_to_exitcode(child.wait_status)
+        if not child.confined:
+            detail = stderr.strip() if code == SETUP_FAILED else f"ended with {code} before it was confined"
+            return "setup_error", f"The executor failed: {detail}"
+        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and child.cpu_s >= self.limits.timeout_s):
+            return "timeout", "Timed out after {timeout} s of CPU time"
+        if code == -signal.SIGKILL and child.max_rss_kb >= self.limits.memory_kb // 2:
+            return "memory", "Killed by the kernel: the machine ran out of memory"
+        if code < 0:
+            return "killed", f"Killed by {signal_name(-code)}"
+        if code and ends_in_memory_error(stderr):
+            return "error", "It ran out of memory"
+        return ("error", "") if code else ("ok", "")
+
+    def _stop(self, why: Status) -> None:
+        if self._stopped is None:
+            self._stopped, self._stopped_at = why, time.perf_counter()
+        self.child.kill()
+
+    def _read(self, descriptor: int) -> bool:
+        """Read once; False where there is nothing now or never again."""
+        try:
+            data = os.read(descriptor, PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            del self._streams[descriptor]
+            return False
+        self._kept[descriptor].add(data)
+        if sum(kept.total_bytes for kept in self._kept.values()) > self.limits.raw_output_bytes:
+            self._stop("output_limit")
+            self._streams.clear()  # enough: what it writes until the kill lands is of no interest
+        return True
+
+    def _send_code(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._code_out, self._unsent[:PIPE_BYTES]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it died without reading; its ending is told elsewhere
+            pass
+        os.close(self._code_out)
+        self._code_out = -1
+
+    def _close_pipes(self) -> None:
+        for descriptor in (self._out, self._err, self._code_out):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._out = self._err = self._code_out = -1
+
+
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """Return (reading end, writing end) of new pipes, all of them or none."""
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            made.append(os.pipe())
+    except OSError:
+        for pair in made:
+            os.close(pair[0])
+            os.close(pair[1])
+        raise
+    return made
+
+
+def drive(calls: dict[int, CallInFlight]) -> list[int]:
+    """Wait for news of the calls and return the keys of those that have finished, at least one."""
+    while True:
+        owners: dict[int, CallInFlight] = {}
+        poll = select.poll()
+        for call in calls.values():
+            for descriptor, events in call.interests():
+                owners[descriptor] = call
+                poll.register(descriptor, events)
+        wait_s = min(call.deadline for call in calls.values()) - time.perf_counter()
+        for descriptor, _ in poll.poll(max(0, wait_s * 1000 + 1)):
+            owners[descriptor].handle(descriptor)
+        now = time.perf_counter()
+        for call in calls.values():
+            call.check_clock(now)
+        finished = [key for key, call in calls.items() if call.finished]
+        if finished:
+            return finished

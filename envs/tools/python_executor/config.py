@@ -1,0 +1,205 @@
+"""The executor's settings: our own keywords, and the JSON form of OpenRLHF's tool-use module, every key enforced.
+
+That JSON has three parts: `tools` (what is offered, with its time and output limits), `execution` (how many at once)
+and `security` (which modules and builtins). An unknown key is an error, and so is a wish that cannot be met: a limit
+nobody enforces is worse than none.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+TOOL_NAME = "python_executor"
+CALCULATOR = "calculator"
+KNOWN_TOOLS = (TOOL_NAME, CALCULATOR)
+PYTHON_2_BUILTINS = ("file", "raw_input", "execfile", "reload", "unicode", "xrange")  # cannot be called here anyway
+THREAD_MODULES = frozenset({"threading", "_thread", "concurrent", "asyncio", "multiprocessing"})
+MAX_EXECUTORS = 32
+SEED_MODULES = ("math", "random", "datetime", "time", "re", "json", "collections", "itertools", "functools", "numpy")
+SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "input")
+
+
+class ConfigError(ValueError):
+    """A tool configuration that cannot be honoured; the message names the key, what was found and what is expected."""
+
+
+@dataclass(frozen=True)
+class ExecutorConfig:
+    """Everything a PythonExecutor holds to. Times in seconds, memory in MiB, lengths in characters."""
+
+    enabled: bool = True  # False: every call is denied
+    description: str = "Execute Python code and return the output"  # what a model is told of the tool
+    timeout_s: float = 10.0  # wall clock of one call, from its child's start
+    max_output_length: int = 1000  # characters kept of standard output, and as many of standard error
+    num_executors: int | None = None  # calls running at once; None: one a core, at most 32
+    parallel_execution: bool = True  # False: one call at a time, whatever num_executors says
+    max_tools_per_generation: int | None = None  # calls of one assistant message that are run; None: 32
+    calculator: bool = True  # whether the calculator is offered too
+    allowed_modules: tuple[str, ...] = SEED_MODULES
+    restricted_functions: tuple[str, ...] = SEED_RESTRICTED
+    memory_mb: int = 512  # address space of one call beyond the warm interpreter's
+    raw_output_bytes: int = 1 << 20  # a call that writes more is killed
+    max_code_bytes: int = 16 << 20  # a longer snippet is denied
+    allow_degraded: bool = False  # True: run although a layer of the confinement is missing
+    notes: tuple[str, ...] = ()  # what a reader of the configuration should know
+
+    @property
+    def max_running(self) -> int:
+        """How many calls run at once."""
+        if not self.parallel_execution:
+            return 1
+        return self.num_executors or min(MAX_EXECUTORS, available_cores())
+
+    @property
+    def threads(self) -> bool:
+        """Whether a snippet may start threads: only where an allowed module is about them."""
+        return any(name.split(".")[0] in THREAD_MODULES for name in self.allowed_modules)
+
+    def with_keywords(self, **keywords: Any) -> ExecutorConfig:
+        """Return a copy in which every keyword that is not None replaces the configured value; checked."""
+        given = {name: value for name, value in keywords.items() if value is not None}
+        return _checked(replace(self, **given), "PythonExecutor")
+
+
+def available_cores() -> int:
+    """Return the cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorConfig:
+    """Return the configuration of a dict or a JSON file in OpenRLHF's form; ConfigError where it cannot be honoured."""
+    where = "tool configuration"
+    if not isinstance(source, Mapping):
+        where = str(source)
+        try:
+            source = json.loads(Path(source).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{where}: cannot be read ({error.strerror})") from error
+        except ValueError as error:
+            raise ConfigError(f"{where}: is not JSON ({error})") from error
+    return _Reader(where).config(source)
+
+
+# key -> (field of ExecutorConfig, kind); the keys beyond OpenRLHF's own are ours: memory_mb, allow_degraded
+_TOOL_KEYS = {
+    "name": ("", "name"),
+    "description": ("description", "text"),
+    "enabled": ("enabled", "flag"),
+    "max_output_length": ("max_output_length", "count"),
+    "timeout_seconds": ("timeout_s", "seconds"),
+    "memory_mb": ("memory_mb", "count"),
+}
+_CALCULATOR_KEYS = {"name": ("", "name"), "enabled": ("calculator", "flag")}
+_EXECUTION_KEYS = {
+    "max_tools_per_generation": ("max_tools_per_generation", "count"),
+    "parallel_execution": ("parallel_execution", "flag"),
+    "num_executors": ("num_executors", "count"),
+}
+_SECURITY_KEYS = {
+    "allowed_modules": ("allowed_modules", "names"),
+    "restricted_functions": ("restricted_functions", "names"),
+    "allow_degraded": ("allow_degraded", "flag"),
+}
+
+
+class _Reader:
+    """Reads one configuration; `where` is what its errors call it."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def config(self, source: Any) -> ExecutorConfig:
+        self._known(source, "", ("tools", "execution", "security"))
+        fields: dict[str, Any] = self._tools(source["tools"]) if "tools" in source else {}
+        fields |= self._part(source.get("execution", {}), "execution", _EXECUTION_KEYS)
+        fields |= self._part(source.get("security", {}), "security", _SECURITY_KEYS)
+        return _checked(ExecutorConfig(**fields), self.where)
+
+    def _tools(self, tools: Any) -> dict[str, Any]:
+        if not isinstance(tools, Sequence) or isinstance(tools, str):
+            raise self._error("tools", tools, "a list of tools")
+        found: dict[str, dict[str, Any]] = {}
+        for position, tool in enumerate(tools):
+            key = f"tools[{position}]"
+            name = tool.get("name") if isinstance(tool, Mapping) else None
+            # The calculator is bounded by construction: it has no time or length to limit.
+            fields = self._part(tool, key, _CALCULATOR_KEYS if name == CALCULATOR else _TOOL_KEYS)
+            if name not in KNOWN_TOOLS:
+                raise self._error(f"{key}.name", name, f"one of {', '.join(KNOWN_TOOLS)}")
+            if name in found:
+                raise self._error(key, name, "each tool once")
+            found[name] = {"calculator" if name == CALCULATOR else "enabled": True, **fields}
+        return {"enabled": False, "calculator": False, **found.get(TOOL_NAME, {}), **found.get(CALCULATOR, {})}
+
+    def _part(self, part: Any, key: str, keys: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+        self._known(part, key, tuple(keys))
+        fields = {}
+        for name, value in part.items():
+            field, kind = keys[name]
+            self._kind(f"{key}.{name}", value, kind)
+            if field:
+                fields[field] = tuple(value) if kind == "names" else value
+        return fields
+
+    def _known(self, part: Any, key: str, names: tuple[str, ...]) -> None:
+        if not isinstance(part, Mapping):
+            raise self._error(key or "the whole", part, "a JSON object")
+        for name in part:
+            if name not in names:
+                full = f"{key}.{name}" if key else name
+                raise ConfigError(f"{self.where}: unknown key {full!r}; known here: {', '.join(names)}")
+
+    def _kind(self, key: str, value: Any, kind: str) -> None:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        right, expected = {
+            "name": (isinstance(value, str), "a tool's name"),
+            "text": (isinstance(value, str), "a text"),
+            "flag": (isinstance(value, bool), "true or false"),
+            "count": (number and isinstance(value, int) and value > 0, "a positive whole number"),
+            "seconds": (number and 0 < value < float("inf"), "a positive number of seconds"),
+            "names": (
+                isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(n, str) for n in value),
+                "a list of names",
+            ),
+        }[kind]
+        if not right:
+            raise self._error(key, value, expected)
+
+    def _error(self, key: str, value: Any, expected: str) -> ConfigError:
+        return ConfigError(f"{self.where}: {key} is {value!r:.80}; expected {expected}")
+
+
+def _checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
+    """Return the configuration with its notes, or raise for a module or function that is not there to be governed."""
+    for name in ("timeout_s", "max_output_length", "memory_mb", "raw_output_bytes", "max_code_bytes"):
+        if not 0 < getattr(config, name) < float("inf"):
+            raise ConfigError(f"{where}: {name} is {getattr(config, name)!r}; expected a positive number")
+    if config.num_executors is not None and config.num_executors < 1:
+        raise ConfigError(f"{where}: num_executors is {config.num_executors!r}; expected a positive whole number")
+    for module in config.allowed_modules:
+        if not _importable(module):
+            raise ConfigError(f"{where}: security.allowed_modules: there is no module {module!r} to import here")
+    notes = []
+    for name in config.restricted_functions:
+        if name in PYTHON_2_BUILTINS:
+            notes.append(f"{name}() does not exist in Python 3: nothing to restrict")
+        elif not hasattr(builtins, name):
+            raise ConfigError(f"{where}: security.restricted_functions: {name!r} is no builtin function")
+    return replace(config, notes=tuple(notes))
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return module == "__main__"

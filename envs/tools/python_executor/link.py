@@ -1,0 +1,245 @@
+"""The trainer's end of the zygote: start it, ask it for children, notice its death.
+
+Every call has a status socket of its own, so threads share nothing but the request socket, on which a request is one
+atomic message; and the death of the zygote is the end of file on every one of them.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from fctncalling.envs.tools.python_executor.config import ExecutorConfig
+from fctncalling.envs.tools.python_executor.zygote import CONFINED, ENDED, ENDING, FAILED, REQUEST, STARTED
+
+BOOT_TIMEOUT_S = 120.0
+DEATHS_A_MINUTE = 5
+UNPRIVILEGED_USER = 65534  # "nobody" on every Linux
+PACKAGE = "fctncalling.envs.tools.python_executor"
+ZYGOTE_DIED = "the zygote died"
+
+# The packages above ours are given as empty shells: importing them would bring the project, and what it imports, into
+# the memory that every snippet inherits.
+BOOT = f"""
+import sys, types
+name = ""
+for part in {PACKAGE!r}.split("."):
+    name = f"{{name}}.{{part}}" if name else part
+    sys.modules[name] = shell = types.ModuleType(name)
+    shell.__path__ = []
+shell.__path__ = [sys.argv[3]]
+from {PACKAGE}.zygote import main
+main(int(sys.argv[1]), sys.argv[2])
+"""
+
+
+class SandboxUnavailable(RuntimeError):
+    """The executor cannot run, or cannot confine as well as asked; the message says what is missing and what to do."""
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the zygote's environment, built from nothing: no token, no proxy, no path of the trainer's is in it."""
+    environment = {
+        "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0",
+        "MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+    }  # fmt: skip
+    if "LD_LIBRARY_PATH" in os.environ:  # some interpreters do not start without it
+        environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
+    return environment
+
+
+def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str, Any]:
+    """Return what the zygote is told, JSON-shaped."""
+    return {
+        "allowed_modules": list(config.allowed_modules),
+        "restricted_functions": list(config.restricted_functions),
+        "layers": list(layers),
+        "threads": config.threads,
+        "user": UNPRIVILEGED_USER,
+        "path": [str(Path(folder).resolve()) for folder in sys.path if folder and Path(folder).is_dir()],
+    }
+
+
+class ZygoteChild:
+    """One child as its zygote tells of it. Times are time.perf_counter()."""
+
+    def __init__(self, status: socket.socket) -> None:
+        self._status = status
+        self._pidfd = -1
+        self.pid: int | None = None
+        self.started: float | None = None
+        self.confined = False
+        self.wait_status: int | None = None
+        self.cpu_s, self.max_rss_kb = 0.0, 0
+        self.lost = ""  # why its end will never be told
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when there is news."""
+        return self._status.fileno()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be told."""
+        return self.wait_status is not None or bool(self.lost)
+
+    def read_news(self) -> None:
+        """Take one message."""
+        try:
+            message, ancillary, _, _ = self._status.recvmsg(256, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            message, ancillary, self.lost = b"", [], str(error)
+        kind, body = message[:1], message[1:]
+        if kind == STARTED:
+            self.pid, self.started = int(body), time.perf_counter()
+            if ancillary:  # none where this process has no descriptor left
+                self._pidfd = array.array("i", ancillary[0][2][:4])[0]
+        elif kind == CONFINED:
+            self.confined = True
+        elif kind == ENDED:
+            self.wait_status, self.cpu_s, self.max_rss_kb = ENDING.unpack(body)
+        else:
+            self.lost = body.decode() if kind == FAILED else ZYGOTE_DIED
+
+    def kill(self) -> None:
+        """Kill it, by a descriptor that cannot come to mean another process."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._pidfd >= 0:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            elif self.pid is not None and not self.over:
+                os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Give the descriptors back, killing what may still run."""
+        if not self.over:
+            self.kill()
+        self._status.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+class ZygoteLink:
+    """A zygote and the socket to it; started again, with a growing pause, when it has died."""
+
+    def __init__(self, config: ExecutorConfig, layers: tuple[str, ...]) -> None:
+        self._settings = zygote_settings(config, layers)
+        self._lock = threading.Lock()
+        self._deaths: deque[float] = deque(maxlen=DEATHS_A_MINUTE)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._owner = os.getpid()
+        self.greeting: dict[str, Any] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """The zygote's process id, None where none is running."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Make sure a zygote is there; raises SandboxUnavailable where it cannot be had."""
+        with self._lock:
+            if self._owner != os.getpid():  # a fork of the trainer: the old zygote is not ours to use or to reap
+                self._process, self._control, self._owner = None, None, os.getpid()
+            if self._process is not None and self._process.poll() is None:
+                return
+            if self._process is not None:
+                self._note_death()
+            self._boot()
+
+    def _note_death(self) -> None:
+        now = time.monotonic()
+        self._deaths.append(now)
+        recent = sum(now - death < 60 for death in self._deaths)
+        if recent >= DEATHS_A_MINUTE:
+            raise SandboxUnavailable(
+                f"the executor's zygote died {recent} times within a minute, last with status "
+                f"{self._process and self._process.returncode}: something kills it (is memory short?)"
+            )
+        time.sleep(0.02 * 2 ** (recent - 1))
+
+    def _boot(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        folder = str(Path(__file__).resolve().parent)
+        command = [sys.executable, "-I", "-c", BOOT, str(theirs.fileno()), json.dumps(self._settings), folder]
+        with theirs:
+            self._process = subprocess.Popen(
+                command, env=clean_environment(), pass_fds=[theirs.fileno()], cwd="/", start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        ours.settimeout(BOOT_TIMEOUT_S)
+        try:
+            greeting = json.loads(ours.recv(1 << 16) or b'{"failed": "the interpreter ended before it was ready"}')
+        except TimeoutError:
+            greeting = {"failed": f"not ready within {BOOT_TIMEOUT_S:.0f} s"}
+        if "failed" in greeting:
+            ours.close()
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+            raise SandboxUnavailable(f"the executor's zygote did not start: {greeting['failed']}")
+        ours.settimeout(None)
+        if self._control is not None:
+            self._control.close()
+        self._control, self.greeting = ours, greeting
+
+    def launch(
+        self, descriptors: list[int], *, memory_bytes: int, cpu_s: int, seed: int | None, policy: bool
+    ) -> ZygoteChild:
+        """Ask for one child with [code, stdout, stderr] for 0, 1, 2; raises OSError where the zygote is gone."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = REQUEST.pack(memory_bytes, cpu_s, (seed or 0) % 2**64, seed is not None, policy)
+        rights = array.array("i", [*descriptors, theirs.fileno()])
+        with theirs:
+            try:
+                if self._control is None:
+                    raise ConnectionError("the executor is being closed")
+                self._control.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            except BaseException:
+                ours.close()
+                raise
+        return ZygoteChild(ours)
+
+    def bury(self) -> None:
+        """Wait until a zygote whose sockets have closed has ended too, so that the next start boots another.
+
+        Its sockets close a moment before its process can be seen to have ended, and in that moment a request would
+        still be taken, by nobody.
+        """
+        process = self._process
+        if process is not None and self._owner == os.getpid():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)  # of another thread's new zygote, this waits in vain
+
+    def kill(self) -> None:
+        """Kill a zygote that no longer answers; the next start boots another."""
+        if self.pid is not None and self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        """End the zygote and everything below it; a fork of the trainer only lets go of its copy."""
+        with self._lock:
+            if self._control is not None:
+                if self._owner == os.getpid():
+                    with contextlib.suppress(OSError):
+                        self._control.send(b"")  # a fork of the trainer may hold a copy: do not wait for end of file
+                self._control.close()
+                self._control = None
+            if self._process is not None and self._owner == os.getpid():
+                try:
+                    self._process.wait(2)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+            self._process = None

@@ -1,0 +1,224 @@
+"""PythonExecutor: many confined calls at once, from any number of threads, with every limit enforced."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import math
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from fctncalling.envs.tools.python_executor.calls import CallInFlight, Limits, drive
+from fctncalling.envs.tools.python_executor.config import ExecutorConfig, load_config
+from fctncalling.envs.tools.python_executor.confinement import LAYERS
+from fctncalling.envs.tools.python_executor.fresh import FreshLink
+from fctncalling.envs.tools.python_executor.link import ZYGOTE_DIED, SandboxUnavailable, ZygoteLink
+from fctncalling.envs.tools.python_executor.probe import Report, probe_code
+from fctncalling.envs.tools.python_executor.result import Status, ToolResult
+
+BACKENDS = ("zygote", "fresh")
+
+
+class PythonExecutor:
+    """Runs snippets of untrusted Python, each in a confined process of its own.
+
+    Starting tries every layer of the confinement and raises SandboxUnavailable where one does not hold, unless
+    `allow_degraded`. Keywords that are given win over `config` (a dict or a file in OpenRLHF's JSON form); without
+    either: 10 s, 512 MiB, 1000 characters, as many calls at once as there are cores. Peak memory is the number of calls
+    at once times `memory_mb`. Safe to call from threads and from forks of the process, and to pickle.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | str | os.PathLike[str] | ExecutorConfig | None = None,
+        *,
+        timeout_s: float | None = None,
+        memory_mb: int | None = None,
+        max_output_length: int | None = None,
+        num_executors: int | None = None,
+        allow_degraded: bool | None = None,
+        backend: str | None = None,
+        layers: Sequence[str] = LAYERS,
+    ) -> None:
+        if config is None or isinstance(config, ExecutorConfig):
+            base = config or ExecutorConfig()
+        else:
+            base = load_config(config)
+        self.config = base.with_keywords(
+            timeout_s=timeout_s,
+            memory_mb=memory_mb,
+            max_output_length=max_output_length,
+            num_executors=num_executors,
+            allow_degraded=allow_degraded,
+        )
+        self.backend = backend or ("zygote" if sys.platform == "linux" else "fresh")
+        if self.backend not in BACKENDS or sys.platform == "win32":
+            raise SandboxUnavailable(
+                f"backend {self.backend!r} on {sys.platform}: there are {', '.join(BACKENDS)} on Unix"
+            )
+        self._layers = tuple(layers)
+        self._places = threading.BoundedSemaphore(self.config.max_running)
+        self._closed = False
+        self._report: Report | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._link: ZygoteLink | FreshLink | None = None
+        if self.config.enabled:
+            self._open()
+
+    def _open(self) -> None:
+        link_type = ZygoteLink if self.backend == "zygote" else FreshLink
+        self._link = link_type(self.config, self._layers)
+        self._finalizer = weakref.finalize(self, self._link.close)
+        try:
+            self._link.start()
+            self._report = self._try_layers()
+        except BaseException:
+            self._link.close()
+            raise
+
+    def run(self, code: str, *, timeout_s: float | None = None, seed: int | None = None) -> ToolResult:
+        """Run one snippet and return how it went; waits for a free place first, which costs none of its time.
+
+        `seed` makes `random` and NumPy's unseeded streams repeatable; time and threads stay what they are.
+        """
+        return self._run_all([code], timeout_s, [seed])[0]
+
+    def map(
+        self, codes: Sequence[str], *, timeout_s: float | None = None, seeds: Sequence[int | None] | None = None
+    ) -> list[ToolResult]:
+        """Run many snippets, as many at once as there are places, and return their results in order."""
+        return self._run_all(list(codes), timeout_s, list(seeds) if seeds is not None else [None] * len(codes))
+
+    async def run_async(self, code: str, *, timeout_s: float | None = None, seed: int | None = None) -> ToolResult:
+        """Run one snippet without holding up the event loop. A cancelled call still ends by its own timeout."""
+        if self._threads is None:  # not the loop's own threads: those are fewer than our places may be
+            self._threads = ThreadPoolExecutor(self.config.max_running, "python-executor")
+        run = partial(self.run, code, timeout_s=timeout_s, seed=seed)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+
+    def report(self) -> dict[str, Any]:
+        """Return what holds here, area by area, as found by trying it when this executor started."""
+        if self._report is None:
+            return {"enabled": False}
+        return {"backend": self.backend, **self._report.as_dict(), "notes": list(self.config.notes)}
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """The zygote's process id; None where there is none, or it has died and no call has come since."""
+        return self._link.pid if self._link else None
+
+    def close(self) -> None:
+        """End the zygote and all calls in flight. Further calls raise."""
+        self._closed = True
+        if self._link is not None:
+            self._finalizer()
+        if self._threads is not None:
+            self._threads.shutdown()
+
+    def __enter__(self) -> PythonExecutor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., PythonExecutor], tuple[Any, ...]]:
+        return _rebuild, (self.config, self.backend, self._layers)
+
+    def _run_all(self, codes: list[str], timeout_s: float | None, seeds: list[int | None]) -> list[ToolResult]:
+        if self._closed:
+            raise ValueError("this PythonExecutor is closed")
+        if len(codes) != len(seeds):
+            raise ValueError(f"{len(codes)} snippets but {len(seeds)} seeds")
+        results: list[ToolResult | None] = [None] * len(codes)
+        calls: dict[int, CallInFlight] = {}
+        waiting = list(reversed(range(len(codes))))
+        asked = time.perf_counter()
+        try:
+            while waiting or calls:
+                # Wait for a place only with no call of our own to look after.
+                while waiting and self._places.acquire(blocking=not calls):
+                    index = waiting.pop()
+                    queue_s = time.perf_counter() - asked
+                    try:
+                        calls[index] = self._start(codes[index], timeout_s, seeds[index], queue_s)
+                    except _NotStarted as why:
+                        self._places.release()
+                        results[index] = why.result
+                    except BaseException:
+                        self._places.release()
+                        raise
+                for index in drive(calls) if calls else ():
+                    results[index] = self._finish(calls.pop(index))
+        finally:
+            for call in calls.values():  # only where something raised
+                call.close()
+                self._places.release()
+        return [result for result in results if result is not None]
+
+    def _start(
+        self, code: str, timeout_s: float | None, seed: int | None, queue_s: float, *, policy: bool = True
+    ) -> CallInFlight:
+        config, link = self.config, self._link
+        if link is None:
+            raise _NotStarted("denied", "The tool python_executor is disabled by the tool configuration", queue_s)
+        data = code.encode("utf-8", "surrogatepass")
+        if len(data) > config.max_code_bytes:
+            long = f"the code is {len(data)} bytes long, the limit is {config.max_code_bytes}"
+            raise _NotStarted("denied", f"Not run: {long}", queue_s)
+        timeout_s = timeout_s or config.timeout_s
+        limits = Limits(timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10)
+        memory_bytes, cpu_s = config.memory_mb << 20, math.ceil(timeout_s) + 1
+        launch = partial(link.launch, memory_bytes=memory_bytes, cpu_s=cpu_s, seed=seed, policy=policy)
+        failure: OSError | None = None
+        for _ in range(2):  # the zygote may have died between two calls: then another is started, once
+            if self._closed:
+                raise ValueError("this PythonExecutor is closed")
+            link.start()
+            try:
+                return CallInFlight(data, limits, launch, queue_s=queue_s)
+            except OSError as error:
+                failure = error
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # ours to bear, not the zygote's doing
+                    break
+                link.kill()
+        raise _NotStarted("setup_error", f"The executor failed: {failure}", queue_s)
+
+    def _finish(self, call: CallInFlight) -> ToolResult:
+        result = call.result()
+        self._places.release()
+        if self._link is not None and call.gave_up:
+            self._link.kill()
+        elif isinstance(self._link, ZygoteLink) and call.child.lost == ZYGOTE_DIED:
+            self._link.bury()
+        return result
+
+    def _try_layers(self) -> Report:
+        assert self._link is not None
+        probe = self._start(probe_code(self.config.memory_mb), 30.0, None, 0.0, policy=False)
+        drive({0: probe})
+        report = Report.of(probe.result(), self._link.greeting)
+        if report.shortcomings and not self.config.allow_degraded:
+            raise SandboxUnavailable(report.refusal())
+        return report
+
+
+class _NotStarted(Exception):
+    """A call that ended before it began; its result is data like any other."""
+
+    def __init__(self, status: Status, reason: str, queue_s: float) -> None:
+        super().__init__(reason)
+        self.result = ToolResult(status, reason=reason, queue_s=queue_s)
+
+
+def _rebuild(config: ExecutorConfig, backend: str, layers: tuple[str, ...]) -> PythonExecutor:
+    return PythonExecutor(config, backend=backend, layers=layers)

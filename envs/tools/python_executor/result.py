@@ -1,0 +1,112 @@
+"""What one call came to, and how much of its output is kept."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Status = Literal["ok", "error", "timeout", "memory", "output_limit", "killed", "denied", "setup_error"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """One call's outcome. Only `setup_error`, our own failure, is worth a retry.
+
+    ok: exit code 0. error: any other: a traceback (a MemoryError at the memory limit is one), sys.exit. timeout: clock
+    or CPU limit. memory: killed by the kernel for what it had allocated. output_limit: wrote more than the raw cap.
+    killed: by a signal, told in `exit_code` as -number. denied: not run, by the configuration. setup_error: the
+    executor failed, the snippet never ran or its end is unknown.
+    """
+
+    status: Status
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None  # None where it did not run to an exit the kernel told us
+    wall_s: float = 0.0  # seconds from the child's start
+    cpu_s: float = 0.0
+    max_rss_mb: float = 0.0
+    queue_s: float = 0.0  # seconds waited for a free place, before the clock started
+    truncated: bool = False  # whether output was cut to max_output_length
+    reason: str = ""  # one line on how it ended, where output and traceback do not say it all
+
+    @property
+    def text(self) -> str:
+        """What a model is shown: output, then the traceback, then one line on how it ended where that says more."""
+        return _lines(self.stdout, self.stderr, self.reason)
+
+    def text_within(self, max_characters: int) -> str:
+        """Return `text` in at most so many characters; the ending, which tells what went wrong, keeps half of them."""
+        ending = _lines(self.stderr, self.reason)
+        room = max(max_characters // 2, max_characters - len(self.stdout) - 1)
+        ending = cut(ending, room, keep_end=True)
+        return _lines(cut(self.stdout, max_characters - len(ending) - bool(ending)), ending)
+
+
+class KeptOutput:
+    """The first or the last part of a stream, in bounded memory.
+
+    Of standard error the end is kept: there stands the exception's type. Four bytes a character are enough in UTF-8.
+    """
+
+    def __init__(self, max_characters: int, *, keep_end: bool) -> None:
+        self.max_characters, self.keep_end = max_characters, keep_end
+        self.max_bytes = 4 * max_characters + 4
+        self.total_bytes = 0
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.total_bytes += len(data)
+        if not self.keep_end:
+            self._kept += data[: max(0, self.max_bytes - len(self._kept))]
+            return
+        self._kept += data
+        if len(self._kept) > 2 * self.max_bytes:
+            del self._kept[: -self.max_bytes]
+
+    @property
+    def truncated(self) -> bool:
+        """Whether `text` leaves something out."""
+        return self.total_bytes > len(self._kept) or len(self._decoded()) > self.max_characters
+
+    def text(self) -> str:
+        """Return at most max_characters characters, the marker of a cut among them."""
+        text = self._decoded()
+        if not self.truncated:
+            return text
+        return cut(text, self.max_characters, keep_end=self.keep_end, certain=True)
+
+    def _decoded(self) -> str:
+        return self._kept.decode("utf-8", "replace")
+
+
+def _lines(*parts: str) -> str:
+    return "\n".join(part.rstrip("\n") for part in parts if part.rstrip("\n"))
+
+
+def cut(text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False) -> str:
+    """Return text within max_characters, marked where cut; `certain` marks it although what is left would fit."""
+    if len(text) <= max_characters and not certain:
+        return text
+    marker = f"(output truncated to {max_characters} characters)"
+    marker = f"{marker} ...\n" if keep_end else f"\n... {marker}"
+    room = max_characters - len(marker)
+    if room <= 0:
+        return text[-max_characters:] if keep_end and max_characters else text[:max_characters]
+    return marker + text[-room:] if keep_end else text[:room] + marker
+
+
+def ends_in_memory_error(stderr: str) -> bool:
+    """Return whether a traceback's last line names a MemoryError, numpy's own kind included."""
+    last = stderr.rstrip().rpartition("\n")[2]
+    return last.startswith(("MemoryError", "numpy._core._exceptions._ArrayMemoryError", "numpy.core._exceptions"))
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name, or its number where it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

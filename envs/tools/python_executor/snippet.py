@@ -1,0 +1,154 @@
+"""What happens to a snippet inside its child: the policy on names, the run itself, the traceback of its own frames.
+
+The policy (allowed modules, restricted functions) gives a model clear messages; it is no boundary, `random._os` is os.
+The boundary is the kernel's, put on before the first byte of the snippet is read.
+Nothing after the snippet's end is trusted by anyone: the child writes bytes and exits, the rest is told by the kernel.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import dis
+import io
+import linecache
+import os
+import random
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+FILE_NAME = "<tool>"
+IMPORT_STATEMENT = dis.opmap["IMPORT_NAME"]
+SPARE_BYTES = 8 << 20  # set aside untouched, given back where a snippet used up its memory and its traceback needs some
+
+
+def is_allowed(module: str, allowed: frozenset[str]) -> bool:
+    """Return whether a dotted name is an allowed module, lies inside one, or is the way to one."""
+    parts = module.split(".")
+    inside = any(".".join(parts[:n]) in allowed for n in range(1, len(parts) + 1))
+    return inside or any(name.startswith(f"{module}.") for name in allowed)
+
+
+def _policy_import(allowed: frozenset[str], explicit_call_allowed: bool) -> Callable[..., Any]:
+    real_import = builtins.__import__
+    listed = ", ".join(sorted(allowed)) or "none"
+
+    def policy_import(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> types.ModuleType:
+        # C code, such as datetime.strptime, imports in the name of the snippet's frame but with a list for fromlist.
+        from_c = isinstance(fromlist, list) and name in sys.modules
+        frame = sys._getframe(1)
+        statement = frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == IMPORT_STATEMENT
+        if not statement and not from_c and not explicit_call_allowed:
+            raise PermissionError("__import__() is disabled by the tool configuration")
+        if not from_c and not level and not is_allowed(name, allowed):
+            raise ImportError(f"module {name!r} is not allowed here; allowed: {listed}", name=name)
+        try:
+            return real_import(name, globals, locals, fromlist, level)
+        except ModuleNotFoundError as error:
+            if error.name and is_allowed(error.name, allowed):
+                error.msg += " (no file can be read here: a submodule must be in the tool's allowed_modules by name)"
+            raise
+
+    policy_import.__name__ = "__import__"
+    return policy_import
+
+
+def _disabled(name: str) -> Callable[..., NoReturn]:
+    def disabled(*_: Any, **__: Any) -> NoReturn:
+        raise PermissionError(f"{name}() is disabled by the tool configuration")
+
+    disabled.__name__ = name
+    return disabled
+
+
+def policy_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dict[str, Any]:
+    """Return the snippet's builtins. Library code keeps the real ones, so `namedtuple`, which uses eval, works."""
+    namespace = dict(vars(builtins))
+    namespace |= {name: _disabled(name) for name in restricted if name != "__import__"}
+    namespace["__import__"] = _policy_import(allowed, "__import__" not in restricted)
+    return namespace
+
+
+class Stage:
+    """The main module and the streams a snippet gets, built once before the fork."""
+
+    def __init__(self, allowed: frozenset[str], restricted: tuple[str, ...]) -> None:
+        self.main = types.ModuleType("__main__")
+        self.main.__dict__["__builtins__"] = policy_builtins(allowed, restricted)
+        self.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+        self.stdout, self.stderr = _writer(1), _writer(2)
+        self.numpy_random = sys.modules.get("numpy.random")
+
+    def seed(self, seed: int) -> None:
+        """Make every random stream a snippet can start without a seed of its own follow from one number."""
+        random.seed(seed)
+        numpy_random: Any = self.numpy_random
+        if numpy_random is None:
+            return
+        numpy_random.seed(seed % 2**32)
+        sequence, default_rng = numpy_random.SeedSequence(seed), numpy_random.default_rng
+
+        def seeded_rng(given: Any = None) -> Any:
+            return default_rng(sequence.spawn(1)[0] if given is None else given)
+
+        numpy_random.default_rng = seeded_rng
+
+    def run(self, source: str, *, policy: bool = True) -> int:
+        """Run a snippet as `__main__` and return its exit code; a failure's traceback goes to standard error."""
+        sys.modules["__main__"] = self.main
+        sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
+        linecache.cache[FILE_NAME] = (lambda: source,)  # split into lines only if asked
+        if not policy:
+            self.main.__dict__["__builtins__"] = builtins
+        spare = bytes(SPARE_BYTES)  # calloc: address space, no page touched (a bytearray would touch all)
+        code = 0
+        try:
+            exec(compile(source, FILE_NAME, "exec", dont_inherit=True), self.main.__dict__)
+        except SystemExit as end:
+            code = self._exit_code(end)
+        except BaseException as error:
+            del spare
+            code = 1
+            self._tell(error)
+        for stream in (self.stdout, self.stderr):
+            with contextlib.suppress(BaseException):  # the snippet may have closed it
+                stream.flush()
+        return code
+
+    def _exit_code(self, end: SystemExit) -> int:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 255
+        print(end.code, file=self.stderr)
+        return 1
+
+    def _tell(self, error: BaseException) -> None:
+        try:
+            text = own_traceback(error)
+        except BaseException:  # no memory left, or a __str__ that raises
+            text = f"{type(error).__name__}\n"
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+
+
+def own_traceback(error: BaseException) -> str:
+    """Return the traceback with the snippet's own frames alone; the harness' and the libraries' say nothing to it."""
+    told = traceback.TracebackException.from_exception(error, compact=True)
+    pending, seen = [told], set()
+    while pending:
+        one = pending.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.stack = traceback.StackSummary.from_list([frame for frame in one.stack if frame.filename == FILE_NAME])
+        pending += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
+    return "".join(told.format())
+
+
+def _writer(descriptor: int) -> io.TextIOWrapper:
+    """Return a text stream that holds nothing back, like `python -u`: what was printed before a kill is seen."""
+    raw: Any = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)

@@ -1,0 +1,262 @@
+"""A box of tools that a model may call: results in call order, limits kept, and every failure told as what it is.
+
+A tool's error, its time-out, a call it does not understand are texts for the model. A process that dies under a tool
+is an InfrastructureError: the episode says nothing about the policy then.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]  # comes with gymnasium
+
+from fctncalling.data.types import Call, FunctionDoc
+from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.tools.calculator import DESCRIPTION, calculate
+from fctncalling.envs.tools.callables import Tool, ToolDefinitionError, as_tool
+from fctncalling.envs.tools.python_executor import PythonExecutor
+from fctncalling.envs.tools.python_executor.result import cut
+from fctncalling.envs.tools.tool_process import ToolProcess, ToolProcessError, ToolTimeoutError, result_text
+
+NUM_PROCESSES = 8
+MAX_CALLS = 32  # calls of one assistant message that are run
+MAX_MESSAGE_OUTPUT = 50_000  # characters of all results of one message together
+TAGS = (
+    *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "[TOOL_CALLS]"),
+    *(
+        "<|python_tag|>",
+        "<|python_start|>",
+        "<|python_end|>",
+        "<functions>",
+        "</functions>",
+        "<TOOLCALL>",
+        "</TOOLCALL>",
+    ),
+    *("<request>", "<call>", "<response>", "<submit>", "<PYTHON>", "</PYTHON>", "<PYTHON-OUTPUT>", "</PYTHON-OUTPUT>"),
+)
+"""What handlers and policies read as the beginning or the end of something: never so when a tool has written it."""
+NEUTRAL = "\u200b"  # zero width: the text reads the same and is the mark no more
+
+
+class ToolBox:
+    """Tools by name, and the processes that run those with a time limit.
+
+    `max_calls` bounds how many calls of one assistant message are run (`max_tools_per_generation` of OpenRLHF's
+    configuration), `num_processes` how many at once. Results are untrusted: the marks in TAGS are broken in them, then
+    each is cut to its tool's length, then all of a message to MAX_MESSAGE_OUTPUT. Processes start when first needed; a
+    fork or a pickled copy of the box has its own. Inline tools (`timeout_s=None`) are called from several threads.
+    """
+
+    def __init__(
+        self, tools: Iterable[Any], *, num_processes: int = NUM_PROCESSES, max_calls: int | None = MAX_CALLS
+    ) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in map(_tool_of, tools):
+            if tool.name in self._tools:
+                raise ToolDefinitionError(f"two tools are called {tool.name!r}: pass as_tool(..., name=...) for one")
+            self._tools[tool.name] = tool
+        self._num_processes, self._max_calls = num_processes, max_calls
+        self._pickled = _pickled({name: tool for name, tool in self._tools.items() if tool.timeout_s is not None})
+        self._crew = _Crew(num_processes)
+
+    @property
+    def docs(self) -> tuple[FunctionDoc, ...]:
+        """The documentation of all tools, as tasks carry it."""
+        return tuple(tool.doc for tool in self._tools.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def parameters(self, name: str) -> tuple[str, ...]:
+        """Return the names of a tool's parameters, in their order."""
+        return tuple(self._tools[name].doc.parameters["properties"])
+
+    def call(self, call: Call) -> str:
+        """Return one call's result text; raises InfrastructureError where the tool's process died."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return f"Tool error: unknown tool {call.name!r}; there are {', '.join(self._tools)}"
+        if not all(isinstance(key, str) for key in call.arguments):
+            return f"Tool error: {call.name}() takes its arguments by name"
+        returned, text = self._run_inline(tool, call) if tool.timeout_s is None else self._run_apart(tool, call)
+        text = text if returned else f"Tool error: {text}"
+        return cut(neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length)
+
+    def call_all(self, calls: Sequence[Call]) -> list[str]:
+        """Return the result texts of one message's calls, in their order; independent calls run at once."""
+        run, left = list(calls[: self._max_calls]), calls[len(calls[: self._max_calls]) :]
+        if len(run) < 2:
+            texts = [self.call(call) for call in run]
+        else:
+            with ThreadPoolExecutor(min(len(run), self._num_processes)) as threads:
+                texts = list(threads.map(self.call, run))
+        texts = within(texts, MAX_MESSAGE_OUTPUT)
+        return texts + [f"Tool error: not run, at most {self._max_calls} calls of one message are" for _ in left]
+
+    def as_class(self, class_name: str = "Tools") -> type:
+        """Return the box as a stateless tool class, with a method a tool, for tasks that involve `class_name`.
+
+        It is what `FunctionCallingEnv(tools={class_name: ...})` and `ToolSession(extra_tools=...)` take.
+        """
+        methods: dict[str, Any] = {name: _method(self, tool) for name, tool in self._tools.items() if "." not in name}
+        return type(class_name, (), {"__doc__": f"Tools: {', '.join(methods)}.", "__module__": __name__, **methods})
+
+    def close(self) -> None:
+        """End all processes that are not in a call; those that are end with it."""
+        self._crew.close()
+
+    def __enter__(self) -> ToolBox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (cloudpickle.dumps(list(self._tools.values())), self._num_processes, self._max_calls)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ToolBox:
+        return self  # it has no state of an episode: snapshots of an episode share it
+
+    def _run_inline(self, tool: Tool, call: Call) -> tuple[bool, str]:
+        try:
+            return True, result_text(tool.function(**call.arguments))
+        except InfrastructureError:
+            raise
+        except Exception as error:
+            return False, f"{type(error).__name__}: {error}"
+
+    def _run_apart(self, tool: Tool, call: Call) -> tuple[bool, str]:
+        if self._crew.owner != os.getpid():  # a fork: the processes are the parent's
+            self._crew = _Crew(self._num_processes)
+        crew = self._crew
+        assert tool.timeout_s is not None
+        with crew.places:
+            try:
+                process = crew.idle_process() or ToolProcess(self._pickled)
+                outcome = process.call(
+                    tool.name, call.arguments, timeout_s=tool.timeout_s, max_characters=tool.max_output_length
+                )
+            except ToolTimeoutError as error:
+                return False, f"{tool.name} {error}"
+            except ToolProcessError as error:
+                raise InfrastructureError(f"tool {tool.name}: {error}") from error
+            crew.take_back(process)
+            return outcome
+
+
+class _Crew:
+    """The tool processes of one operating system process: at most so many, kept warm between calls."""
+
+    def __init__(self, num_processes: int) -> None:
+        self.owner = os.getpid()
+        self.places = threading.BoundedSemaphore(num_processes)
+        self.idle: list[ToolProcess] = []
+        self._lock, self._closed = threading.Lock(), False
+
+    def idle_process(self) -> ToolProcess | None:
+        with self._lock:
+            if self._closed:
+                raise InfrastructureError("this ToolBox is closed")
+            return self.idle.pop() if self.idle else None
+
+    def take_back(self, process: ToolProcess) -> None:
+        with self._lock:
+            if not self._closed:
+                self.idle.append(process)
+                return
+        process.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self.idle = self.idle, []
+        for process in idle if self.owner == os.getpid() else ():
+            process.close()
+
+
+def python_tool(executor: PythonExecutor) -> Tool:
+    """Return the confined executor as a tool `python_executor(code)`; its own limits hold, so it is called inline."""
+
+    def python_executor(code: str) -> str:
+        result = executor.run(code)
+        if result.status == "setup_error":
+            raise InfrastructureError(result.reason)
+        return result.text_within(limit)
+
+    limit = executor.config.max_output_length
+    return as_tool(python_executor, description=executor.config.description, timeout_s=None, max_output_length=limit)
+
+
+def calculator_tool() -> Tool:
+    """Return the calculator as a tool `calculator(expression)`; it is bounded by construction."""
+
+    def calculator(expression: str) -> str:
+        return calculate(expression)
+
+    return as_tool(calculator, description=DESCRIPTION, timeout_s=None)
+
+
+def within(texts: Sequence[str], max_characters: int) -> list[str]:
+    """Return results of one message in so many characters together: where they are more, each keeps an equal share."""
+    if sum(map(len, texts)) <= max_characters:
+        return list(texts)
+    return [cut(text, max_characters // len(texts)) for text in texts]
+
+
+def neutralise(text: str, marks: Iterable[str]) -> str:
+    """Return tool text in which no mark (an environment's tag, a template's special token) stands any more.
+
+    A zero-width character is put behind the first character of each, until none is left. Cut afterwards, never before.
+    """
+    marks = [mark for mark in marks if mark]
+    if any(len(mark) < 2 for mark in marks):
+        raise ValueError("a mark of one character cannot be neutralised")
+    for mark in marks:
+        while mark in text:  # again where marks overlap
+            text = text.replace(mark, mark[0] + NEUTRAL + mark[1:])
+    return text
+
+
+def _tool_of(source: Any) -> Tool:
+    return python_tool(source) if isinstance(source, PythonExecutor) else as_tool(source)
+
+
+def _method(box: ToolBox, tool: Tool) -> Callable[..., str]:
+    parameters = box.parameters(tool.name)
+
+    def method(self: Any, *positional: Any, **named: Any) -> str:
+        if len(positional) > len(parameters):
+            raise TypeError(f"{tool.name}() takes {len(parameters)} arguments but {len(positional)} were given")
+        arguments = dict(zip(parameters, positional, strict=False))
+        if twice := arguments.keys() & named.keys():
+            raise TypeError(f"{tool.name}() got multiple values for argument {min(twice)!r}")
+        return box.call(Call(tool.name, arguments | named))
+
+    method.__name__ = method.__qualname__ = tool.name
+    method.__doc__ = tool.doc.description
+    names = ["self", *parameters]
+    method.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    )
+    return method
+
+
+def _pickled(tools: dict[str, Tool]) -> bytes:
+    for name, tool in tools.items():
+        try:
+            cloudpickle.dumps(tool.function)
+        except Exception as error:
+            raise ToolDefinitionError(
+                f"tool {name} cannot be sent to a process ({type(error).__name__}: {error}): "
+                "make what it holds when it is called, or pass timeout_s=None to run it inline without a limit"
+            ) from error
+    return bytes(cloudpickle.dumps({name: tool.function for name, tool in tools.items()}))
+
+
+def _rebuilt(pickled_tools: bytes, num_processes: int, max_calls: int | None) -> ToolBox:
+    return ToolBox(cloudpickle.loads(pickled_tools), num_processes=num_processes, max_calls=max_calls)

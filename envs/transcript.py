@@ -1,0 +1,32 @@
+"""A conversation as text for a reader at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fctncalling.data.types import Verdict
+
+_HEADS = {"system": "system", "user": "user", "assistant": "model", "tool": "tool"}
+
+
+def shown(text: str) -> str:
+    """Return text with every character that could steer a terminal, or cannot be encoded, as an escape."""
+    return "".join(char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = None) -> str:
+    """Return messages as headed blocks and the verdict as a last line.
+
+    Every line of a message stands behind a bar, so that no message can pose as a head or as the verdict.
+    """
+    blocks = []
+    for message in messages:
+        head = _HEADS.get(str(message.get("role")), "other")
+        content = shown(str(message.get("content") or ""))
+        if head == "tool":
+            content = f"{shown(str(message.get('name', '')))}\n= {content}"
+        blocks.append("\n".join([f"{head}:", *(f"  | {line}" for line in content.split("\n"))]))
+    if verdict is not None:
+        blocks.append("verdict: valid" if verdict.valid else f"verdict: {shown(str(verdict.error_type))}")
+    return "\n".join(blocks)
