@@ -1,0 +1,162 @@
+"""What a rollout hands to learning: token records, and the padded tensors made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass
+class TokenRecord:
+    """One token sequence that was played: a whole episode where the chat template only appends, else one step of it.
+
+    All lists have one entry a token. A token that the policy sampled is `acted`; everything else (system, user,
+    tool, template glue) is context. Nothing here was ever decoded and encoded again.
+    """
+
+    ids: list[int]
+    acted: list[bool]
+    ends_action: list[bool]  # the last sampled token of its action
+    rollout_logprobs: list[float]  # log-probability as sampled, 0.0 where not acted
+    rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
+
+
+@dataclass
+class EpisodeRecord:
+    """One episode as learning sees it: its token records in order of time, and how it ended."""
+
+    task_id: str
+    category: str
+    rows: list[TokenRecord]  # one row (append-only template) or one a step; context after the last action is kept
+    terminated: bool = False
+    truncated: bool = False  # cut by an outside budget: bootstrap with the value after the last row's last token
+    invalid: bool = False  # infrastructure failed: dropped and counted, never scored
+    success: bool = False
+    episode_return: float = 0.0
+    num_steps: int = 0
+    num_actions_truncated: int = 0  # actions cut by --max_new_tokens
+    num_words: list[int] = field(default_factory=list)  # of each action's text; empty where nobody counted
+    errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
+    episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
+
+
+class Batch(NamedTuple):
+    """Rows padded on the right to one length, ready for a forward pass. B rows, T tokens."""
+
+    ids: Tensor  # (B, T) int64, 0 on padding
+    attention_mask: Tensor  # (B, T) bool, false on padding; never inferred from ids: 0 may be a real token
+    acted: Tensor  # (B, T) bool, token t was sampled by the policy
+
+
+class ActedTokens(NamedTuple):
+    """Every acted token of an update in order of episode, row and time. N tokens, numbered alike in all fields."""
+
+    rewards: Tensor  # (N,) float32
+    ends_action: Tensor  # (N,) bool
+    rollout_logprobs: Tensor  # (N,) float32
+    row: Tensor  # (N,) int64, which row of the update holds the token
+    episode: Tensor  # (N,) int64
+    action: Tensor  # (N,) int64, the action the token belongs to, numbered through all episodes
+    num_words: Tensor  # (N,) float32, words of the token's action; 0 where nobody counted
+
+
+def make_batch(rows: Sequence[TokenRecord], *, device: torch.device | str = "cpu", trim: bool = False) -> Batch:
+    """Return the rows padded on the right, in the order given; trim drops the context after the last acted token.
+
+    That context matters to no log-probability and no value of an acted token. Keep it for the value after the end.
+    """
+    lengths = [_trained_length(row) if trim else len(row.ids) for row in rows]
+    ids = np.zeros((len(rows), max(lengths, default=0)), dtype=np.int64)
+    attention_mask, acted = np.zeros(ids.shape, dtype=bool), np.zeros(ids.shape, dtype=bool)
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        ids[index, :length] = row.ids[:length]
+        attention_mask[index, :length] = True
+        acted[index, :length] = row.acted[:length]
+    return Batch(*(torch.from_numpy(array).to(device) for array in (ids, attention_mask, acted)))
+
+
+def acted_tokens(episodes: Sequence[EpisodeRecord], *, device: torch.device | str = "cpu") -> ActedTokens:
+    """Return the acted tokens of all rows of all episodes, flat: context never enters what is computed on them."""
+    rows = [(index, row) for index, episode in enumerate(episodes) for row in episode.rows]
+    for _, row in rows:
+        _check_row(row)
+    acted = np.concatenate([np.asarray(row.acted, dtype=bool) for _, row in rows] or [np.zeros(0, dtype=bool)])
+
+    def flat(field_name: str, dtype: torch.dtype) -> Tensor:
+        values = np.asarray([value for _, row in rows for value in getattr(row, field_name)])[acted]
+        return torch.from_numpy(values).to(device=device, dtype=dtype)
+
+    per_row = np.asarray([sum(row.acted) for _, row in rows], dtype=np.int64)
+    row_of_token = torch.from_numpy(np.repeat(np.arange(len(rows)), per_row)).to(device)
+    episode_of_row = torch.tensor([index for index, _ in rows], dtype=torch.int64, device=device)
+    ends_action = flat("ends_action", torch.bool)
+    action = ends_action.long().cumsum(0) - ends_action.long()
+    return ActedTokens(
+        rewards=flat("rewards", torch.float32),
+        ends_action=ends_action,
+        rollout_logprobs=flat("rollout_logprobs", torch.float32),
+        row=row_of_token,
+        episode=episode_of_row[row_of_token],
+        action=action,
+        num_words=torch.tensor(_num_words(episodes), dtype=torch.float32, device=device)[action],
+    )
+
+
+def _num_words(episodes: Sequence[EpisodeRecord]) -> list[int]:
+    """Return the number of words of every action of the episodes; 0 in an episode that does not tell."""
+    num_words: list[int] = []
+    for episode in episodes:
+        num_actions = sum(sum(row.ends_action) for row in episode.rows)
+        told = len(episode.num_words) == num_actions
+        num_words += episode.num_words if told else [0] * num_actions
+    return num_words
+
+
+def microbatches(lengths: Sequence[int], *, max_tokens: int, num_parts: int = 1) -> list[list[int]]:
+    """Return the rows' indices in at least num_parts groups (rows permitting) of at most max_tokens padded tokens.
+
+    Rows of like length share a group, so padding stays low; ties keep their order, so the split is deterministic. A
+    row longer than max_tokens is a group of its own.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    part_size = max(1, -(-len(order) // num_parts))
+    groups: list[list[int]] = []
+    for position, index in enumerate(order):
+        starts_part = position % part_size == 0
+        if starts_part or (len(groups[-1]) + 1) * lengths[index] > max_tokens:
+            groups.append([])
+        groups[-1].append(index)
+    return groups
+
+
+def trained_lengths(rows: Sequence[TokenRecord]) -> list[int]:
+    """Return how many tokens of each row are read in training: all up to its last acted token."""
+    return [_trained_length(row) for row in rows]
+
+
+def _trained_length(row: TokenRecord) -> int:
+    """Return the length of the row up to and including its last acted token, 0 where nothing was acted."""
+    for index in range(len(row.acted) - 1, -1, -1):
+        if row.acted[index]:
+            return index + 1
+    return 0
+
+
+def _check_row(row: TokenRecord) -> None:
+    """Raise ValueError where the lists of a record do not fit together: a shifted mask would train on context."""
+    sizes = {name: len(getattr(row, name)) for name in ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")}
+    if len(set(sizes.values())) != 1:
+        raise ValueError(f"token record: all lists must have one entry a token, got {sizes}")
+    if row.acted and row.acted[0]:
+        raise ValueError("token record: the first token is acted, but no token before it could have predicted it")
+    for index, (acted, ends_action, reward) in enumerate(zip(row.acted, row.ends_action, row.rewards, strict=True)):
+        if not acted and (ends_action or reward):
+            raise ValueError(
+                f"token record: token {index} was not acted, yet has ends_action={ends_action}, reward={reward}: "
+                "rewards belong to the acted token that ends their action, or they would vanish"
+            )

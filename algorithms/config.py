@@ -1,0 +1,232 @@
+"""Every setting of a training run in one flat dataclass: the command line, config.json and the code read this alone."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from fctncalling.algorithms import settings
+from fctncalling.algorithms.settings import SettingError, setting
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["SettingError", "TrainConfig", "add_arguments", "resolve_device"]
+
+
+@dataclass
+class TrainConfig:
+    """Settings of a training run. A bad value raises SettingError naming flag, value and range."""
+
+    # The run.
+    seed: int = setting(1, "Seed of every random stream of the run.", within="[0, inf)")
+    env_name: str = setting(
+        "fctncalling_env", 'Environment: "fctncalling_env" is this project\'s, any other name goes to gymnasium.make.'
+    )
+    algorithm_name: str = setting(
+        "TPPO",
+        "Learning algorithm. TPPO: token-level PPO whose targets come from Bellman backup with action decomposition "
+        "(not trust-region PPO): time passes between actions, not between the tokens of one. POAD: the same as "
+        "published, where lambda fades inside an action too. NTPO: naive token-level PPO, where every token is a step "
+        "in time. APPO: action-level PPO, one ratio and one advantage an action (not RLlib's asynchronous PPO). GRPO: "
+        "no critic, episodes of one task compared with each other.",
+        choices=("TPPO", "POAD", "NTPO", "APPO", "GRPO"),
+    )
+    experiment_name: str = setting("check", "First folder below --results_dir.")
+    results_dir: str = setting("results", "Folder that results/<experiment>/<model>/<dataset>/<algorithm> starts at.")
+    num_updates: int = setting(40, "Length of the run, in policy updates.", within="[0, inf)")
+    resume: str | None = setting(
+        None, 'Continue a run: a checkpoint folder, or the bare flag for the newest one ("auto").', bare="auto"
+    )
+    save_interval: int = setting(10, "Updates between two checkpoints; 0: only at the end.", within="[0, inf)")
+    device: str = setting("auto", "Where tensors live; auto takes cuda, mps, cpu in this order.",
+                          choices=("auto", "cpu", "cuda", "mps"))  # fmt: skip
+    torch_threads: int = setting(
+        1, "CPU threads of torch; more than the free cores is many times slower.", within="[1, inf)"
+    )
+
+    # What is learned from.
+    dataset_path: str | None = setting(None, "Training tasks, a BFCL-format file; none: the embedded tasks.")
+    eval_dataset_path: str | None = setting(
+        None, "Held-out tasks; none: the embedded ones, or a fifth of --dataset_path."
+    )
+    model_name_or_path: str | None = setting(None, "Model folder or hub name; none: the embedded small model.")
+
+    lora_r: int = setting(
+        0, "Rank of LoRA adapters, which then learn in place of the model's own weights; 0: no adapters.",
+        within="[0, inf)",
+    )  # fmt: skip
+    lora_alpha: float = setting(16.0, "Scale of the adapters: what they add is multiplied by alpha / rank.",
+                                within="(0, inf)")  # fmt: skip
+    lora_targets: str = setting(
+        "all-linear", "Layers that get an adapter: all-linear (all but the output), or names parted by commas, such as "
+        "q_proj,v_proj.",
+    )  # fmt: skip
+
+    # Collecting episodes.
+    n_rollout_threads: int = setting(128, "Episodes that run side by side.", within="[1, inf)")
+    episodes_per_update: int = setting(256, "Episodes collected for one update.", within="[1, inf)")
+    max_new_tokens: int = setting(64, "Longest action, in tokens; a longer one is cut.", within="[1, inf)")
+    max_episode_tokens: int = setting(
+        1024, "Longest episode, in tokens of context and actions; a longer one is truncated.", within="[2, inf)"
+    )
+    max_steps_per_turn: int = setting(20, "Steps after which a turn fails its task, as BFCL counts.", within="[1, inf)")
+    temperature: float = setting(1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)")
+    reward: str = setting("success", "success: 1 for a solved task; progress: the share of its turns that are right.",
+                          choices=("success", "progress"))  # fmt: skip
+    eval_interval: int = setting(10, "Updates between two evaluations; 0: only before and after.", within="[0, inf)")
+    eval_episodes: int = setting(320, "Held-out episodes of one evaluation.", within="[1, inf)")
+
+    # Credit.
+    gamma: float = setting(0.99, "Discount from one action to the next.", within="[0, 1]")
+    lam: float = setting(0.95, "Lambda of the advantage estimate from one action to the next.", within="[0, 1]")
+    lam_value: float | None = setting(
+        None, "Lambda of the critic's targets, where it is to differ from the advantages'; none: it does not.",
+        within="[0, 1]",
+    )  # fmt: skip
+    gamma_token: float = setting(1.0, "TPPO: discount between the tokens of one action; 1: wording costs no time.",
+                                 within="[0, 1]")  # fmt: skip
+    lam_token: float = setting(
+        1.0, "TPPO: lambda between the tokens of one action; 1: every token answers for the action's outcome.",
+        within="[0, 1]",
+    )  # fmt: skip
+    truncation_bootstrap: bool = setting(
+        True, "Whether a truncated episode goes on with the critic's value at its end."
+    )
+    whiten_advantages: bool = setting(
+        True, "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups are scaled)."
+    )
+    permute_advantages: bool = setting(
+        False, "Control experiment: advantages are shuffled among all action tokens; nothing can then be learned."
+    )
+
+    action_logprob_norm: str = setting(
+        "token", "APPO: what an action's log-probability is divided by: nothing (sum: the true ratio, which clips long "
+        "actions almost always), its number of tokens, or of words.", choices=("sum", "token", "word"),
+    )  # fmt: skip
+    group_size: int = setting(8, "GRPO: episodes of each task in one update, compared with each other.",
+                              within="[2, inf)")  # fmt: skip
+    group_credit: str = setting(
+        "episode", "GRPO: what a token answers for: the whole episode's return, or (step) that from its action on, "
+        "against the group's at their action of the same number.", choices=("episode", "step"),
+    )  # fmt: skip
+    group_std: bool = setting(True, "GRPO: whether a group's advantages are scaled to deviation 1; Dr. GRPO: false.")
+    sequence_ratio: bool = setting(
+        False, "GRPO: whether a row (an episode, where the template only appends) has one ratio, the geometric mean of "
+        "its tokens', as in GSPO; take clip ranges near 4e-4 then."
+    )  # fmt: skip
+    dynamic_sampling: int = setting(
+        1, "GRPO: rounds of collecting until --episodes_per_update episodes are in groups that did not all earn the "
+        "same, the others being left out (DAPO); 1: one round, all are kept.", within="[1, inf)",
+    )  # fmt: skip
+
+    # The update.
+    ppo_epoch: int = setting(1, "Passes over the collected episodes.", within="[1, inf)")
+    num_mini_batch: int = setting(4, "Optimiser steps of one pass.", within="[1, inf)")
+    gradient_cp_steps: int = setting(
+        1, "Parts whose gradients are added up to one optimiser step; saves memory, changes no result.",
+        within="[1, inf)",
+    )  # fmt: skip
+    max_microbatch_tokens: int = setting(4096, "Padded tokens of one forward pass.", within="[1, inf)")
+    lr: float = setting(8e-5, "Learning rate of the language model.", within="[0, inf)")
+    critic_lr: float = setting(3e-3, "Learning rate of the value head.", within="[0, inf)")
+    max_grad_norm: float = setting(
+        1.0, "Longest gradient, of language model and value head apart; inf: never cut.", within="(0, inf]"
+    )
+    clip_low: float = setting(0.2, "How far below 1 a probability ratio may fall to advantage.", within="(0, 1]")
+    clip_high: float = setting(0.28, "How far above 1 a probability ratio may rise to advantage.", within="(0, inf)")
+    dual_clip: float | None = setting(
+        None, "Bound on the loss of a bad token that became likely, as a multiple of its advantage; none: no bound.",
+        within="(1, inf)",
+    )  # fmt: skip
+    entropy_coef: float = setting(0.002, "Weight of the entropy bonus, per nat.", within="[0, inf)")
+    target_kl: float | None = setting(
+        0.05, "KL from the collecting policy, in nats a token, at which an update stops early; none: never.",
+        within="(0, inf)",
+    )  # fmt: skip
+    loss_aggregation: str = setting(
+        "token_mean", "What the loss is a mean over: tokens, actions (of their token means) or rows of tokens alike; "
+        "token_sum: rows (of their token sums), scaled by the update's mean length, as in Dr. GRPO.",
+        choices=("token_mean", "action_mean", "row_mean", "token_sum"),
+    )  # fmt: skip
+
+    kl_coef: float = setting(
+        0.0, "Weight of the divergence from the reference, the model as it was before the first update, per nat; 0: no "
+        "reference is kept.", within="[0, inf)",
+    )  # fmt: skip
+    kl_mode: str = setting(
+        "k3", "Where that divergence counts: in each token's reward, or in the loss, estimated by k1 (whose gradient "
+        "is 0 on the mean), k2 (whose gradient is the divergence's) or k3.", choices=("reward", "k1", "k2", "k3"),
+    )  # fmt: skip
+
+    # The critic.
+    critic: str = setting(
+        "head", "What the critic reads with: a head on the policy's hidden states, an adapter of its own on the same "
+        "base (lora), or a model of its own (full).", choices=("head", "lora", "full"),
+    )  # fmt: skip
+    critic_warmup_updates: int = setting(
+        0, "Updates at the start in which the critic alone learns, the language model standing still.",
+        within="[0, inf)",
+    )  # fmt: skip
+    init_critic_from: str | None = setting(
+        None, "Checkpoint folder whose critic this run starts with; none: that of the model folder, or a fresh one."
+    )
+    value_coef: float = setting(0.5, "Weight of the value loss.", within="[0, inf)")
+    value_clip: float | None = setting(
+        None, "How far a value may move to advantage in one update, in units of return; none: any.", within="(0, inf)"
+    )
+    huber_delta: float | None = setting(
+        None, "Error beyond which the value loss grows linearly, in units of return; none: never.", within="(0, inf)"
+    )
+    critic_head: str = setting("mlp", "Shape of the value head.", choices=("linear", "mlp"))
+    critic_hidden: int = setting(128, "Width of the value head, in units; mlp only.", within="[1, inf)")
+    critic_detach: bool = setting(False, "Whether the value loss leaves the language model untouched.")
+
+    def __post_init__(self) -> None:
+        settings.check(self)
+        if self.num_mini_batch > self.episodes_per_update:
+            raise SettingError(
+                f"--num_mini_batch: got {self.num_mini_batch}, expected at most --episodes_per_update "
+                f"({self.episodes_per_update}): a minibatch holds whole episodes"
+            )
+        if self.algorithm_name == "GRPO" and self.episodes_per_update % self.group_size:
+            raise SettingError(
+                f"--episodes_per_update: got {self.episodes_per_update}, expected a multiple of --group_size "
+                f"({self.group_size}): GRPO compares episodes of one task"
+            )
+        if self.algorithm_name == "GRPO" and (self.critic_warmup_updates or self.init_critic_from):
+            raise SettingError("--critic_warmup_updates, --init_critic_from: GRPO has no critic; leave them out")
+        if self.critic == "lora" and not self.lora_r:
+            raise SettingError("--critic: got lora, which needs --lora_r of at least 1; or take head or full")
+        if self.max_new_tokens >= self.max_episode_tokens:
+            raise SettingError(
+                f"--max_new_tokens: got {self.max_new_tokens}, expected less than --max_episode_tokens "
+                f"({self.max_episode_tokens}), which has to hold the prompt too"
+            )
+
+    @classmethod
+    def from_args(cls, namespace: argparse.Namespace) -> Self:
+        """Return the settings of parsed arguments; arguments that are no field of ours are left to others."""
+        return cls(**{field.name: getattr(namespace, field.name) for field in dataclasses.fields(cls)})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add a flag to the parser for every field of TrainConfig."""
+    settings.add_arguments(parser, TrainConfig)
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device that --device names; SettingError where this machine has none of that kind."""
+    import torch
+
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(kind for kind, there in present.items() if there)
+    if not present.get(name, False):
+        there = ", ".join(kind for kind, is_there in present.items() if is_there)
+        raise SettingError(
+            f'--device: got "{name}", but torch {torch.__version__} finds only {there} here; or use auto'
+        )
+    return torch.device(name)

@@ -1,0 +1,126 @@
+"""The figures of an update that tell whether learning is healthy; names as CleanRL's where it has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms import losses
+from fctncalling.algorithms.advantages import explained_variance
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.experience import Experience
+from fctncalling.algorithms.targets import Targets
+
+Metrics = dict[str, float]
+
+
+class TokenTerms(NamedTuple):
+    """What the losses of one pass were made of; all (n,), detached."""
+
+    token_log_ratios: Tensor
+    log_ratios: Tensor  # as clipped
+    policy_losses: Tensor
+    value_losses: Tensor
+    entropies: Tensor
+    value_moves: Tensor  # how far each value moved since before the update
+    counted: Tensor  # bool
+    weights: Tensor
+    reference_kl: Tensor  # divergence from the reference; meaningless without one
+
+
+def step_metrics(parts: Sequence[TokenTerms], config: TrainConfig) -> Metrics:
+    """Return the figures of one optimiser step from the terms of its microbatches."""
+    terms = TokenTerms(*(torch.cat(field) for field in zip(*parts, strict=True)))
+    ratios = terms.log_ratios.exp()[terms.counted]
+    clipped = (ratios < 1.0 - config.clip_low) | (ratios > 1.0 + config.clip_high)
+    total = terms.weights.sum()
+    metrics = {
+        "losses/policy_loss": (terms.policy_losses * terms.weights).sum() / total,
+        "losses/value_loss": (terms.value_losses * terms.weights).sum() / total,
+        "losses/entropy": (terms.entropies * terms.weights).sum() / total,
+        "losses/approx_kl": losses.kl_k3(terms.token_log_ratios).mean(),
+        "losses/old_approx_kl": losses.kl_k1(terms.token_log_ratios).mean(),
+        "losses/clipfrac": clipped.float().mean(),
+        "losses/ratio_mean": ratios.mean(),
+        "losses/ratio_max": ratios.max(),
+        "losses/ratio_deviation": (ratios - 1.0).abs().max(),
+    }
+    if config.value_clip is not None:
+        metrics["losses/vf_clipfrac"] = (terms.value_moves[terms.counted].abs() > config.value_clip).float().mean()
+    if config.kl_coef:
+        metrics["losses/kl_ref"] = terms.reference_kl.mean()
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def update_metrics(
+    episodes: Sequence[EpisodeRecord],
+    experience: Experience,
+    targets: Targets,
+    steps: Sequence[Metrics],  # of every pass; those without a gradient norm were stopped before their step
+    early_stop_epoch: int,
+) -> Metrics:
+    """Return the figures of a whole update; those that do not exist (constant targets explain nothing) are absent.
+
+    Losses are means over the steps that were taken; the KL is the last pass's, that is, of the whole update.
+    """
+    taken = [step for step in steps if "losses/policy_grad_norm" in step]
+    metrics = {name: sum(step[name] for step in taken) / len(taken) for name in (taken[0] if taken else {})}
+    metrics |= {name: steps[-1][name] for name in ("losses/approx_kl", "losses/old_approx_kl")}
+    metrics["losses/ratio_max"] = max(step["losses/ratio_max"] for step in steps)
+    metrics["losses/first_ratio_deviation"] = steps[0]["losses/ratio_deviation"]  # 0: old and new passes agree
+    metrics.pop("losses/ratio_deviation", None)
+    metrics["losses/early_stop_epoch"] = float(early_stop_epoch)  # 0: ran to the end
+    metrics["losses/optimiser_steps"] = float(len(taken))
+    metrics |= _critic_metrics(targets) | _mismatch_metrics(targets.old_logprobs, experience.tokens.rollout_logprobs)
+    metrics |= _token_metrics(experience)
+    metrics["env/invalid_episodes"] = float(sum(episode.invalid for episode in episodes))
+    metrics["env/episodes_learned_from"] = float(len(experience.episodes))
+    return {name: value for name, value in metrics.items() if not math.isnan(value)}
+
+
+def without_critic(metrics: Metrics) -> Metrics:
+    """Return the figures without those of values, for an algorithm that has none."""
+    values = ("losses/value_loss", "losses/vf_clipfrac", "losses/explained_variance", "losses/critic_grad_norm")
+    return {n: value for n, value in metrics.items() if n not in values and not n.startswith("critic/values")}
+
+
+def _critic_metrics(targets: Targets) -> Metrics:
+    counted = targets.counted
+    metrics: Metrics = {}
+    series = {"values": targets.old_values, "returns": targets.returns, "advantages": targets.raw_advantages}
+    for name, tensor in series.items():
+        kept = tensor[counted]
+        metrics[f"critic/{name}_mean"] = float(kept.mean())
+        metrics[f"critic/{name}_min"] = float(kept.min())
+        metrics[f"critic/{name}_max"] = float(kept.max())
+    metrics["losses/explained_variance"] = explained_variance(targets.old_values[counted], targets.returns[counted])
+    return metrics
+
+
+def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics:
+    """Return how far sampling and training disagree on the probability of the same token under the same weights."""
+    difference = old_logprobs - rollout_logprobs
+    ratios = difference.exp()
+    return {
+        "mismatch/mean_logdiff": float(difference.abs().mean()),
+        "mismatch/ratio_outside_10pct": float(((ratios < 0.9) | (ratios > 1.1)).float().mean()),
+    }
+
+
+def _token_metrics(experience: Experience) -> Metrics:
+    lengths = torch.tensor(experience.lengths, dtype=torch.float32)
+    prompts = [row.acted.index(True) for row in experience.rows]
+    num_acted = len(experience.tokens.rewards)
+    return {
+        "tokens/acted": float(num_acted),
+        "tokens/read": float(lengths.sum()),
+        "tokens/row_length_mean": float(lengths.mean()),
+        "tokens/row_length_max": float(lengths.max()),
+        "tokens/prompt_length_mean": sum(prompts) / len(prompts),
+        "tokens/action_length_mean": num_acted / max(1, int(experience.tokens.ends_action.sum())),
+    }

@@ -1,0 +1,202 @@
+"""What a run leaves behind: its results folder, numbers, times, episodes and tensorboard events."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.data.types import Episode
+
+logger = logging.getLogger(__name__)
+
+PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
+
+
+class RunExistsError(FileExistsError):
+    """A results folder already holds a run."""
+
+
+def results_folder(config: TrainConfig) -> Path:
+    """Return results/<experiment>/<model>/<dataset>/<algorithm> of a TrainConfig."""
+    model = Path(config.model_name_or_path).name if config.model_name_or_path else "embedded"
+    dataset = Path(config.dataset_path).stem if config.dataset_path else "embedded"
+    return Path(config.results_dir, config.experiment_name, model, dataset, config.algorithm_name)
+
+
+class RunLog:
+    """Writes a run's files below one folder.
+
+    metrics.jsonl holds nothing that depends on the clock: equal seeds give equal bytes on one machine. timings.jsonl
+    holds the rest. Tensorboard gets both, where it is installed.
+    """
+
+    def __init__(
+        self, folder: Path, config: Mapping[str, Any], *, resume: bool = False, tensorboard: bool = True
+    ) -> None:
+        self.folder = folder
+        held = [name for name in ("metrics.jsonl", "config.json", "checkpoints") if (folder / name).exists()]
+        if held and not resume:
+            raise RunExistsError(
+                f"{folder} already holds a run ({', '.join(held)}). Continue it with --resume, or keep it and start "
+                "another with --experiment_name NAME or --results_dir FOLDER."
+            )
+        (folder / "episodes").mkdir(parents=True, exist_ok=True)
+        write_json(folder / "config.json", config)
+        self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        self._timings = (folder / "timings.jsonl").open("a", encoding="utf-8")
+        self._writer = _summary_writer(folder) if tensorboard else None
+
+    def position(self) -> dict[str, int]:
+        """Return how far the files are written, for a checkpoint to remember."""
+        for file in (self._metrics, self._timings):
+            file.flush()
+            os.fsync(file.fileno())
+        return {"metrics": self._metrics.tell(), "timings": self._timings.tell()}
+
+    def rewind(self, position: Mapping[str, int]) -> None:
+        """Drop what was written after a checkpoint, so that a resumed run repeats no line."""
+        for name, file in (("metrics", self._metrics), ("timings", self._timings)):
+            file.truncate(position[name])
+            file.seek(position[name])
+
+    def metrics(self, update: int, values: Mapping[str, float | None]) -> None:
+        """Write one line of deterministic numbers; a number that does not exist (NaN) becomes null."""
+        self._metrics.write(_line({"update": update, **values}))
+        self._metrics.flush()
+        self._scalars(update, values)
+
+    def timings(self, update: int, values: Mapping[str, float | None]) -> None:
+        """Write one line of what depends on the clock or the machine."""
+        self._timings.write(_line({"update": update, **values}))
+        self._timings.flush()
+        self._scalars(update, values)
+
+    def episodes(self, name: str, records: Iterable[EpisodeRecord]) -> Path:
+        """Write episodes/<name>.jsonl, a line an episode, complete enough to be stepped through again."""
+        path = self.folder / "episodes" / f"{name}.jsonl"
+        path.write_text("".join(_line(episode_json(record)) for record in records), encoding="utf-8")
+        return path
+
+    def close(self) -> None:
+        """Flush and close every file."""
+        self._metrics.close()
+        self._timings.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _scalars(self, update: int, values: Mapping[str, float | None]) -> None:
+        if self._writer is None:
+            return
+        for name, value in values.items():
+            if value is not None and math.isfinite(value):
+                self._writer.add_scalar(name, value, update)
+
+
+def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:
+    """Return how a batch of episodes went; means are over valid episodes, error rates over their steps."""
+    valid = [record for record in records if not record.invalid]
+    metrics: dict[str, float | None] = {"env/episodes": len(records), "env/invalid": len(records) - len(valid)}
+    if not valid:
+        return metrics
+    steps = max(1, sum(record.num_steps for record in valid))
+    errors = [error for record in valid for error in record.errors]
+    metrics |= {
+        "charts/episodic_return": fmean(record.episode_return for record in valid),
+        "charts/episodic_length": fmean(record.num_steps for record in valid),
+        "env/success_rate": fmean(record.success for record in valid),
+        "env/turns_mean": fmean(_num_turns(record) for record in valid),
+        "env/parse_error_rate": sum(error in PARSE_ERRORS for error in errors) / steps,
+        "env/tool_error_rate": sum(error == "tool_error" for error in errors) / steps,
+        "env/truncated_rate": fmean(record.truncated for record in valid),
+        **_token_metrics(valid, steps),
+    }
+    for category, rate in success_by_category(valid).items():
+        metrics[f"env/success_rate/{category}"] = rate
+    return metrics
+
+
+def success_by_category(records: Sequence[EpisodeRecord]) -> dict[str, float]:
+    """Return the share of valid episodes solved, by category, in alphabetical order."""
+    groups: dict[str, list[bool]] = {}
+    for record in records:
+        if not record.invalid:
+            groups.setdefault(record.category, []).append(record.success)
+    return {category: fmean(groups[category]) for category in sorted(groups)}
+
+
+def episode_json(record: EpisodeRecord) -> dict[str, Any]:
+    """Return an episode as JSON: its task, seed, every action's text and what came of it."""
+    line: dict[str, Any] = {"task_id": record.task_id, "category": record.category}
+    if isinstance(record.episode, Episode):
+        line |= dataclasses.asdict(record.episode)
+    line |= {"success": record.success, "return": record.episode_return}
+    line["num_tokens"] = sum(len(row.ids) for row in record.rows)
+    return line | {"num_actions_truncated": record.num_actions_truncated}
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write readable JSON in one step: a reader never sees half a file."""
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(
+        json.dumps(_finite(value), indent=2, ensure_ascii=False, default=repr) + "\n", encoding="utf-8"
+    )
+    temporary.replace(path)
+
+
+def peak_memory_gb() -> float | None:
+    """Return the largest resident size of this process so far in GB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)
+
+
+def _token_metrics(valid: Sequence[EpisodeRecord], steps: int) -> dict[str, float | None]:
+    acted = sum(sum(row.acted) for record in valid for row in record.rows)
+    total = sum(len(row.ids) for record in valid for row in record.rows)
+    prompts = [row.acted.index(True) for record in valid for row in record.rows[:1] if any(row.acted)]
+    return {
+        "tokens/prompt_length_mean": fmean(prompts) if prompts else None,
+        "tokens/episode_length_mean": total / len(valid),
+        "tokens/action_length_mean": acted / steps,
+        "tokens/action_truncated_rate": sum(record.num_actions_truncated for record in valid) / steps,
+    }
+
+
+def _num_turns(record: EpisodeRecord) -> int:
+    steps = record.episode.steps if isinstance(record.episode, Episode) else ()
+    return max((step.turn + 1 for step in steps), default=0)
+
+
+def _line(values: Mapping[str, Any]) -> str:
+    return json.dumps(_finite(values), ensure_ascii=False, default=repr) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with NaN and infinities as None, which JSON has no numbers for, and every key a string."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _summary_writer(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        logger.info("tensorboard is not installed: metrics.jsonl and timings.jsonl hold every number")
+        return None
+    return SummaryWriter(str(folder))

@@ -1,0 +1,209 @@
+"""One running episode: an environment's texts on one side, token records on the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+
+from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.generation import Action, Actor, Request
+from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.data.types import Episode, Message, StepRecord, Verdict
+
+logger = logging.getLogger(__name__)
+
+TextEnv = gymnasium.Env[Any, Any]
+
+
+@dataclass
+class Play:
+    """One episode while it runs."""
+
+    slot: int
+    index: int
+    task_id: str
+    seed: int
+    template: ChatTemplate
+    max_tokens: int
+    rows: list[TokenRecord] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    new_ids: list[int] = field(default_factory=list)  # context the actor has not read yet
+    history: list[Message] = field(default_factory=list)  # kept for templates that rewrite it
+    written: set[int] = field(default_factory=set)  # indices of the history that the policy wrote
+    unfinished: str = ""  # an assistant message that the environment's text continues
+    opening: tuple[Sequence[Any], str] = ((), "")  # tools, instructions
+    step_in_turn: int = 0
+    num_actions_truncated: int = 0
+    overflow: int = 0  # tokens of the context for which the budget had no room
+    terminated: bool = False
+    truncated: bool = False
+    invalid: bool = False
+    ended: bool = False
+    cause: Exception | None = None  # what the environment raised
+
+    def begin(self, env: TextEnv, actor: Actor) -> None:
+        """Reset the environment to this episode's task and render the first prompt."""
+        try:
+            observation, self.info = env.reset(seed=self.seed, options={"task_id": self.task_id})
+        except Exception as error:
+            return self._fail(error)
+        actor.begin(self.slot, self.seed)
+        self.opening = (self.info.get("tools") or (), self.info.get("instructions") or "")
+        self.history = _messages(self.info, observation)
+        self.new_ids = self.template.first(self.history, *self.opening)
+        self.rows.append(TokenRecord([], [], [], [], []))
+        return self._check_budget()
+
+    def request(self, actor: Actor) -> Request:
+        """Put the unread context into the current row and return what the actor is to answer."""
+        row = self.rows[-1]
+        if not row.ids and len(self.rows) > 1:
+            actor.restart(self.slot)
+        new_ids, self.new_ids = self.new_ids, []
+        _append_context(row, new_ids)
+        return Request(
+            self.slot,
+            new_ids,
+            max_new_tokens=self.max_tokens - len(row.ids),
+            stop=tuple(self.info.get("stop") or ()),
+            task_id=self.task_id,
+            turn=int(self.info.get("turn", 0)),
+            step_in_turn=self.step_in_turn,
+            info=self.info,
+        )
+
+    def step(self, env: TextEnv, action: Action) -> None:
+        """Record the action, hand its text to the environment, and render what comes back."""
+        row, turn = self.rows[-1], int(self.info.get("turn", 0))
+        row.ids += action.ids
+        row.acted += [True] * len(action.ids)
+        row.ends_action += [False] * (len(action.ids) - 1) + [True]
+        row.rollout_logprobs += action.logprobs
+        row.rewards += [0.0] * len(action.ids)
+        self.num_actions_truncated += action.truncated
+        text = self.template.decode(action.ids)
+        try:
+            observation, reward, self.terminated, truncated, self.info = env.step(text)
+        except Exception as error:
+            return self._fail(error)
+        row.rewards[-1] = float(reward)
+        self.truncated = bool(truncated) and not self.terminated
+        self._note(turn, text, float(reward))
+        self.step_in_turn = self.step_in_turn + 1 if int(self.info.get("turn", 0)) == turn else 0
+        self.invalid = bool(self.info.get("invalid", False))
+        self.ended = self.terminated or self.truncated or self.invalid
+        if not self.terminated and not self.invalid:
+            self._read(observation, text, action.ids[-1])
+        return None
+
+    def record(self) -> EpisodeRecord:
+        """Return the ended episode as learning and the episode log see it."""
+        episode_return = sum(step.reward for step in self.steps)
+        verdict = self.info.get("verdict")
+        category = str(self.info.get("category", ""))
+        return EpisodeRecord(
+            self.task_id,
+            category,
+            self.rows,
+            terminated=self.terminated,
+            truncated=self.truncated,
+            invalid=self.invalid,
+            success=not self.invalid and _succeeded(self.info, episode_return),
+            episode_return=episode_return,
+            num_steps=len(self.steps),
+            num_actions_truncated=self.num_actions_truncated,
+            num_words=[max(1, len(step.text.split())) for step in self.steps],
+            errors=self.errors,
+            episode=Episode(
+                self.task_id,
+                category,
+                tuple(self.steps),
+                verdict if isinstance(verdict, Verdict) else None,
+                terminated=self.terminated,
+                truncated=self.truncated,
+                invalid=self.invalid,
+                seed=self.seed,
+            ),
+        )
+
+    def _read(self, observation: Any, text: str, last_id: int) -> None:
+        """Render what the environment answered, as the next context; where truncated, as the last."""
+        if self.info.get("continuation") == "text":
+            self.unfinished += text + str(observation)
+            self.new_ids = self.template.encode_untrusted(str(observation))
+        else:
+            messages = _messages(self.info, observation)
+            self.written.add(len(self.history))
+            self.history += [{"role": "assistant", "content": self.unfinished + text}, *messages]
+            self.unfinished = ""
+            if self.template.append_only:
+                self.new_ids = self.template.delta(messages, last_id)
+            else:
+                self.new_ids = self.template.again(self.history, *self.opening, trusted=sorted(self.written))
+                self.rows.append(TokenRecord([], [], [], [], []))
+        self._check_budget()
+        if self.ended:
+            self._keep_final_context()
+
+    def _check_budget(self) -> None:
+        row = self.rows[-1]
+        if not self.ended and len(row.ids) + len(self.new_ids) >= self.max_tokens:
+            self.overflow = len(row.ids) + len(self.new_ids)
+            self.truncated = self.ended = True
+            if not self.steps:
+                self.rows = []
+
+    def _keep_final_context(self) -> None:
+        """Keep what the policy would have seen next, as far as the budget goes: its value is the bootstrap."""
+        room = max(0, self.max_tokens - len(self.rows[-1].ids))
+        _append_context(self.rows[-1], self.new_ids[:room])
+
+    def _note(self, turn: int, text: str, reward: float) -> None:
+        error = self.info.get("error")
+        results = [m for m in self.info.get("messages") or () if m.get("role") == "tool"]
+        self.steps.append(
+            StepRecord(
+                turn,
+                text,
+                calls=tuple(self.info.get("calls") or ()),
+                executed=tuple(str(m.get("name", "")) for m in results),
+                results=tuple(str(m.get("content", "")) for m in results),
+                error=error,
+                reward=reward,
+            )
+        )
+        if error:
+            self.errors.append(str(error))
+
+    def _fail(self, error: Exception) -> None:
+        logger.warning("task %s: the environment raised %s: %s", self.task_id, type(error).__name__, error)
+        self.cause, self.invalid, self.ended = error, True, True
+
+
+def _messages(info: dict[str, Any], observation: Any) -> list[Message]:
+    """Return the new messages; an environment that gives none has its observation taken as the user's."""
+    if "messages" in info:
+        return list(info["messages"])
+    return [{"role": "user", "content": str(observation)}]
+
+
+def _append_context(row: TokenRecord, ids: Sequence[int]) -> None:
+    row.ids += ids
+    row.acted += [False] * len(ids)
+    row.ends_action += [False] * len(ids)
+    row.rollout_logprobs += [0.0] * len(ids)
+    row.rewards += [0.0] * len(ids)
+
+
+def _succeeded(info: dict[str, Any], episode_return: float) -> bool:
+    """The verdict where the environment gives one, else its is_success, else whether it paid anything."""
+    verdict = info.get("verdict")
+    if verdict is not None:
+        return bool(verdict.valid)
+    return bool(info.get("is_success", episode_return > 0))

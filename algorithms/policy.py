@@ -1,0 +1,300 @@
+"""The policy: one language model that acts and, by a small head on the same hidden states, judges where it stands.
+
+Log-probability and value of a token are both read at the position *before* it: there the model has seen everything up
+to the token and nothing of it. So the value of an action's first token is the value of its observation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from fctncalling.algorithms.adapters import ACTOR, CRITIC, Adapters
+
+VALUE_HEAD_FILE = "value_head.safetensors"
+CRITIC_MODEL_FILE = "critic_model.safetensors"
+MAX_LOGITS = 2**24  # logits held at once, 64 MiB in fp32: positions are taken in chunks of this over the vocabulary
+
+
+class TokenOutputs(NamedTuple):
+    """What the policy says of each acted token, in order of row and time. N tokens, fp32."""
+
+    logprobs: Tensor  # (N,) of the token that was sampled, at the sampling temperature
+    entropies: Tensor  # (N,) of the distribution it was sampled from, in nats
+    values: Tensor  # (N,) of the state before the token
+
+
+class ValueHead(nn.Module):
+    """Maps hidden states (..., H) to values (...), 0 everywhere at the start: advantages then equal returns."""
+
+    def __init__(self, hidden_size: int, *, kind: str = "mlp", width: int = 128) -> None:
+        super().__init__()
+        if kind not in ("linear", "mlp"):
+            raise ValueError(f'value head: got kind "{kind}", expected "linear" or "mlp"')
+        self.hidden = nn.Linear(hidden_size, width) if kind == "mlp" else None
+        self.out = nn.Linear(hidden_size if self.hidden is None else width, 1)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        features = hidden_states.float()
+        if self.hidden is not None:
+            features = torch.tanh(self.hidden(features))
+        values: Tensor = self.out(features).squeeze(-1)
+        return values
+
+
+class ActorCritic(nn.Module):
+    """A causal language model and its value head in one module, so that one forward pass serves both.
+
+    `model` is any transformers causal language model (anything with `get_decoder()`, `get_output_embeddings()` and
+    `config`). With critic_detach the value loss trains the head alone and leaves the language model untouched.
+    """
+
+    def __init__(
+        self, model: Any, *, critic_head: str = "mlp", critic_hidden: int = 128, critic_detach: bool = False
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.value_head = ValueHead(model.config.hidden_size, kind=critic_head, width=critic_hidden)
+        self.critic_detach = critic_detach
+        self.critic_model: nn.Module | None = None  # a decoder of the critic's own
+        self.adapters: Adapters | None = None
+        self._reference: tuple[Any, ...] = ()  # in a tuple: no part of this module, of its weights or its files
+        _refuse_half_precision(self)
+
+    def forward(
+        self,
+        ids: Tensor,  # (B, T)
+        attention_mask: Tensor,  # (B, T) bool, false on padding, left or right
+        acted: Tensor,  # (B, T) bool, N tokens true: those whose outputs are wanted
+        *,
+        temperature: float = 1.0,
+        position_ids: Tensor | None = None,  # (B, T); default: counted over the attended tokens of each row
+        entropy_gradient: bool = False,
+    ) -> TokenOutputs:
+        """Return log-probabilities, entropies and values of the acted tokens; logits exist at no other position.
+
+        temperature is that of sampling: the distribution that is trained is the one that acts.
+        """
+        rows, columns = acted.nonzero(as_tuple=True)
+        if bool((columns == 0).any()):
+            raise ValueError(
+                "acted[:, 0] is true: the first token of a row has no token before it to be predicted from"
+            )
+        hidden = self._hidden_states(ids, attention_mask, position_ids)[rows, columns - 1]  # (N, H)
+        logprobs, entropies = self._token_scores(hidden, ids[rows, columns], temperature, entropy_gradient)
+        if self._critic_reads_alone:
+            hidden = self._critic_states(ids, attention_mask, position_ids)[rows, columns - 1]
+        return TokenOutputs(logprobs, entropies, self._values(hidden))
+
+    def values_at(
+        self,
+        ids: Tensor,  # (B, T)
+        attention_mask: Tensor,  # (B, T) bool
+        columns: Tensor,  # (B,) the last token read, one a row
+        *,
+        position_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Return the value of the state after the token in `columns`, (B,): the bootstrap of a truncated episode."""
+        hidden = self._critic_states(ids, attention_mask, position_ids)
+        return self._values(hidden[torch.arange(len(ids), device=ids.device), columns])
+
+    def refer_to(self, model: Any) -> None:
+        """Keep a language model, frozen, as the reference; with adapters that is the base itself, and none needed."""
+        self._reference = (ActorCritic(model.requires_grad_(False).eval(), critic_head="linear"),)
+
+    @torch.no_grad()
+    def reference_logprobs(
+        self, ids: Tensor, attention_mask: Tensor, acted: Tensor, *, temperature: float = 1.0
+    ) -> Tensor:
+        """Return what the reference gives the acted tokens, (N,); arguments as forward's."""
+        rows, columns = acted.nonzero(as_tuple=True)
+        reference: ActorCritic = self._reference[0] if self._reference else self
+        if reference is self and self.adapters is None:
+            raise ValueError("no reference is kept: call refer_to(model) before an update with --kl_coef above 0")
+        with self.adapters.use(None) if self.adapters is not None else contextlib.nullcontext():
+            hidden = reference._hidden_states(ids, attention_mask, None)[rows, columns - 1]
+        return reference._token_scores(hidden, ids[rows, columns], temperature, False)[0]
+
+    def policy_parameters(self) -> Iterator[nn.Parameter]:
+        """Return the trainable weights of the language model: those of its adapter, where it has one."""
+        if self.adapters is not None:
+            return iter(self.adapters.parameters(ACTOR))
+        return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
+
+    def critic_parameters(self) -> Iterator[nn.Parameter]:
+        """Return the weights of the value head, and of the critic's own adapter or model."""
+        yield from self.value_head.parameters()
+        if self.critic_model is not None:
+            yield from self.critic_model.parameters()
+        if self.adapters is not None and CRITIC in self.adapters.names:
+            yield from self.adapters.parameters(CRITIC)
+
+    def give_critic_a_model(self) -> None:
+        """Let the critic read with a copy of the language model as it is now, trained by the value loss alone."""
+        self.critic_model = copy.deepcopy(self.model.get_decoder()).requires_grad_(True)
+        _refuse_half_precision(self)
+
+    def adapt(self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False) -> None:
+        """Freeze the language model and let adapters learn in its place: the actor's, and one of the critic's own."""
+        self.adapters = Adapters(self.model, r=r, alpha=alpha, targets=targets)
+        if critic:
+            self.adapters.add(CRITIC)
+        _refuse_half_precision(self)
+
+    def save(self, folder: str | Path) -> None:
+        """Write an ordinary Hugging Face model folder, or that of its adapters, and the critic beside it.
+
+        Nothing live is changed.
+        """
+        if self.adapters is not None:
+            self.adapters.save(folder)
+        else:
+            self.model.save_pretrained(folder)
+        _save_weights(self.value_head, Path(folder) / VALUE_HEAD_FILE)
+        if self.critic_model is not None:
+            _save_weights(self.critic_model, Path(folder) / CRITIC_MODEL_FILE)
+
+    def load_critic(self, folder: str | Path) -> None:
+        """Take the critic of a saved policy; ValueError where there is none or one of another shape."""
+        head_file = Path(folder) / VALUE_HEAD_FILE
+        if not head_file.exists():
+            raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
+        _load_value_head(self.value_head, head_file)
+        model_file = Path(folder) / CRITIC_MODEL_FILE
+        if self.critic_model is not None and model_file.exists():
+            from safetensors.torch import load_file
+
+            self.critic_model.load_state_dict(load_file(model_file))
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | Path,
+        *,
+        critic_head: str = "mlp",
+        critic_hidden: int = 128,
+        critic_detach: bool = False,
+    ) -> Self:
+        """Return the policy of a model folder or hub name, weights in fp32; without a saved value head, a fresh one."""
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(str(name_or_path), dtype=torch.float32)
+        policy = cls(model, critic_head=critic_head, critic_hidden=critic_hidden, critic_detach=critic_detach)
+        if (Path(name_or_path) / VALUE_HEAD_FILE).exists():
+            policy.load_critic(name_or_path)
+        return policy
+
+    @property
+    def _critic_reads_alone(self) -> bool:
+        """Whether the critic has hidden states of its own."""
+        return self.critic_model is not None or (self.adapters is not None and CRITIC in self.adapters.names)
+
+    def _critic_states(self, ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None) -> Tensor:
+        """Return the hidden states that the critic judges by, (B, T, H)."""
+        if self.critic_model is not None:
+            return self._hidden_states(ids, attention_mask, position_ids, self.critic_model)
+        if self.adapters is not None and CRITIC in self.adapters.names:
+            with self.adapters.use(CRITIC):
+                return self._hidden_states(ids, attention_mask, position_ids)
+        return self._hidden_states(ids, attention_mask, position_ids)
+
+    def _hidden_states(
+        self, ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None, decoder: Any = None
+    ) -> Tensor:
+        """Return the last hidden states of a decoder (default: the policy's), (B, T, H), without any logits."""
+        mask: Tensor | None = attention_mask
+        if position_ids is None and _padded_right(attention_mask):
+            # A causal model never looks right: no mask is needed, and attention without one is faster.
+            mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        elif position_ids is None:  # explicit, or models with absolute positions count the padding on the left
+            position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
+        outputs = (decoder or self.model.get_decoder())(
+            input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
+        )
+        hidden: Tensor = outputs.last_hidden_state
+        return hidden
+
+    def _values(self, hidden: Tensor) -> Tensor:
+        values: Tensor = self.value_head(hidden.detach() if self.critic_detach else hidden)
+        return values
+
+    def _token_scores(
+        self, hidden: Tensor, targets: Tensor, temperature: float, entropy_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and entropies, both (N,), from hidden states (N, H), chunk after chunk."""
+        chunk = max(1, MAX_LOGITS // self.model.get_output_embeddings().weight.shape[0])
+        pieces = list(zip(torch.split(hidden, chunk), torch.split(targets, chunk), strict=True))
+        if len(pieces) <= 1:
+            return self._score(hidden, targets, temperature, entropy_gradient)
+        scores = [  # recomputed in the backward pass: only one chunk of logits lives at a time
+            checkpoint(self._score, *piece, temperature, entropy_gradient, use_reentrant=False) for piece in pieces
+        ]
+        logprobs, entropies = zip(*scores, strict=True)
+        return torch.cat(logprobs), torch.cat(entropies)
+
+    def _score(
+        self, hidden: Tensor, targets: Tensor, temperature: float, entropy_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        logits = _adjust_logits(self.model.get_output_embeddings()(hidden).float(), self.model.config) / temperature
+        log_softmax = logits.log_softmax(-1)  # (N, V)
+        with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+            entropies = -(log_softmax.exp() * log_softmax).sum(-1)
+        return log_softmax.gather(1, targets[:, None]).squeeze(1), entropies
+
+
+def _adjust_logits(logits: Tensor, config: Any) -> Tensor:
+    """Return the logits as the model's own forward scales or caps them (Granite, Cohere; Gemma)."""
+    if scaling := getattr(config, "logits_scaling", None):
+        logits = logits / scaling
+    if scale := getattr(config, "logit_scale", None):
+        logits = logits * scale
+    if cap := getattr(config, "final_logit_softcapping", None):
+        logits = torch.tanh(logits / cap) * cap
+    return logits
+
+
+def _padded_right(attention_mask: Tensor) -> bool:
+    """Return whether no row has padding before a token."""
+    return bool((attention_mask[:, :-1] >= attention_mask[:, 1:]).all())
+
+
+def _save_weights(module: nn.Module, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({name: weight.contiguous() for name, weight in module.state_dict().items()}, path)
+
+
+def _load_value_head(head: ValueHead, path: Path) -> None:
+    from safetensors.torch import load_file
+
+    saved = load_file(path)
+    expected = {name: tuple(weight.shape) for name, weight in head.state_dict().items()}
+    found = {name: tuple(weight.shape) for name, weight in saved.items()}
+    if found != expected:
+        raise ValueError(
+            f"{path}: the saved value head has {found}, this run's has {expected}. "
+            "Give the --critic_head and --critic_hidden it was trained with, or remove the file to start a fresh head."
+        )
+    head.load_state_dict(saved)
+
+
+def _refuse_half_precision(module: nn.Module) -> None:
+    """Raise TypeError for a trainable half-precision weight: an optimiser step of 1e-6 on 0.01 rounds to nothing there.
+
+    Frozen weights may have any precision.
+    """
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and parameter.dtype in (torch.float16, torch.bfloat16):
+            raise TypeError(
+                f"{name} is trainable and {parameter.dtype}: small optimiser steps are lost in half precision. "
+                "Load the model with dtype=torch.float32, or freeze the weight."
+            )

@@ -1,0 +1,162 @@
+"""The update all algorithms share: old log-probabilities, advantages, then epochs of clipped optimiser steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from fctncalling.algorithms import losses
+from fctncalling.algorithms.algorithm import Algorithm, Spans
+from fctncalling.algorithms.appo import APPO
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.diagnostics import Metrics, TokenTerms, step_metrics, update_metrics, without_critic
+from fctncalling.algorithms.experience import Experience, Minibatch, gather, plan_epoch
+from fctncalling.algorithms.grpo import GRPO
+from fctncalling.algorithms.policy import ActorCritic, TokenOutputs
+from fctncalling.algorithms.targets import Targets, check_finite, compute_targets
+from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
+
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)}
+
+
+class Optimisers(NamedTuple):
+    """One optimiser for the language model, one for the critic: rates and gradient lengths of their own."""
+
+    policy: torch.optim.Optimizer | None  # None: the language model stands still
+    critic: torch.optim.Optimizer
+
+
+def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
+    """Return AdamW without weight decay for both parts; decay would pull a fine-tuned model towards 0."""
+    return Optimisers(
+        torch.optim.AdamW(policy.policy_parameters(), lr=config.lr, weight_decay=0.0),
+        torch.optim.AdamW(policy.critic_parameters(), lr=config.critic_lr, weight_decay=0.0),
+    )
+
+
+def update(
+    policy: ActorCritic,
+    optimisers: Optimisers,
+    episodes: Sequence[EpisodeRecord],
+    config: TrainConfig,
+    generator: torch.Generator,  # on the CPU: decides the minibatches
+) -> Metrics:
+    """Improve the policy on the episodes and return the metrics of the update.
+
+    Raises ValueError where nothing was acted, FloatingPointError (before the step that would spoil the weights) at a
+    NaN or infinity.
+    """
+    policy.eval()  # dropout would move the ratio away from 1 before anything was learned
+    algorithm = ALGORITHMS[config.algorithm_name]
+    experience = gather(episodes, next(policy.parameters()).device)
+    minibatches = plan_epoch(experience, config, generator)
+    targets = compute_targets(policy, experience, minibatches, algorithm, config, generator)
+
+    steps: list[Metrics] = []
+    early_stop_epoch = 0
+    for epoch in range(1, config.ppo_epoch + 1):
+        for minibatch in minibatches:
+            step = accumulate_gradients(policy, experience, targets, minibatch, algorithm, config)
+            steps.append(step)
+            if config.target_kl is not None and step["losses/approx_kl"] > config.target_kl:
+                early_stop_epoch = epoch
+                break
+            step |= take_step(policy, optimisers, config)
+        if early_stop_epoch or epoch == config.ppo_epoch:
+            break
+        minibatches = plan_epoch(experience, config, generator)
+    policy.zero_grad(set_to_none=True)
+    metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch)
+    return metrics if algorithm.critic else without_critic(metrics)
+
+
+def accumulate_gradients(
+    policy: ActorCritic,
+    experience: Experience,
+    targets: Targets,
+    minibatch: Minibatch,
+    algorithm: Algorithm,
+    config: TrainConfig,
+) -> Metrics:
+    """Set the gradients to those of the minibatch's loss, however it is split, and return the figures of the pass."""
+    policy.zero_grad(set_to_none=True)
+    batches = [experience.batch(rows) for rows in minibatch]
+    total = sum(float(targets.weights[numbers].sum()) for _, numbers in batches)
+    if config.loss_aggregation == "token_sum":
+        total = float(sum(len(rows) for rows in minibatch))
+    value_coef = config.value_coef if algorithm.critic else 0.0
+    parts = []
+    for batch, numbers in batches:
+        outputs = policy(*batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0)
+        target = Targets(*(field[numbers] for field in targets))
+        terms = token_terms(outputs, target, experience.spans(numbers), algorithm, config)
+        token_losses = terms.policy_losses + value_coef * terms.value_losses - config.entropy_coef * terms.entropies
+        if config.kl_coef and config.kl_mode != "reward":
+            token_losses = token_losses + config.kl_coef * terms.reference_kl
+        loss = losses.aggregate(token_losses * terms.weights, terms.counted, total)
+        if not torch.isfinite(loss):
+            _name_the_culprit(outputs._asdict() | terms._asdict() | {"loss": loss})
+        torch.autograd.backward(loss)
+        parts.append(TokenTerms(*(term.detach() for term in terms)))
+    return step_metrics(parts, config)
+
+
+def token_terms(
+    outputs: TokenOutputs, target: Targets, spans: Spans, algorithm: Algorithm, config: TrainConfig
+) -> TokenTerms:
+    """Return the terms of the loss, one number a token, (n,)."""
+    token_log_ratios = losses.log_ratio(outputs.logprobs, target.old_logprobs)
+    reference_kl = losses.KL_ESTIMATORS.get(config.kl_mode, losses.kl_k3)(
+        losses.log_ratio(target.reference_logprobs, outputs.logprobs)
+    )
+    log_ratios = algorithm.log_ratio(token_log_ratios, spans, config)
+    return TokenTerms(
+        token_log_ratios,
+        log_ratios,
+        losses.policy_loss(
+            log_ratios,
+            target.advantages,
+            target.counted,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            dual_clip=config.dual_clip,
+        ),
+        losses.value_loss(
+            outputs.values,
+            target.returns,
+            target.old_values,
+            target.counted,
+            value_clip=config.value_clip,
+            huber_delta=config.huber_delta,
+        ),
+        algorithm.average(outputs.entropies, spans),
+        value_moves=outputs.values - target.old_values,
+        counted=target.counted,
+        weights=target.weights,
+        reference_kl=algorithm.average(reference_kl, spans),
+    )
+
+
+def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
+    """Cut the gradients of language model and critic to --max_grad_norm apart, step both, return their norms."""
+    norms = {
+        "policy_grad_norm": clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm),
+        "critic_grad_norm": clip_grad_norm_(policy.critic_parameters(), config.max_grad_norm),
+    }
+    for name, norm in norms.items():
+        check_finite(name, norm, "before a step")
+    if optimisers.policy is not None:
+        optimisers.policy.step()
+    optimisers.critic.step()
+    return {f"losses/{name}": float(norm) for name, norm in norms.items()}
+
+
+def _name_the_culprit(tensors: dict[str, Tensor]) -> None:
+    """Raise FloatingPointError naming the first tensor, in order of computation, that is not finite."""
+    for name, tensor in tensors.items():
+        check_finite(name, tensor, "before a step")

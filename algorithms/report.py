@@ -1,0 +1,150 @@
+"""What training changed: success on held-out tasks before and after, as numbers, a table and a curve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.generation import Actor
+from fctncalling.algorithms.logs import success_by_category, write_json
+from fctncalling.algorithms.play import TextEnv
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.template import ChatTemplate
+
+MULTI_TURN = "multi_turn"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Episodes on held-out tasks, one a task, once greedy and once sampled."""
+
+    greedy: Sequence[EpisodeRecord]
+    sampled: Sequence[EpisodeRecord]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return success rates in 0..1: overall, all multi-turn tasks together, and by category."""
+        categories = sorted({record.category for record in (*self.greedy, *self.sampled)})
+        return {
+            **_rates(self, ""),
+            "categories": {name: _rates(self, name) for name in categories},
+            MULTI_TURN: _rates(self, MULTI_TURN, whole=False),
+        }
+
+    def metrics(self) -> dict[str, float | None]:
+        """Return the same rates under flat names, for the log."""
+        flat: dict[str, float | None] = {}
+        for kind, records in (("greedy", self.greedy), ("sampled", self.sampled)):
+            flat[f"eval/{kind}_success_rate"] = _success_rate(records)
+            for category, rate in success_by_category(records).items():
+                flat[f"eval/{kind}_success_rate/{category}"] = rate
+        flat["eval/invalid"] = sum(record.invalid for record in (*self.greedy, *self.sampled))
+        return flat
+
+
+def evaluate(
+    envs: list[TextEnv],
+    greedy: Actor,
+    sampled: Actor,
+    template: ChatTemplate,
+    task_ids: Sequence[str],
+    *,
+    max_episode_tokens: int,
+    seed: int = 0,
+    make_env: Callable[[], TextEnv] | None = None,
+) -> Evaluation:
+    """Play each task greedily and sampled; equal seeds give equal evaluations whatever was trained in between."""
+    played = [
+        collect(envs, actor, template, task_ids, max_episode_tokens=max_episode_tokens, seed=seed, make_env=make_env)
+        for actor in (greedy, sampled)
+    ]
+    return Evaluation(played[0], played[1])
+
+
+def write_evaluation(
+    folder: Path, *, before: dict[str, Any], after: dict[str, Any], seed: int, train_cpu_seconds: float, **more: Any
+) -> Path:
+    """Write evaluation.json: success rates on held-out tasks before and after, seed and CPU time of training."""
+    path = folder / "evaluation.json"
+    values = {"before": before, "after": after, "seed": seed, "train_cpu_seconds": train_cpu_seconds, **more}
+    write_json(path, values)
+    return path
+
+
+def print_table(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Print success rates by category, before and after."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Success on held-out tasks, before -> after")
+    for column in ("category", "tasks", "greedy", "sampled"):
+        table.add_column(column, justify="left" if column == "category" else "right", no_wrap=True)
+    names = [*after["categories"], *([MULTI_TURN] if after[MULTI_TURN]["num_tasks"] else []), "all"]
+    for name in names:
+        pair = [_part(side, name) for side in (before, after)]
+        cells = [" -> ".join(_percent(side.get(kind)) for side in pair) for kind in ("greedy", "sampled")]
+        if name in (MULTI_TURN, "all"):
+            table.add_section()
+        label = "all multi-turn" if name == MULTI_TURN else name
+        table.add_row(label, str(pair[1].get("num_tasks", 0)), *cells)
+    Console().print(table)
+
+
+def plot_curve(folder: Path) -> Path | None:
+    """Draw curve.png from metrics.jsonl; None where matplotlib is not installed or nothing was logged."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        return None
+    mpl.use("Agg")  # no display is needed, and none may be there
+    import matplotlib.pyplot as plt
+
+    with (folder / "metrics.jsonl").open(encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    curves = {
+        "training, sampled": ("env/success_rate", "-"),
+        "held-out, greedy": ("eval/greedy_success_rate", "o-"),
+        "held-out, sampled": ("eval/sampled_success_rate", "s--"),
+    }
+    if not lines:
+        return None
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    for label, (name, style) in curves.items():
+        points = [(line["update"], line[name]) for line in lines if line.get(name) is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), style, label=label, markersize=4)
+    axes.set(xlabel="update", ylabel="success rate", ylim=(-0.02, 1.02), title=folder.name)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(folder / "curve.png", dpi=120)
+    plt.close(figure)
+    return folder / "curve.png"
+
+
+def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict[str, Any]:
+    """Return the rates of one category, or (not whole) of all whose name starts with it; "" stands for all."""
+
+    def of_category(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
+        exact = whole and category
+        return [r for r in records if (r.category == category if exact else r.category.startswith(category))]
+
+    greedy, sampled = of_category(evaluation.greedy), of_category(evaluation.sampled)
+    return {"greedy": _success_rate(greedy), "sampled": _success_rate(sampled), "num_tasks": len(greedy)}
+
+
+def _success_rate(records: Sequence[EpisodeRecord]) -> float | None:
+    valid = [record.success for record in records if not record.invalid]
+    return fmean(valid) if valid else None
+
+
+def _part(side: dict[str, Any], name: str) -> dict[str, Any]:
+    part: dict[str, Any] = side if name == "all" else side.get(name) or side["categories"].get(name, {})
+    return part
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:5.1f} %"

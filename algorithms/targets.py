@@ -1,0 +1,163 @@
+"""What each acted token is trained towards: computed once an update, from the weights that acted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms import losses
+from fctncalling.algorithms.advantages import whiten
+from fctncalling.algorithms.algorithm import Algorithm, Estimate, Timelines
+from fctncalling.algorithms.batch import make_batch, microbatches
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.experience import Experience, Minibatch
+from fctncalling.algorithms.policy import ActorCritic
+
+
+class Targets(NamedTuple):
+    """One number an acted token in every field, (N,), fixed for the whole update."""
+
+    old_logprobs: Tensor
+    old_values: Tensor
+    raw_advantages: Tensor  # before whitening; 0 where the token does not count
+    advantages: Tensor
+    returns: Tensor
+    counted: Tensor  # bool, the token enters the losses
+    weights: Tensor  # the token's share in the mean that a loss is
+    reference_logprobs: Tensor  # 0 where no reference is asked for
+
+
+def compute_targets(
+    policy: ActorCritic,
+    experience: Experience,
+    minibatches: Sequence[Minibatch],
+    algorithm: Algorithm,
+    config: TrainConfig,
+    generator: torch.Generator,
+) -> Targets:
+    """Return the targets of an update.
+
+    The forward passes run over the first epoch's own microbatches: same function, same shapes, so the ratio of the
+    first optimiser step is 1 exactly and its KL 0.
+    """
+    old_logprobs, old_values = _read_policy(policy, experience, minibatches, config)
+    check_finite("old_logprobs", old_logprobs)
+    check_finite("old_values", old_values)
+    reference = _read_reference(policy, experience, minibatches, config)
+    if config.kl_coef and config.kl_mode == "reward":  # a token's own: the estimate below adds it up at every token
+        penalties = config.kl_coef * losses.kl_k1(reference - old_logprobs)
+        tokens = experience.tokens
+        experience = experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
+    bootstrap = _bootstrap(policy, experience, config) if algorithm.critic else None
+    estimate = _estimate(algorithm, experience, old_values, bootstrap, config)
+    check_finite("rewards", experience.tokens.rewards)
+    check_finite("advantages", estimate.advantages)
+    raw = estimate.advantages
+    advantages = whiten(raw, estimate.counted) if config.whiten_advantages and algorithm.critic else raw
+    if config.permute_advantages:
+        advantages = _permuted(advantages, estimate.counted, generator)
+    weights = _weights(estimate.counted, experience, config)
+    return Targets(old_logprobs, old_values, raw, advantages, estimate.returns, estimate.counted, weights, reference)
+
+
+def check_finite(name: str, tensor: Tensor, where: str = "before the first step") -> None:
+    """Raise FloatingPointError naming the tensor and how much of it is NaN or infinite."""
+    if not bool(torch.isfinite(tensor).all()):
+        num_bad = int((~torch.isfinite(tensor)).sum())
+        raise FloatingPointError(
+            f'update stopped {where}: "{name}" has {num_bad} NaN or infinite of {tensor.numel()} entries. The weights '
+            "are as before this step. Lower --lr or --critic_lr, or continue from an earlier checkpoint with --resume."
+        )
+
+
+@torch.no_grad()
+def _read_policy(
+    policy: ActorCritic, experience: Experience, minibatches: Sequence[Minibatch], config: TrainConfig
+) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities and values of all acted tokens, both (N,), under the weights as they are."""
+    logprobs = torch.empty_like(experience.tokens.rewards)
+    values = torch.empty_like(logprobs)
+    for minibatch in minibatches:
+        for rows in minibatch:
+            batch, numbers = experience.batch(rows)
+            outputs = policy(*batch, temperature=config.temperature)
+            logprobs[numbers], values[numbers] = outputs.logprobs, outputs.values
+    return logprobs, values
+
+
+def _read_reference(
+    policy: ActorCritic, experience: Experience, minibatches: Sequence[Minibatch], config: TrainConfig
+) -> Tensor:
+    """Return the reference's log-probabilities of all acted tokens, (N,); 0 where --kl_coef does not ask for them."""
+    logprobs = torch.zeros_like(experience.tokens.rewards)
+    for minibatch in minibatches if config.kl_coef else ():
+        for rows in minibatch:
+            batch, numbers = experience.batch(rows)
+            logprobs[numbers] = policy.reference_logprobs(*batch, temperature=config.temperature)
+    return logprobs
+
+
+@torch.no_grad()
+def _bootstrap(policy: ActorCritic, experience: Experience, config: TrainConfig) -> Tensor:
+    """Return the value after the last token of each episode, (E,); 0 where it terminated: nothing comes after."""
+    values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
+    cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
+    if not (cut and config.truncation_bootstrap):
+        return values
+    last_rows = [experience.episodes[index].rows[-1] for index in cut]
+    lengths = [len(row.ids) for row in last_rows]
+    for group in microbatches(lengths, max_tokens=config.max_microbatch_tokens):
+        batch = make_batch([last_rows[member] for member in group], device=values.device)
+        columns = torch.tensor([lengths[member] - 1 for member in group], device=values.device)
+        values[[cut[member] for member in group]] = policy.values_at(batch.ids, batch.attention_mask, columns)
+    return values
+
+
+def _estimate(
+    algorithm: Algorithm, experience: Experience, values: Tensor, bootstrap: Tensor | None, config: TrainConfig
+) -> Estimate:
+    """Return the algorithm's estimate, flat (N,): its timelines are the acted tokens of each episode, end to end.
+
+    So a row an episode and a row a step are one case, and context never enters.
+    """
+    tokens = experience.tokens
+    per_episode = torch.bincount(tokens.episode, minlength=len(experience.episodes))  # (E,)
+    acted = torch.arange(int(per_episode.max()), device=values.device) < per_episode[:, None]  # (E, L)
+
+    def laid_out(flat: Tensor) -> Tensor:
+        return torch.zeros(acted.shape, dtype=flat.dtype, device=flat.device).masked_scatter_(acted, flat)
+
+    timelines = Timelines(
+        laid_out(tokens.rewards),
+        laid_out(values),
+        acted,
+        laid_out(tokens.ends_action),
+        bootstrap=torch.zeros_like(values[: len(acted)]) if bootstrap is None else bootstrap,
+        group=experience.groups(),
+    )
+    return Estimate(*(field[acted] for field in algorithm.estimate(timelines, config)))
+
+
+def _permuted(advantages: Tensor, counted: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the counted advantages in random order among the counted tokens."""
+    places = counted.nonzero().squeeze(1)
+    order = torch.randperm(len(places), generator=generator).to(places.device)
+    return advantages.index_put((places,), advantages[places[order]])
+
+
+def _weights(counted: Tensor, experience: Experience, config: TrainConfig) -> Tensor:
+    """Return the weight of each token, (N,), such that a loss is sum(weight * loss) / sum(weight).
+
+    With token_sum the divisor is the number of rows instead: a row weighs as many tokens as it has.
+    """
+    weights = counted.float()
+    if config.loss_aggregation == "token_mean":
+        return weights
+    if config.loss_aggregation == "token_sum":
+        return weights * (len(experience.rows) / weights.sum())
+    group = experience.tokens.action if config.loss_aggregation == "action_mean" else experience.tokens.row
+    sizes = torch.zeros(len(counted), device=weights.device).index_add_(0, group, weights)
+    return weights / sizes[group].clamp(min=1.0)

@@ -1,0 +1,264 @@
+"""From chat messages to token ids and back, such that no sampled token is ever encoded a second time."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2.exceptions import TemplateError
+
+from fctncalling.data.types import Message
+
+logger = logging.getLogger(__name__)
+
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content }}"
+    "{{ (eos_token if message.role == 'assistant' else '') + '\n' }}{% endfor %}"
+    "{{ '<|assistant|>\n' if add_generation_prompt else '' }}"
+)
+"""Stands in for a tokenizer that brings no chat template."""
+
+_ACTION = "fctnprobeaction"  # stands where an action was sampled; templates pass it through unchanged
+_REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
+_MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
+_BREAK = "\u2060"  # WORD JOINER: invisible, and no special token contains it
+_PROBE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "fctnprobefunction",
+        "description": "A probe.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "string", "description": "x"}}, "required": []},
+    },
+}
+
+
+class ChatTemplate:
+    """A tokenizer's chat template, seen as what must be appended to a growing token sequence.
+
+    What the template can do is found by rendering probes, never by its name:
+    `takes_tools` (else the system message carries the prompting instructions), `tool_role` and `system_role` (else such
+    messages come as user messages), `append_only` (else the history must be rendered again for each step).
+
+    Text that comes from tools, users and function docs is not trusted: wherever it spells a special token or one of the
+    template's own markers, an invisible WORD JOINER is put after the first character, so it stays readable and is
+    encoded as ordinary text.
+    """
+
+    def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
+        self.tokenizer = tokenizer
+        self._source: str | None = chat_template or self._own_template()
+        self._forbidden: re.Pattern[str] | None = None
+        self._tails: dict[tuple[tuple[str, str, str], ...], list[int]] = {}
+        self.tool_role = self.system_role = self.merges_users = False
+        self.takes_tools = self._shows([_user("q")], "fctnprobefunction", tools=[_PROBE_TOOL])
+        if chat_template is None and self.takes_tools and getattr(tokenizer, "chat_template", None):
+            self._source = tokenizer.get_chat_template(tools=[_PROBE_TOOL])
+        self._find_roles()
+        self._closing = self._find_closing()
+        self.end_of_turn_id = self._find_end_of_turn()
+        eos = tokenizer.eos_token_id
+        self.stop_ids: frozenset[int] = frozenset({self.end_of_turn_id} | ({eos} if eos is not None else set()))
+        self._forbidden = self._find_forbidden()
+        self.append_only = self._is_append_only()
+        logger.info(
+            "chat template: tools %s; tool role %s; %s",
+            "rendered by the template" if self.takes_tools else "described in the system message",
+            "rendered" if self.tool_role else "replaced by the user role",
+            "append-only, one row per episode" if self.append_only else "rewrites its history, one row per step",
+        )
+
+    def first(self, messages: Sequence[Message], tools: Sequence[Any] = (), instructions: str = "") -> list[int]:
+        """Return the ids of an episode's first prompt, generation prompt included.
+
+        `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no tools.
+        """
+        return self.encode(self._render(self._clean(self._opening(messages, instructions)), self._shown(tools)))
+
+    def delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
+        """Return the ids to append after an action: its closing, the new messages, the next generation prompt.
+
+        `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of the closing was
+        sampled already is left out, so an action cut before its end token is closed here.
+        """
+        key = tuple((str(m["role"]), str(m.get("content")), str(m.get("name"))) for m in messages)
+        ids = None if any(m.get("tools") for m in messages) else self._tails.get(key)
+        if ids is None:
+            ids = self.encode(self._tail(self._clean(messages)))
+            if len(self._tails) >= 8192:
+                self._tails.clear()
+            if not any(m.get("tools") for m in messages):
+                self._tails[key] = ids
+        ended = last_id is None or last_id == self.end_of_turn_id
+        skipped = len(self._closing)
+        return ids[skipped:] if ended and skipped and ids[:skipped] == self._closing else list(ids)
+
+    def again(
+        self, history: Sequence[Message], tools: Sequence[Any] = (), instructions: str = "", trusted: Sequence[int] = ()
+    ) -> list[int]:
+        """Return the ids of a whole history with generation prompt, for templates that are not append-only.
+
+        `trusted` are the indices of messages that the policy wrote itself, which are rendered as they are.
+        """
+        cleaned = [m if i in trusted else self._clean([m])[0] for i, m in enumerate(history)]
+        opened = self._opening(cleaned, self._neutral(instructions))
+        return self.encode(self._render(opened, self._shown(tools)))
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text; nothing is put in front or behind."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def encode_untrusted(self, text: str) -> list[int]:
+        """Return the ids of a text none of whose characters can become a special token or a template marker."""
+        return self.encode(self._neutral(text))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return an action's text: without its end token, with every other special token spelled out."""
+        kept = ids[:-1] if ids and ids[-1] in self.stop_ids else ids
+        text: str = self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
+
+    # How messages are rendered
+
+    def _opening(self, messages: Sequence[Message], instructions: str) -> list[Message]:
+        if self.takes_tools or not instructions:
+            return list(messages)
+        if messages and messages[0]["role"] == "system":
+            joined = f"{instructions}\n\n{messages[0].get('content') or ''}"
+            return [{**messages[0], "content": joined}, *messages[1:]]
+        return [{"role": "system", "content": instructions}, *messages]
+
+    def _shown(self, tools: Sequence[Any]) -> list[Any] | None:
+        return self._neutral(list(tools)) if tools and self.takes_tools else None
+
+    def _prepared(self, messages: Sequence[Message]) -> list[Message]:
+        prepared: list[Message] = []
+        stood_in = False  # the message before became a user message only for want of its own role
+        for message in messages:
+            role = message["role"]
+            known = {"tool": self.tool_role, "system": self.system_role}.get(role, True)
+            message = {**message, "role": role if known else "user", "content": message.get("content") or ""}
+            follows_user = prepared and prepared[-1]["role"] == message["role"] == "user"
+            if follows_user and (self.merges_users or stood_in or not known):
+                prepared[-1] = {**prepared[-1], "content": f"{prepared[-1]['content']}\n{message['content']}"}
+            else:
+                prepared.append(message)
+            stood_in = not known
+        return prepared
+
+    def _render(self, messages: Sequence[Message], tools: list[Any] | None = None, prompt: bool = True) -> str:
+        text: str = self.tokenizer.apply_chat_template(
+            self._prepared(messages),
+            tools=tools,
+            chat_template=self._source,
+            tokenize=False,
+            add_generation_prompt=prompt,
+        )
+        return text
+
+    def _tail(self, messages: Sequence[Message], prompt: bool = True) -> str:
+        """Return what the template writes behind an assistant message that new messages follow."""
+        played = [_user("q"), {"role": "assistant", "content": _ACTION}]
+        text = self._render([*played, *messages], prompt=prompt)
+        return text[text.index(_ACTION) + len(_ACTION) :]
+
+    # Untrusted text
+
+    def _clean(self, messages: Sequence[Message]) -> list[Message]:
+        return [{k: v if k == "role" else self._neutral(v) for k, v in message.items()} for message in messages]
+
+    def _neutral(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return value if self._forbidden is None else self._forbidden.sub(_broken, value)
+        if isinstance(value, Mapping):
+            return {self._neutral(k): self._neutral(v) for k, v in value.items()}
+        return [self._neutral(v) for v in value] if isinstance(value, list | tuple) else value
+
+    # What the template can do
+
+    def _own_template(self) -> str | None:
+        if getattr(self.tokenizer, "chat_template", None):
+            return None
+        logger.warning(
+            "the tokenizer has no chat template: a plain built-in one (<|user|> ... <|assistant|> ...) is used. "
+            "Give the model's own with --chat_template FILE."
+        )
+        return PLAIN_TEMPLATE
+
+    def _shows(self, messages: Sequence[Message], needle: str, tools: list[Any] | None = None) -> bool:
+        try:
+            return needle in self._render(messages, tools)
+        except _REFUSALS:
+            return False
+
+    def _find_roles(self) -> None:
+        self.system_role = True
+        system = {"role": "system", "content": "fctnprobesystem"}
+        self.system_role = self._shows([system, _user("q")], "fctnprobesystem")
+        self.tool_role = True
+        played = [_user("q"), {"role": "assistant", "content": _ACTION}]
+        self.tool_role = self._shows([*played, _tool("fctnproberesult"), _tool("r")], "fctnproberesult")
+        self.merges_users = not self._shows([_user("fctnprobeuser"), _user("q")], "fctnprobeuser")
+
+    def _find_closing(self) -> list[int]:
+        """Return the ids behind an assistant message up to its first special token, that one included."""
+        special = set(self.tokenizer.added_tokens_decoder)
+        ids = self.encode(self._tail([], prompt=False))
+        for index, token in enumerate(ids):
+            if token in special:
+                return ids[: index + 1]
+        return []
+
+    def _find_end_of_turn(self) -> int:
+        if self._closing:
+            return self._closing[-1]
+        if self.tokenizer.eos_token_id is None:
+            raise ValueError(
+                "the chat template writes no special token behind an assistant message and the tokenizer has no "
+                "eos_token, so no action could ever end: set tokenizer.eos_token, or give --chat_template FILE"
+            )
+        return int(self.tokenizer.eos_token_id)
+
+    def _find_forbidden(self) -> re.Pattern[str] | None:
+        """Return a pattern of the added tokens and of the markers the template writes around contents."""
+        added = {str(token) for token in self.tokenizer.added_tokens_decoder.values()}
+        probe = [_user("q"), {"role": "assistant", "content": "a"}, _tool("r"), _user("q")]
+        system = {"role": "system", "content": "s"}
+        for tools, messages in ((None, [system, *probe]), ([_PROBE_TOOL] if self.takes_tools else None, probe)):
+            try:
+                added.update(_MARKER.findall(self._render(messages, tools)))
+            except _REFUSALS:  # a template that wants tool calls before tool results shows its markers elsewhere
+                continue
+        words = sorted((word for word in added if len(word.strip()) > 1), key=lambda word: (-len(word), word))
+        return re.compile("|".join(map(re.escape, words))) if words else None
+
+    def _is_append_only(self) -> bool:
+        """Whether first + actions + deltas spell exactly what the template writes for the whole conversation."""
+        tools = [_PROBE_TOOL] if self.takes_tools else None
+        follow_ups = ([_tool("r1")], [_tool("r2"), _tool("r3")], [_user("q2")], [_tool("r4")], [_user("q3")])
+        try:
+            for answer in ("answer", "<think>\nwhy\n</think>\n\nanswer"):
+                history = self._opening([_user("q1")], "" if self.takes_tools else "instructions")
+                text = self._render(history, tools)
+                for new in follow_ups:
+                    text += answer + self._tail(new)
+                    history = [*history, {"role": "assistant", "content": answer}, *new]
+                    if text != self._render(history, tools):
+                        return False
+        except _REFUSALS:
+            return False
+        return True
+
+
+def _user(content: str) -> Message:
+    return {"role": "user", "content": content}
+
+
+def _tool(content: str) -> Message:
+    return {"role": "tool", "name": "f(a='x')", "content": content}
+
+
+def _broken(match: re.Match[str]) -> str:
+    return match[0][0] + _BREAK + match[0][1:]

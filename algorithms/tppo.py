@@ -1,0 +1,31 @@
+"""TPPO: token-level PPO on Bellman backup with action decomposition (Wen et al. 2024, arXiv:2405.15821), and two kin.
+
+Deviations from the published code: 1. the default lam_token is 1, so that wording does not change credit for any
+lambda (the published code uses lam between tokens too: that is POAD). 2. Advantages are whitened once over the whole
+batch. 3. Truncated episodes bootstrap. 4. The value loss has its own clip range.
+"""
+
+from __future__ import annotations
+
+from fctncalling.algorithms.algorithm import Algorithm, Estimate, Timelines, token_estimate, token_log_ratio
+from fctncalling.algorithms.config import TrainConfig
+
+
+def exact(timelines: Timelines, config: TrainConfig) -> Estimate:
+    """Return TPPO's estimate: time passes between actions only, unless --gamma_token and --lam_token say otherwise."""
+    return token_estimate(timelines, config, gamma_token=config.gamma_token, lam_token=config.lam_token)
+
+
+def as_published(timelines: Timelines, config: TrainConfig) -> Estimate:
+    """Return POAD's estimate: no discount inside an action, but the trace fades inside it too."""
+    return token_estimate(timelines, config, gamma_token=1.0, lam_token=None)
+
+
+def naive(timelines: Timelines, config: TrainConfig) -> Estimate:
+    """Return NTPO's estimate: every token is a step in time, so a longer wording of the same call is worth less."""
+    return token_estimate(timelines, config, gamma_token=config.gamma, lam_token=None)
+
+
+TPPO = Algorithm("TPPO", exact, token_log_ratio)
+POAD = Algorithm("POAD", as_published, token_log_ratio)
+NTPO = Algorithm("NTPO", naive, token_log_ratio)

@@ -1,0 +1,141 @@
+"""Supervised learning on demonstrations: cross-entropy on the tokens that a policy wrote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, make_batch, microbatches, trained_lengths
+
+_LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+
+
+@dataclass
+class WarmStartConfig:
+    """How the policy is fitted to demonstrations."""
+
+    epochs: int = 1
+    """Passes over the demonstrations."""
+    max_steps: int | None = None
+    """Optimiser steps after which to stop, whatever `epochs` says; the schedule ends there."""
+    lr: float = 3e-3
+    """Highest learning rate, reached after the warm-up."""
+    final_lr_share: float = 0.05
+    """Share of `lr` that the cosine ends at."""
+    warmup_share: float = 0.05
+    """Share of the steps over which the learning rate rises from 0."""
+    weight_decay: float = 0.01
+    """AdamW's decay, on matrices only."""
+    batch_size: int = 64
+    """Token rows an optimiser step."""
+    max_tokens_per_microbatch: int = 8192
+    """Tokens, padding included, that one forward may hold: bounds the memory."""
+    max_grad_norm: float = 1.0
+    """Norm to which the gradient is clipped."""
+    seed: int = 0
+    """Seeds the order of the rows."""
+
+
+def fit(
+    model: nn.Module,
+    records: Sequence[EpisodeRecord],
+    config: WarmStartConfig | None = None,
+    *,
+    on_step: Callable[[dict[str, float]], None] | None = None,
+) -> list[dict[str, float]]:
+    """Fit a causal language model to the acted tokens of `records`; return the metrics of each step.
+
+    A step's loss is the mean over all acted tokens of its batch, however it was cut into microbatches. Metrics: step,
+    lr, loss, accuracy (share of acted tokens that are the likeliest), grad_norm, tokens (acted ones).
+    """
+    config = config or WarmStartConfig()
+    rows = [row for record in records if not record.invalid for row in record.rows if any(row.acted)]
+    if not rows:
+        raise ValueError(f"none of the {len(records)} demonstrations has a token that was acted")
+    batches = _batches([len(row.ids) for row in rows], config)
+    optimizer = _optimizer(model, config)
+    model.eval()  # no dropout, as in reinforcement learning: the seed alone decides, and both see one network
+    history = []
+    for step, chosen in enumerate(batches):
+        lr = config.lr * _schedule(step, len(batches), config)
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        metrics = {"step": float(step), "lr": lr, **_learn(model, [rows[i] for i in chosen], config)}
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        history.append(metrics)
+        if on_step is not None:
+            on_step(metrics)
+    return history
+
+
+def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -> dict[str, float]:
+    """Leave the clipped gradient of one batch in the parameters; return loss, accuracy, grad_norm, tokens."""
+    total = sum(sum(row.acted) for row in rows)
+    device = next(model.parameters()).device
+    loss_sum, right = 0.0, 0
+    for group in microbatches(trained_lengths(rows), max_tokens=config.max_tokens_per_microbatch):
+        ids, _, acted = make_batch([rows[i] for i in group], device=device, trim=True)
+        targets = ids[:, 1:][acted[:, 1:]]
+        logits = acted_logits(model, ids, acted)
+        loss = nn.functional.cross_entropy(logits.float(), targets, reduction="sum") / total
+        loss.backward()  # type: ignore[no-untyped-call]
+        loss_sum += loss.item()
+        right += int((logits.detach().argmax(-1) == targets).sum())
+    norm = nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+    return {"loss": loss_sum, "accuracy": right / total, "grad_norm": norm.item(), "tokens": float(total)}
+
+
+def acted_logits(model: nn.Module, ids: Tensor, acted: Tensor) -> Tensor:
+    """Return the logits (N, V) that predict the N acted tokens of right-padded `ids` (B, T), row by row.
+
+    The output layer is applied at those positions only. Padding needs no mask: it lies to the right of every token that
+    counts, where a causal model does not look. A row's first token is predicted by nothing and must not be acted.
+    """
+    language_model: Any = model
+    at = acted[:, 1:]
+    config: Any = getattr(model, "config", None)
+    head = language_model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    plain = not any(getattr(config, name, None) for name in _LOGIT_CHANGERS)
+    if head is None or not plain or not hasattr(model, "base_model_prefix") or hasattr(model, "peft_config"):
+        logits: Tensor = language_model(input_ids=ids, use_cache=False).logits[:, :-1][at]
+        return logits
+    hidden: Tensor = language_model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    return cast(Tensor, head(hidden[:, :-1][at]))
+
+
+def _batches(lengths: list[int], config: WarmStartConfig) -> list[list[int]]:
+    """Return the row indices of each optimiser step: shuffled each epoch, rows of like length together."""
+    generator = torch.Generator().manual_seed(config.seed)
+    batches: list[list[int]] = []
+    for _ in range(config.epochs):
+        order = torch.randperm(len(lengths), generator=generator).tolist()
+        pool = 16 * config.batch_size  # sorting inside a pool saves padding and keeps epochs different
+        pools = [sorted(order[i : i + pool], key=lambda row: lengths[row]) for i in range(0, len(order), pool)]
+        ordered = [row for part in pools for row in part]
+        epoch = [ordered[i : i + config.batch_size] for i in range(0, len(ordered), config.batch_size)]
+        batches += [epoch[i] for i in torch.randperm(len(epoch), generator=generator).tolist()]
+    return batches[: config.max_steps]
+
+
+def _schedule(step: int, num_steps: int, config: WarmStartConfig) -> float:
+    """Return the share of the highest learning rate: a linear rise, then half a cosine."""
+    warmup = max(1, round(config.warmup_share * num_steps))
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = (step - warmup) / max(1, num_steps - warmup)
+    return config.final_lr_share + (1 - config.final_lr_share) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def _optimizer(model: nn.Module, config: WarmStartConfig) -> torch.optim.AdamW:
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.95), fused=True)
