@@ -1,0 +1,62 @@
+"""fctncalling: a Gymnasium environment for multi-turn function calling, and an actor-critic trainer for it.
+
+Importing it registers `FunctionCalling-v0` and loads little else: the public names below are imported when first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fctncalling.registration import register_environment
+
+if TYPE_CHECKING:
+    from fctncalling.data.bfcl import TaskError, embedded_path, iter_tasks, load_tasks
+    from fctncalling.data.types import Call, Episode, FunctionDoc, StepRecord, Task, Verdict
+    from fctncalling.envs.function_calling import FunctionCallingEnv
+    from fctncalling.envs.judge import judge
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Call",
+    "Episode",
+    "FunctionCallingEnv",
+    "FunctionDoc",
+    "StepRecord",
+    "Task",
+    "TaskError",
+    "Verdict",
+    "__version__",
+    "embedded_path",
+    "iter_tasks",
+    "judge",
+    "load_tasks",
+]
+
+# A public name and the module it is imported from when it is first used.
+_HOME = {
+    "Call": "fctncalling.data.types",
+    "Episode": "fctncalling.data.types",
+    "FunctionCallingEnv": "fctncalling.envs.function_calling",
+    "FunctionDoc": "fctncalling.data.types",
+    "StepRecord": "fctncalling.data.types",
+    "Task": "fctncalling.data.types",
+    "TaskError": "fctncalling.data.bfcl",
+    "Verdict": "fctncalling.data.types",
+    "embedded_path": "fctncalling.data.bfcl",
+    "iter_tasks": "fctncalling.data.bfcl",
+    "judge": "fctncalling.envs.judge",
+    "load_tasks": "fctncalling.data.bfcl",
+}
+
+register_environment()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        known = ", ".join(__all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: its public names are {known}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Agents that play benchmark tasks: scripted policies, models behind an HTTP interface, models in a folder."""

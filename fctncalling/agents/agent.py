@@ -1,0 +1,72 @@
+"""What an agent is: something that answers one episode at a time, message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from fctncalling.checkers import kind_of, language_of
+from fctncalling.data.types import FunctionDoc, Task
+
+FORMS = ("prompting", "tool_call")
+
+
+class AgentUnavailable(Exception):
+    """The agent could not answer through no fault of its own: the episode is invalid, never a failure."""
+
+
+class EpisodeCut(Exception):
+    """An outside budget ends the episode here: it is truncated, and valid as far as it goes."""
+
+
+class AgentSetupError(Exception):
+    """The agent cannot work at all (a refused key, a missing extra): the run ends, saying so."""
+
+
+class Player(Protocol):
+    """One episode's side of the agent; keeps its own conversation."""
+
+    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+        """Return the next message, given what the environment just returned; raises AgentUnavailable."""
+        ...
+
+
+class Agent(Protocol):
+    """Makes a player for each episode. Players of one agent may answer in several threads at once."""
+
+    name: str
+
+    def player(self, task: Task, handler: str, seed: int) -> Player:
+        """Return a player for an episode of a task whose calls are read by a handler."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def handler_of(task: Task, form: str) -> str:
+    """Return the name of the one handler that reads a task's calls as BFCL does in a form."""
+    if form == "tool_call":
+        return "tool_calls"
+    if "prompt_variant" in task.extra:
+        return str(task.extra["prompt_variant"])
+    return f"{language_of(task.category)}_calls"
+
+
+def posed(task: Task, form: str) -> Task:
+    """Return the task as it is put to an agent: as tool calls, names of single-turn tasks have no dots.
+
+    Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
+    """
+    if form != "tool_call" or kind_of(task.category) in ("multi_turn", "agentic"):
+        return task
+    truth = task.ground_truth
+    if truth is not None:
+        truth = [{_undotted(name): given for name, given in each.items()} for each in truth]
+    docs = [FunctionDoc(_undotted(doc.name), doc.description, doc.parameters, doc.response) for doc in task.functions]
+    return replace(task, functions=docs, ground_truth=truth)
+
+
+def _undotted(name: str) -> str:
+    return name.replace(".", "_")

@@ -1,0 +1,91 @@
+"""Agents that understand nothing, or know the truth: what a benchmark gives away, and whether it can be solved."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from fctncalling.agents.agent import Player, handler_of
+from fctncalling.canaries import DONE, placeholder
+from fctncalling.checkers import kind_of
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.judge import judge
+from fctncalling.envs.oracle import oracle_calls
+from fctncalling.lint_answers import answers
+
+SCRIPTED = ("oracle", "noop", "random")
+
+
+class ScriptedAgent:
+    """`oracle` plays the ground truth, `noop` says nothing, `random` calls offered functions at random."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def player(self, task: Task, handler: str, seed: int) -> Player:
+        """Return a player for an episode."""
+        if self.name == "oracle":
+            return _Oracle(task, handler)
+        return _Random(handler, f"{seed} {task.id}") if self.name == "random" else _Noop()
+
+    def close(self) -> None:
+        """Do nothing: a script holds nothing open."""
+
+
+class _Noop:
+    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+        return ""
+
+
+class _Oracle:
+    """Plays each turn's calls in its first message. Where none can be written, it gives up."""
+
+    def __init__(self, task: Task, handler: str) -> None:
+        self._texts = _truth_texts(task, handler)
+        self._turn = -1
+
+    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+        if info["turn"] == self._turn:
+            return DONE
+        self._turn = int(info["turn"])
+        return self._texts[self._turn] if self._turn < len(self._texts) else DONE
+
+
+def _truth_texts(task: Task, handler: str) -> list[str]:
+    kind = kind_of(task.category)
+    if kind == "agentic":
+        return [str(task.ground_truth[0])] if task.ground_truth else []
+    form = "tool_call" if handler == "tool_calls" else "prompting"
+    if kind != "multi_turn" and handler == handler_of(task, form) and "prompt_variant" not in task.extra:
+        # Some truths are accepted in one spelling only: of those that it allows, the first that passes.
+        texts = [text for written, _, text in answers(task) if written == form]
+        if texts and task.ground_truth is not None:
+            return [next((text for text in texts if judge(task, text, form).valid), texts[0])]
+    texts = []
+    try:
+        for calls in oracle_calls(task):
+            texts.append(get_handler(handler).render(calls) if calls else DONE)
+    except ValueError:  # a truth that this form cannot say
+        texts.append(DONE)
+    return texts
+
+
+class _Random:
+    """Calls one offered function with placeholder arguments, or ends the turn, at even odds."""
+
+    def __init__(self, handler: str, seed: str) -> None:
+        self._handler, self._draw = get_handler(handler), random.Random(seed)
+
+    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+        if not info["tools"] or self._draw.random() < 0.5:
+            return DONE
+        function = self._draw.choice(info["tools"])["function"]
+        properties = function["parameters"].get("properties", {})
+        required = function["parameters"].get("required", [])
+        call = Call(function["name"], {key: placeholder(properties.get(key, {})) for key in required})
+        try:
+            return self._handler.render([call])
+        except ValueError:
+            return DONE

@@ -1,0 +1,160 @@
+"""Degenerate policies: what success a data set gives to players that understand nothing, or remember nothing.
+
+A rate well above zero is a way to be rewarded without solving the task; `oracle` below one is a task nobody can solve.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fctncalling.checkers import kind_of
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.oracle import oracle_calls
+
+DONE = "Done."
+_HANDLER = get_handler("python_calls")
+_WORD = re.compile(r"\w+")
+
+
+class Situation(NamedTuple):
+    """What a policy sees before a message."""
+
+    task: Task
+    turn: int
+    step_in_turn: int  # 0 is the first message of the turn
+    user_text: str  # the newest user message
+    tools: Sequence[Mapping[str, Any]]  # OpenAI schemas offered now
+    instructions: str  # the system text
+
+
+Policy = Callable[[Situation], str]
+
+
+def noop(_: Situation) -> str:
+    """Say nothing."""
+    return ""
+
+
+def echo(situation: Situation) -> str:
+    """Repeat the user."""
+    return situation.user_text
+
+
+def first_function(situation: Situation) -> str:
+    """Call the first offered function once in each turn, required arguments filled by their type."""
+    return always_call(situation) if situation.step_in_turn == 0 else DONE
+
+
+def always_call(situation: Situation) -> str:
+    """Call the first offered function in every message."""
+    if not situation.tools:
+        return DONE
+    function = situation.tools[0]["function"]
+    properties = function["parameters"].get("properties", {})
+    required = function["parameters"].get("required", [])
+    return _written([Call(function["name"], {key: placeholder(properties.get(key, {})) for key in required})])
+
+
+def placeholder(schema: Mapping[str, Any]) -> Any:
+    """Return a value that fits a schema and says nothing: its default, the first of its enum, else an empty one."""
+    if "default" in schema:
+        return schema["default"]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    if schema.get("type") == "object":
+        return {key: placeholder(schema.get("properties", {}).get(key, {})) for key in schema.get("required", [])}
+    return {"integer": 1, "number": 1.0, "boolean": True, "array": []}.get(str(schema.get("type")), "value")
+
+
+def oracle(situation: Situation) -> str:
+    """Play the ground truth; an agentic task's is its final message."""
+    if kind_of(situation.task.category) == "agentic":
+        return str(situation.task.ground_truth[0]) if situation.task.ground_truth else DONE
+    return _written(oracle_calls(situation.task)[situation.turn]) if situation.step_in_turn == 0 else DONE
+
+
+class HistoryBlind:
+    """Plays ground truth as far as the newest user message and the instructions tell it, and guesses the rest.
+
+    A value counts as told where its text occurs in the newest user message (a number: as a number of its own), in the
+    enum or default of its parameter, or among the words of the instructions. What is not told is replaced by a value
+    of the same type which the same parameter has somewhere in the data set.
+    """
+
+    def __init__(self, tasks: Iterable[Task], seed: int) -> None:
+        self._seed = seed
+        self._values: dict[tuple[str, str, type], list[Any]] = defaultdict(list)
+        for task in tasks:
+            for call in _calls(task):
+                for key, value in call.arguments.items():
+                    pool = self._values[call.name, key, type(value)]
+                    if value not in pool:
+                        pool.append(value)
+
+    def __call__(self, situation: Situation) -> str:
+        """Return the turn's calls, untold values guessed; the same guesses for the same seed and task."""
+        if situation.step_in_turn:
+            return DONE
+        draw = random.Random(f"{self._seed} {situation.task.id} {situation.turn}")
+        words = set(_WORD.findall(situation.instructions.casefold()))
+        return _written([self._guessed(call, situation, words, draw) for call in _turn(situation)])
+
+    def _guessed(self, call: Call, situation: Situation, words: set[str], draw: random.Random) -> Call:
+        docs = {tool["function"]["name"]: tool["function"]["parameters"] for tool in situation.tools}
+        properties = docs.get(call.name, {}).get("properties", {})
+        arguments = {}
+        for key, value in call.arguments.items():
+            schema = properties.get(key, {})
+            known = [*schema.get("enum", []), schema.get("default")]
+            told = value in known or all(_occurs(leaf, situation.user_text, words) for leaf in _leaves(value))
+            arguments[key] = value if told else draw.choice(self._values[call.name, key, type(value)])
+        return Call(call.name, arguments)
+
+
+def _occurs(leaf: Any, text: str, words: set[str]) -> bool:
+    wanted, text = str(leaf).casefold(), text.casefold()
+    if wanted in words:
+        return True
+    if isinstance(leaf, int | float):
+        return re.search(rf"(?<![\w.]){re.escape(wanted.removesuffix('.0'))}(?:\.0+)?(?!\w|\.\d)", text) is not None
+    return wanted in text
+
+
+def _leaves(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+def _calls(task: Task) -> list[Call]:
+    try:
+        return [call for turn in oracle_calls(task) for call in turn]
+    except ValueError:  # a ground truth that no call can express has no values to draw from
+        return []
+
+
+def _turn(situation: Situation) -> list[Call]:
+    return oracle_calls(situation.task)[situation.turn]
+
+
+def _written(calls: Sequence[Call]) -> str:
+    return _HANDLER.render(calls) if calls else DONE
+
+
+def policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:
+    """Return every canary by name."""
+    return {
+        "noop": noop,
+        "echo": echo,
+        "first_function": first_function,
+        "always_call": always_call,
+        "history_blind": HistoryBlind(tasks, seed),
+        "oracle": oracle,
+    }

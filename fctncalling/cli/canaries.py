@@ -1,0 +1,169 @@
+"""Play degenerate policies on a data set and show how often each succeeds, category by category.
+
+noop says nothing, echo repeats the user, first_function and always_call call the first function offered (once a turn,
+in every message), history_blind plays the ground truth as far as the newest user message tells it, oracle plays all
+of it. Exit code 1 where the oracle fails: such a task cannot be solved.
+
+example:
+  evaluate_fctncalling.py canaries --dataset_path data/bfcl/BFCL_v4_multi_turn_base.json --limit 50
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from fctncalling.canaries import Policy, Situation, policies
+from fctncalling.checkers import UnsupportedCategory, kind_of
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.data.errors import TaskError
+from fctncalling.data.types import Task, Verdict
+from fctncalling.envs.function_calling import FunctionCallingEnv
+
+Rates = dict[str, dict[str, float | None]]  # category -> policy -> success rate; None where every episode was invalid
+ALL = "all"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument("--dataset_path", help="task file or folder; default: the embedded training set")
+    parser.add_argument("--seed", type=int, default=0, help="of history_blind's guesses")
+    parser.add_argument("--limit", type=int, help="play at most so many tasks of each category")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play every canary on every task; return 0, 1 where the oracle failed, 2 where the data cannot be read."""
+    try:
+        tasks = load_tasks(args.dataset_path or embedded_path("train"))
+    except (TaskError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    played = limited([task for task in tasks if _is_supported(task)], args.limit)
+    if not played:
+        print(f"{args.dataset_path}: none of its {len(tasks)} tasks has a category that can be judged", file=sys.stderr)
+        return 2
+    rates, unsolved = play_all(played, policies(tasks, args.seed))
+    if args.json:
+        report = {"tasks": len(played), "seed": args.seed, "success": rates, "unsolved": unsolved}
+        print(json.dumps(report, indent=2))
+    else:
+        show(rates, Counter(task.category for task in played))
+        for task_id, why in unsolved.items():
+            print(f"the oracle fails on {task_id}: {why}", file=sys.stderr)
+    return 1 if unsolved else 0
+
+
+def limited(tasks: Sequence[Task], limit: int | None) -> list[Task]:
+    """Return the first `limit` tasks of each category, in their order."""
+    counts: Counter[str] = Counter()
+    chosen = []
+    for task in tasks:
+        counts[task.category] += 1
+        if limit is None or counts[task.category] <= limit:
+            chosen.append(task)
+    return chosen
+
+
+def play_all(tasks: Sequence[Task], canaries: dict[str, Policy]) -> tuple[Rates, dict[str, str]]:
+    """Return success rates by category and policy, and the tasks the oracle fails on, with the reason."""
+    env = FunctionCallingEnv(tasks=tasks, handler="python_calls")
+    valid: Counter[tuple[str, str]] = Counter()
+    judged: Counter[tuple[str, str]] = Counter()
+    unsolved = {}
+    for task in tasks:
+        for name, policy in canaries.items():
+            verdict, why = play(env, task, policy)
+            for category in (task.category, ALL):
+                judged[category, name] += verdict is not None
+                valid[category, name] += verdict is not None and verdict.valid
+            if name == "oracle" and (verdict is None or not verdict.valid):
+                unsolved[task.id] = why
+    categories = [*dict.fromkeys(task.category for task in tasks), ALL]
+    return {
+        category: {
+            name: valid[category, name] / judged[category, name] if judged[category, name] else None
+            for name in canaries
+        }
+        for category in categories
+    }, unsolved
+
+
+def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict | None, str]:
+    """Return the verdict of one episode and why it is not valid; None where there is no verdict."""
+    _, info = env.reset(options={"task_id": task.id})
+    instructions, user_text, ended, step_in_turn = info["instructions"], _user_text(info), False, 0
+    while not ended:
+        turn = info["turn"]
+        situation = Situation(task, turn, step_in_turn, user_text, info["tools"], instructions)
+        try:
+            text = policy(situation)
+        except ValueError as error:  # a ground truth that cannot be written as calls
+            return Verdict(False, 0.0, None, str(error)), str(error)
+        _, _, terminated, truncated, info = env.step(text)
+        ended, step_in_turn = terminated or truncated, step_in_turn + 1
+        if info["turn"] != turn:
+            step_in_turn, user_text = 0, _user_text(info)
+    verdict: Verdict | None = info["verdict"]
+    if verdict is None:
+        return None, str(info.get("invalid_reason", "the task has no ground truth"))
+    return verdict, f"{verdict.error_type}: {verdict.message}"
+
+
+def table(rates: Rates, counts: Counter[str]) -> str:
+    """Return the rates in percent as a plain table."""
+    rows = list(_rows(rates, counts))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    )
+
+
+def show(rates: Rates, counts: Counter[str]) -> None:
+    """Print the table, drawn with rich where that is installed and a terminal looks on."""
+    if not sys.stdout.isatty() or find_spec("rich") is None:
+        print(table(rates, counts))
+        return
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    head, *rows = _rows(rates, counts)
+    drawn = Table(*(Column(name, overflow="fold") for name in head))
+    for row in rows:
+        drawn.add_row(*row, end_section=row is rows[-2])
+    Console().print(drawn)
+
+
+def _rows(rates: Rates, counts: Counter[str]) -> Iterator[list[str]]:
+    names = list(rates[ALL])
+    yield ["category", "tasks", *names]
+    for category, of_policy in rates.items():
+        count = counts.total() if category == ALL else counts[category]
+        yield [category, str(count), *(_percent(of_policy[name]) for name in names)]
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f}"
+
+
+def _user_text(info: dict[str, Any]) -> str:
+    texts = [str(message.get("content") or "") for message in info["messages"] if message["role"] == "user"]
+    return texts[-1] if texts else ""
+
+
+def _is_supported(task: Task) -> bool:
+    if task.category == "memory":  # asked with one of three memories: BFCL_v4_memory_kv.json plays it
+        return False
+    try:
+        kind_of(task.category)
+    except UnsupportedCategory:
+        return False
+    return True

@@ -1,0 +1,90 @@
+"""Run recorded calls on fresh tools: writes every record again, in order, with our own result texts.
+
+A record is either one call of a task, {"category", "id", "call", "result"} with "cwd" at the end of a turn (the calls
+of a task share their tools), or a whole sequence, {"category", "id", "calls": [{"call", "result"}, ...]}. Results
+over 3,000 characters are written as sha256, length and first 300 characters, in sequences only.
+
+example:
+  evaluate_fctncalling.py execute --data_dir data/bfcl --input multi_turn_exec.jsonl.gz --output results.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from fctncalling.cli.records import Line, Record, TaskFolder, run_on_records
+from fctncalling.cli.verdicts import add_arguments
+from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+
+__all__ = ["add_arguments", "run"]
+
+MAX_RESULT_CHARS = 3000
+HEAD_CHARS = 300
+
+
+def run(args: argparse.Namespace) -> int:
+    """Execute every record; return 0, or 2 with one message where a record or a task cannot be used."""
+    return run_on_records(args.input, args.output, "executing", RecordExecutor(args.data_dir).executed)
+
+
+class RecordExecutor:
+    """Executes records one by one, keeping the tools of a task from its first call to its last."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._folder = TaskFolder(data_dir)
+        self._sessions: dict[tuple[str, str], ToolSession] = {}
+
+    def executed(self, line: Line) -> Record:
+        """Return the record with our results; InputError where it cannot be executed."""
+        try:
+            if "calls" in line.record:
+                return self._sequence(line)
+            return self._one_call(line)
+        except (LookupError, InfrastructureError) as error:
+            raise line.error("id", f"cannot be executed: {error}") from None
+
+    def _one_call(self, line: Line) -> Record:
+        call = line.field("call", str, "a call as text")
+        category = line.field("category", str, "a category's name")
+        key = (category, line.field("id", str, "a task's id"))
+        begins = line.record.get("turn") == 0 and line.record.get("call_index") == 0
+        if begins or key not in self._sessions:
+            self._sessions[key] = self._session(line)
+        session = self._sessions[key]
+        record = {**line.record, "result": session.execute(call)}
+        if "cwd" in record:
+            record["cwd"] = working_directory(session)
+        return record
+
+    def _sequence(self, line: Line) -> Record:
+        session = self._session(line)
+        results = []
+        for index, each in enumerate(line.field("calls", list, "a list of calls")):
+            if not isinstance(each, dict) or not isinstance(each.get("call"), str):
+                raise line.error(f"calls[{index}]", 'expected {"call": text}')
+            results.append({"call": each["call"], **result_fields(session.execute(each["call"]))})
+        return {**line.record, "calls": results}
+
+    def _session(self, line: Line) -> ToolSession:
+        task = self._folder.task_of(line)
+        return ToolSession(task.involved_classes, task.initial_config, long_context=task.long_context)
+
+
+def working_directory(session: ToolSession) -> str | None:
+    """Return the path of the file system's current directory; None for tools without one."""
+    if not session.known("pwd"):
+        return None
+    path: str = json.loads(session.execute("pwd()"))["current_working_directory"]
+    return path
+
+
+def result_fields(result: str) -> dict[str, Any]:
+    """Return a result text as recorded: whole, or what tells a long one from another."""
+    if len(result) <= MAX_RESULT_CHARS:
+        return {"result": result}
+    digest = hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()
+    return {"result_sha256": digest, "result_len": len(result), "result_head": result[:HEAD_CHARS]}

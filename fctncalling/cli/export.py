@@ -1,0 +1,62 @@
+"""Make an ordinary model of a checkpoint: its adapters merged into the base, tokenizer and critic beside it.
+
+example: evaluate_fctncalling.py export --checkpoint results/check/embedded/embedded/TPPO/checkpoints/update_000040 \\
+             --output my_model
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from fctncalling.data.bfcl import embedded_path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's flags."""
+    parser.add_argument("--checkpoint", required=True, type=Path, help="checkpoint folder of a run; it is only read")
+    parser.add_argument("--output", required=True, type=Path, help="folder of the new model; it must not exist yet")
+    parser.add_argument("--base", help="base model of the adapters (default: what the run's config.json names)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the model; return 0, or 2 where it cannot be made."""
+    checkpoint, output = arguments.checkpoint, arguments.output
+    if output.exists():
+        print(f"error: --output {output} exists already; name a new folder", file=sys.stderr)
+        return 2
+    try:
+        model = load(checkpoint, arguments.base)
+    except (OSError, ValueError) as error:
+        print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
+        return 2
+    model.save_pretrained(output)
+    for pattern in ("tokenizer*", "special_tokens*", "chat_template*", "value_head.safetensors"):
+        for path in checkpoint.glob(pattern):
+            shutil.copy2(path, output / path.name)
+    print(f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' from_pretrained.")
+    return 0
+
+
+def load(checkpoint: Path, base: str | None = None) -> Any:
+    """Return the checkpoint's language model with its adapter, if it has one, merged in."""
+    from transformers import AutoModelForCausalLM
+
+    from fctncalling.algorithms.adapters import merged
+
+    if (checkpoint / "adapter_config.json").is_file():
+        return merged(checkpoint, base or base_of(checkpoint))
+    return AutoModelForCausalLM.from_pretrained(str(checkpoint))
+
+
+def base_of(checkpoint: Path) -> str:
+    """Return the model that the run of a checkpoint started from; ValueError where its config.json is not beside it."""
+    described = checkpoint.parent.parent / "config.json"
+    if not described.is_file():
+        raise ValueError(f"{described} is missing, so the base model is not known: give --base")
+    named = json.loads(described.read_text(encoding="utf-8")).get("model_name_or_path")
+    return str(named or embedded_path("model"))

@@ -1,0 +1,69 @@
+"""Import BFCL's official data: task files, possible answers, function docs and long-context tables.
+
+They come out of the pinned official wheel, which pip downloads without its dependencies, or out of a copy of it given
+as --source. Nothing of it is installed, imported or run: files are checked by their hashes and copied, the tables are
+literals read from the text of one module. They are written to data/bfcl of a source checkout, else to the user's data
+folder (~/.local/share/fctncalling/bfcl), where the environment and the other subcommands find them.
+
+example:
+  evaluate_fctncalling.py import-bfcl --data_dir data/bfcl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from fctncalling.cli.records import shown_progress
+from fctncalling.data.places import official_data_folder
+from fctncalling.official_import import ImportFailure, Written, manifest, package, write_files
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument("--data_dir", type=Path, help=f"folder to write to; default: {official_data_folder()}")
+    parser.add_argument("--source", type=Path, help="official wheel or folder, in place of the download")
+    parser.add_argument(
+        "--accept_changed", action="store_true", help="take files whose hashes are not the recorded ones"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import everything; return 0, or 2 with one message where something cannot be got, read or written."""
+    target = args.data_dir or official_data_folder()
+    try:
+        with package(args.source) as read:
+            files = write_files(read, target, accept_changed=args.accept_changed)
+            written = list(shown_progress(files, "writing", "file", len(manifest()["files"])))
+    except (ImportFailure, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if args.json:
+        print(json.dumps(_report(target, written, args.source), indent=2))
+    else:
+        _tell(target, written)
+    return 0
+
+
+def _report(target: Path, written: list[Written], source: Path | None) -> dict[str, object]:
+    return {
+        "package": f"{manifest()['package']} {manifest()['version']}",
+        "source": "download" if source is None else str(source),
+        "data_dir": str(target),
+        "files": {str(each.path.relative_to(target)): each.size for each in written},
+        "changed": [str(each.path.relative_to(target)) for each in written if each.changed],
+    }
+
+
+def _tell(target: Path, written: list[Written]) -> None:
+    for folder in dict.fromkeys(each.path.parent for each in written):
+        inside = [each for each in written if each.path.parent == folder]
+        print(f"{folder}: {len(inside)} files, {sum(each.size for each in inside):,} bytes")
+    for each in written:
+        if each.changed:
+            print(f"not the recorded file, taken as it is: {each.path}", file=sys.stderr)
+    pinned = manifest()
+    print(f"{pinned['package']} {pinned['version']} ({pinned['license']}; {pinned['authors']}) is imported to {target}")

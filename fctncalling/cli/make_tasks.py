@@ -1,0 +1,90 @@
+"""Make the embedded tasks: `python -m fctncalling.cli.make_tasks` writes the committed files again, byte for byte."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fctncalling.embedded_tasks.multi_turn import multi_turn_task
+from fctncalling.embedded_tasks.single_turn import single_turn_task
+from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw
+
+Entry = dict[str, Any]
+SHARES = {  # parts in a hundred; multi-turn 52
+    "simple_python": 10,
+    "multiple": 10,
+    "parallel": 9,
+    "parallel_multiple": 9,
+    "irrelevance": 10,
+    "multi_turn_base": 22,
+    "multi_turn_miss_func": 15,
+    "multi_turn_miss_param": 15,
+}
+SPLITS = {"train": (6400, 0), "held_out": (320, 90000)}  # number of tasks, first number of their ids
+EMBEDDED = Path(__file__).resolve().parents[2] / "data" / "embedded"
+
+
+def make_tasks(split: str, num_tasks: int, *, seed: int, first_id: int = 0) -> Iterator[tuple[Entry, list[Any] | None]]:
+    """Yield (BFCL entry, ground truth) of a split ("train" or "held_out"), no two alike.
+
+    The same seed gives the same tasks; another seed gives others of the same split, for larger runs.
+    """
+    draw = Draw(random.Random(f"{split} {seed}"), held_out=split == "held_out")
+    seen: set[str] = set()
+    for category, share in SHARES.items():
+        made = 0
+        while made < num_tasks * share // 100:
+            entry, truth = draw_task(draw, category)
+            text = json.dumps(entry)
+            if text in seen:
+                continue
+            seen.add(text)
+            yield {"id": f"{category}_{first_id + made}", **entry}, truth
+            made += 1
+
+
+def draw_task(draw: Draw, category: str) -> tuple[Entry, list[Any] | None]:
+    """Return one task of a category, drawn until it fits the split."""
+    make = multi_turn_task if category.startswith("multi_turn") else single_turn_task
+    while True:
+        try:
+            return make(draw, category)
+        except NoSuchDraw:
+            continue
+
+
+def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
+    """Write a split as BFCL's pair of JSON Lines files; return how many tasks each category has."""
+    num_tasks, first_id = SPLITS[split]
+    (folder / "possible_answer").mkdir(parents=True, exist_ok=True)
+    counts: Counter[str] = Counter()
+    entries, answers = [], []
+    for entry, truth in make_tasks(split, num_tasks, seed=seed, first_id=first_id):
+        entries.append(json.dumps(entry, separators=(",", ":")))
+        if truth is not None:
+            answers.append(json.dumps({"id": entry["id"], "ground_truth": truth}, separators=(",", ":")))
+        counts[entry["id"].rpartition("_")[0]] += 1
+    (folder / f"{split}.json").write_text("\n".join(entries) + "\n")
+    (folder / "possible_answer" / f"{split}.json").write_text("\n".join(answers) + "\n")
+    return counts
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write both splits and say what was written."""
+    parser = argparse.ArgumentParser(prog="python -m fctncalling.cli.make_tasks", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the tasks (default 0: the committed ones)")
+    parser.add_argument("--output_dir", type=Path, default=EMBEDDED, help="folder to write to (default: data/embedded)")
+    args = parser.parse_args(argv)
+    for split in SPLITS:
+        counts = write_split(split, args.output_dir, seed=args.seed)
+        print(f"{split}: {sum(counts.values())} tasks in {args.output_dir / split}.json  {dict(counts)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

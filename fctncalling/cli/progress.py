@@ -1,0 +1,59 @@
+"""Showing where a training run is."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fctncalling.training_run import TrainingRun
+
+
+class Progress:
+    """Shows where a run is: a bar on a terminal, else a line an update."""
+
+    def __init__(self, num_updates: int, done: int) -> None:
+        self._num_updates, self._episodes = num_updates, 0
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=num_updates, initial=done, unit="update", dynamic_ncols=True)
+
+    def episode(self, _: object) -> None:
+        """Count an episode that was collected."""
+        self._episodes += 1
+        if self._bar is not None:
+            self._bar.set_description(f"{self._episodes} episodes", refresh=self._episodes % 16 == 0)
+
+    def update(self, metrics: dict[str, float | None], run: TrainingRun) -> None:
+        """Show an update: success rate, return, KL, tokens a second."""
+        shown = {
+            "success": _shown(metrics.get("env/success_rate")),
+            "return": _shown(metrics.get("charts/episodic_return")),
+            "kl": _shown(metrics.get("losses/approx_kl"), digits=4),
+            "tokens/s": _shown(run.tokens_per_s, digits=0),
+        }
+        if self._bar is not None:
+            self._bar.set_postfix(shown, refresh=False)
+            self._bar.update()
+            return
+        text = "  ".join(f"{name} {value}" for name, value in shown.items())
+        print(f"update {run.counters.updates}/{self._num_updates}  {text}", flush=True)
+
+    def evaluation(self, rates: dict[str, Any]) -> None:
+        """Show success on held-out tasks."""
+        text = f"held-out tasks: greedy {_shown(rates['greedy'])}  sampled {_shown(rates['sampled'])}"
+        if self._bar is not None:
+            self._bar.write(text)
+        else:
+            print(text, flush=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _shown(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,156 @@
+"""JSON Lines of records, read and written in order, with one clear message for what cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar
+
+from fctncalling.data import format_sensitivity
+from fctncalling.data.agentic import variant_of
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.categories import category_of
+from fctncalling.data.errors import TaskError
+from fctncalling.data.types import Task
+
+Record = dict[str, Any]
+Item = TypeVar("Item")
+
+
+class InputError(Exception):
+    """Input from outside that cannot be used; the message names file, line, field and what was expected."""
+
+
+class Line(NamedTuple):
+    """One record and where it stands."""
+
+    path: Path
+    number: int  # 1 is the first
+    record: Record
+
+    def field(self, name: str, kind: type | tuple[type, ...], expected: str) -> Any:
+        """Return a field of the record; InputError where it is missing or of another class."""
+        if name not in self.record:
+            raise self.error(name, f"expected {expected}, but there is no such field")
+        value = self.record[name]
+        if not isinstance(value, kind):
+            raise self.error(name, f"expected {expected}, got {json.dumps(value)[:80]}")
+        return value
+
+    def error(self, field: str, text: str) -> InputError:
+        """Return (not raise) the error that says `text` about a field."""
+        return InputError(f'{self.path} line {self.number}: field "{field}": {text}')
+
+
+def read_records(path: Path) -> Iterator[Line]:
+    """Yield the records of a .jsonl or .jsonl.gz file; InputError for what is no JSON object."""
+    try:
+        with _opened(path, "rt") as file:
+            for number, text in enumerate(file, 1):
+                if not text.strip():
+                    continue
+                try:
+                    record = json.loads(text)
+                except (ValueError, RecursionError) as error:
+                    raise InputError(f"{path} line {number}: expected a JSON object, but {error}") from None
+                if not isinstance(record, dict):
+                    raise InputError(f"{path} line {number}: expected a JSON object, got {type(record).__name__}")
+                yield Line(path, number, record)
+    except (OSError, EOFError, UnicodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def write_records(path: Path, records: Iterable[Record]) -> None:
+    """Write records as JSON Lines, compressed where the name ends in .gz; the file appears only when it is whole."""
+    partial = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _opened(partial, "wt") as file:
+            for record in records:
+                file.write(json.dumps(record) + "\n")
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _opened(path: Path, mode: str) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, mode, encoding="utf-8")  # type: ignore[return-value]  # text modes only
+    return open(path, mode, encoding="utf-8")
+
+
+def shown_progress(items: Iterable[Item], told: str, unit: str, total: int | None = None) -> Iterator[Item]:
+    """Yield the items, showing progress on stderr where that is a terminal and tqdm is installed."""
+    if sys.stderr.isatty():
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            pass
+        else:
+            items = tqdm(items, desc=told, unit=f" {unit}s", total=total, file=sys.stderr)
+    yield from items
+
+
+def run_on_records(input_path: Path, output_path: Path, told: str, convert: Callable[[Line], Record]) -> int:
+    """Convert every record of a file into another file, in order; return 0, or 2 with a message for bad input."""
+    try:
+        write_records(output_path, map(convert, shown_progress(read_records(input_path), told, "record")))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+class TaskFolder:
+    """The tasks of a folder of BFCL files, each category read when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        tables = folder / "long_context.json"
+        if tables.is_file():  # the folder asked for goes before the places where tools look by themselves
+            os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))
+        self._tasks: dict[str, Mapping[str, Task]] = {}
+
+    def task_of(self, line: Line) -> Task:
+        """Return the task a record speaks of by its `category` and `id`; InputError where there is none.
+
+        One of format sensitivity is the task that its id asks, with the prompt variant it asks it under.
+        """
+        category = line.field("category", str, "a category's name")
+        entry_id = line.field("id", str, "a task's id")
+        if category != format_sensitivity.CATEGORY:
+            return self._named(line, category, entry_id)
+        try:
+            variant, asked = format_sensitivity.parse_id(entry_id)
+            task = self._named(line, category_of(asked), asked)
+        except ValueError as error:
+            raise line.error("id", str(error)) from None
+        return replace(task, extra={**task.extra, "prompt_variant": variant})
+
+    def _named(self, line: Line, category: str, entry_id: str) -> Task:
+        if category not in self._tasks:
+            self._tasks[category] = self._read(line, category)
+        if entry_id not in self._tasks[category]:
+            raise line.error("id", f'no task of {category} in {self._folder} is called "{entry_id}"')
+        return self._tasks[category][entry_id]
+
+    def _read(self, line: Line, category: str) -> Mapping[str, Task]:
+        name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
+        files = sorted(file for file in self._folder.glob("*.json*") if name.fullmatch(file.name))
+        expected = self._folder / f"BFCL_v4_{category}.json"
+        if not files and variant_of(expected):
+            files = [expected]
+        if not files:
+            raise line.error("category", f'no task file of category "{category}": expected {expected}')
+        try:
+            return {task.id: task for task in load_tasks(files[-1])}
+        except TaskError as error:
+            raise InputError(str(error)) from None

@@ -1,0 +1,107 @@
+"""The output of a run: a line an episode, appended when it ends, and taken up again after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from fctncalling.cli.records import InputError
+
+
+@dataclass
+class Totals:
+    """Counts of one category; invalid episodes are in no other count."""
+
+    episodes: int = 0
+    valid: int = 0
+    strict: int = 0
+    progress: float = 0.0  # summed
+    invalid: int = 0
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Count one line."""
+        if line.get("invalid"):
+            self.invalid += 1
+            return
+        self.episodes += 1
+        self.valid += bool(line["valid"])
+        self.strict += bool(line["strict_valid"])
+        self.progress += float(line["progress"])
+
+
+class OutputFile:
+    """Appends lines; with `resume`, those of a former run are kept, invalid ones and half a last line apart.
+
+    Raises InputError for a file that is there already, or was written under other settings.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
+        self._path, self._settings = path, settings
+        self._done = set[tuple[str, str]]()
+        self._totals: dict[str, Totals] = {}
+        if path.exists() and not resume:
+            raise InputError(f"{path}: is there already. Go on with it by --resume, or name another --output.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            self._take_up()
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+
+    def is_done(self, category: str, task_id: str) -> bool:
+        """Whether the file holds an episode of the task."""
+        return (category, task_id) in self._done
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Append an episode, such that an interruption loses none that was written."""
+        self._file.write(json.dumps({**self._settings, **line}) + "\n")
+        self._file.flush()
+        self._count(line)
+
+    def totals(self) -> dict[str, Totals]:
+        """Return the counts of each category, former runs' included."""
+        return self._totals
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def _take_up(self) -> None:
+        kept = self._path.with_name(f".{os.getpid()}.{self._path.name}")
+        try:
+            with self._path.open(encoding="utf-8") as old, kept.open("w", encoding="utf-8") as new:
+                for number, text in enumerate(old, 1):
+                    if text.endswith("\n") and (line := self._line(number, text)) is not None:
+                        new.write(text)
+                        self._count(line)
+            kept.replace(self._path)
+        finally:
+            kept.unlink(missing_ok=True)
+
+    def _line(self, number: int, text: str) -> dict[str, Any] | None:
+        """Return a former line that is to be kept; None where its task is to be played again."""
+        try:
+            line = json.loads(text)
+            different = [key for key, value in self._settings.items() if line[key] != value]
+            if missing := {"id", "category", "response"} - set(line):
+                raise LookupError(missing)
+        except (ValueError, LookupError, TypeError):
+            raise InputError(f"{self._path} line {number}: expected a line of `run`, got {text[:80]!r}") from None
+        if different:
+            key = different[0]
+            raise InputError(
+                f"{self._path} line {number}: was played with {key} {line[key]!r}, this run has {self._settings[key]!r}"
+                ": pass the same, or name another --output"
+            )
+        return None if line.get("invalid") else line
+
+    def _count(self, line: Mapping[str, Any]) -> None:
+        self._done.add((line["category"], line["id"]))
+        self._totals.setdefault(line["category"], Totals()).add(line)

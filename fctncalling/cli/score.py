@@ -1,0 +1,137 @@
+"""Score results as BFCL's leaderboard does: BFCL's own result tree, or JSON Lines of answers.
+
+A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder of it), lines
+{"id", "result"}. JSON Lines hold {"category", "form", "id", "response"} and may name a "model". With --score_dir the
+tree of scores is written as BFCL writes it: the failures of each category below its accuracy, and data_*.csv.
+A category without results counts 0 in the overall scores and is shown as N/A.
+
+example:
+  evaluate_fctncalling.py score --input result --score_dir score --data_dir data/bfcl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fctncalling.checkers.leaderboard import Score, version_3, version_4
+from fctncalling.cli.records import InputError, TaskFolder, shown_progress
+from fctncalling.cli.score_beside import Beside
+from fctncalling.cli.score_inputs import Results, official_results, paired, response_of, split_lines, tasks_of
+from fctncalling.cli.score_tree import ModelScores, ScoreFile, failure, write_csv
+from fctncalling.data.places import official_data_folder
+from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.judge import judge
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument("--input", type=Path, required=True, help="result tree, or .jsonl[.gz] of answers")
+    parser.add_argument("--score_dir", type=Path, help="where to write the tree of scores; default: nowhere")
+    parser.add_argument("--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files")
+    parser.add_argument("--form", choices=("prompting", "tool_call"), help="of a result tree's answers; default: found")
+    parser.add_argument("--category", nargs="+", help="score these categories only")
+    parser.add_argument("--partial", action="store_true", help="allow tasks without an answer; they do not count")
+    parser.add_argument("--strict", action="store_true", help="tell beside it what is left without BFCL's leniency")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score everything; return 0, or 2 with one message where a result or a task cannot be used."""
+    try:
+        with TemporaryDirectory() if args.input.is_file() else nullcontext() as parts:
+            found = split_lines(args.input, Path(parts)) if parts else official_results(args.input, args.form)
+            chosen = [each for each in found if not args.category or each.category in args.category]
+            if not chosen:
+                raise InputError(
+                    f"{args.input}: there are no results of {', '.join(args.category or ['any category'])}"
+                )
+            models = score_all(chosen, args.data_dir, args.score_dir, partial=args.partial, strict=args.strict)
+        if args.score_dir:
+            write_csv(args.score_dir, models)
+    except (InputError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps({name: _as_json(each) for name, each in models.items()}, indent=2) if args.json else _told(models))
+    return 0
+
+
+def score_all(
+    found: list[Results], data_dir: Path, score_dir: Path | None, *, partial: bool, strict: bool = False
+) -> dict[str, ModelScores]:
+    """Return each model's scores, writing score files where a folder is given; raises InputError."""
+    TaskFolder(data_dir)  # long-context tables of this folder go before those elsewhere
+    models: dict[str, ModelScores] = {}
+    for results in found:
+        file = ScoreFile(results.model, results.category)
+        scores = models.setdefault(results.model, ModelScores(results.model))
+        try:
+            for verdict in shown_progress(
+                _judged(results, data_dir, scores, partial=partial, strict=strict), _name(results), "answer"
+            ):
+                file.add(*verdict)
+            scores.categories[results.category] = file.close(score_dir)
+        finally:
+            file.discard()
+    return models
+
+
+def _judged(
+    results: Results, data_dir: Path, scores: ModelScores, *, partial: bool, strict: bool
+) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Yield (id, failure entry or None where valid) of every answer."""
+    tasks = tasks_of(data_dir, results.category)
+    for task, line in paired(tasks, results, partial=partial):
+        try:
+            response = response_of(results, task, line)
+            verdict = judge(task, response, results.form)
+            beside = scores.beside.setdefault(results.category, Beside())
+            beside.add(task, response, results.form, verdict, strict=strict)
+        except (LookupError, ValueError, InfrastructureError, ImportError) as error:
+            raise line.error("result", f"cannot be judged: {error}") from None
+        scores.note_latency(line.record.get("latency"))
+        yield task.id, None if verdict.valid else failure(results, task, line.record, verdict)
+
+
+def _name(results: Results) -> str:
+    return f"{results.model} {results.category}"
+
+
+def _as_json(scores: ModelScores) -> dict[str, Any]:
+    def plain(named: dict[str, Score]) -> dict[str, Any]:
+        return {name: {"accuracy": each.accuracy, "shown": str(each)} for name, each in named.items()}
+
+    return {
+        "categories": {
+            name: {
+                "accuracy": each.accuracy,
+                "correct": header["correct_count"],
+                "total": each.entries,
+                **scores.beside[name].rates(),
+            }
+            for name, (each, header) in scores.with_headers().items()
+        },
+        "v4": plain(version_4(scores.scores)),
+        "v3": plain(version_3(scores.scores)),
+    }
+
+
+def _told(models: dict[str, ModelScores]) -> str:
+    return "\n\n".join(_table(scores) for scores in models.values())
+
+
+def _table(scores: ModelScores) -> str:
+    rows = [("category", "entries", "accuracy", *next(iter(scores.beside.values())).columns())]
+    rows += [(name, str(each.entries), str(each), *scores.beside[name].cells()) for name, each in scores.scores.items()]
+    for version, named in (("V4", version_4(scores.scores)), ("V3", version_3(scores.scores))):
+        blanks = ("",) * (len(rows[0]) - 3)
+        rows += [(f"{version} {name.replace('_', ' ')}", "", str(each), *blanks) for name, each in named.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows)
+    return "\n".join([scores.model, *lines])

@@ -1,0 +1,188 @@
+"""Results to score: BFCL's own result tree, or our JSON Lines; one stream of answers for each model and category."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fctncalling.checkers import kind_of
+from fctncalling.cli.records import InputError, Line, read_records
+from fctncalling.data.agentic import variant_of
+from fctncalling.data.bfcl import iter_tasks
+from fctncalling.data.categories import ALIASES
+from fctncalling.data.errors import TaskError
+from fctncalling.data.format_sensitivity import load_format_sensitivity
+from fctncalling.data.types import Task
+
+FORMAT_SENSITIVITY = "format_sensitivity"
+FORMS = ("prompting", "tool_call")
+GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
+"""Folders in which BFCL sorts a model's files."""
+
+_RESULT_FILE = re.compile(r"BFCL_v\d+_(?P<category>\w+)_result\.json")
+_SNIFFED_LINES = 50
+_MODEL_OF_LINES = "results"
+
+
+class Results(NamedTuple):
+    """The answers of one model to one category."""
+
+    model: str
+    category: str
+    path: Path
+    form: str
+
+
+def official_results(root: Path, form: str | None) -> list[Results]:
+    """Return what a result tree holds: `root` is the folder of models, or that of one model.
+
+    `form` None finds each model's own: lists of calls are tool calls, texts are prompted. Raises InputError where
+    nothing is found.
+    """
+    found: dict[tuple[str, str], Results] = {}
+    files = {
+        path: match for path in sorted(root.rglob("*_result.json")) if (match := _RESULT_FILE.fullmatch(path.name))
+    }
+    of_one_model = any(path.parent == root or path.relative_to(root).parts[0] in GROUPS for path in files)
+    for path, match in files.items():
+        model = root.resolve().name if of_one_model else path.relative_to(root).parts[0]
+        category = ALIASES.get(match["category"], match["category"])
+        if category.endswith("_prereq"):
+            continue  # conversations that fill a memory: nothing in them is scored
+        if (model, category) in found:
+            raise InputError(f"{path}: category {category} of {model} stands already in {found[model, category].path}")
+        found[model, category] = Results(model, category, path, form or "")
+    if not found:
+        raise InputError(f"{root}: expected result files named BFCL_v4_<category>_result.json, but there is none")
+    models = {model for model, _ in found}
+    forms = {model: form or _form_of([each.path for each in found.values() if each.model == model]) for model in models}
+    return [each._replace(form=forms[each.model]) for each in found.values()]
+
+
+def _form_of(paths: Iterable[Path]) -> str:
+    """Return the form of a model's answers: tool calls are lists of {name: arguments}, wherever they stand."""
+    for path in paths:
+        for line in islice(read_records(path), _SNIFFED_LINES):
+            if any(isinstance(leaf, dict) for leaf in _leaves(line.record.get("result"))):
+                return "tool_call"
+    return "prompting"
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+def split_lines(path: Path, folder: Path) -> list[Results]:
+    """Return JSON Lines of {"category", "form", "id", "response"} (and "model") as one file for each category.
+
+    The parts are written to `folder`, so that an input of any length needs no memory. Raises InputError.
+    """
+    found: dict[tuple[str, str, str], Results] = {}
+    files: dict[tuple[str, str, str], Any] = {}
+    try:
+        for line in read_records(path):
+            if line.record.get("invalid") is True:
+                continue  # an episode whose endpoint or tools failed: it counts neither way
+            category = line.field("category", str, "a category's name")
+            form = line.record.get("form", FORMS[0])
+            if form not in (*FORMS, "decoded_calls"):
+                raise line.error("form", f'expected one of {", ".join(FORMS)}, decoded_calls, got "{form}"')
+            if "response" not in line.record:
+                raise line.error("response", "expected the answer, but there is no such field")
+            key = (str(line.record.get("model", _MODEL_OF_LINES)), str(ALIASES.get(category, category)), str(form))
+            if key not in files:
+                part = folder / f"{len(files)}.jsonl"
+                files[key] = part.open("w", encoding="utf-8")
+                found[key] = Results(key[0], key[1], part, form)
+            entry = {"id": line.record.get("id"), "result": line.record["response"], "line": line.number}
+            files[key].write(json.dumps(entry) + "\n")
+    finally:
+        for file in files.values():
+            file.close()
+    for results in found.values():
+        if sum(each[:2] == (results.model, results.category) for each in found) > 1:
+            raise InputError(f'{path}: category {results.category} of {results.model} has more than one "form"')
+    return list(found.values())
+
+
+def tasks_of(folder: Path, category: str) -> Iterator[Task]:
+    """Yield the tasks of a category, in constant memory (format sensitivity's apart); raises InputError."""
+    path = folder / f"BFCL_v4_{category}.json"
+    if category != FORMAT_SENSITIVITY and not path.is_file() and variant_of(path) is None:
+        name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
+        others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))
+        if not others:
+            raise InputError(
+                f"{path}: there is no task file of category {category}. "
+                "Import the official data with `evaluate_fctncalling.py import-bfcl`, or pass --data_dir."
+            )
+        path = others[-1]
+    try:
+        yield from load_format_sensitivity(folder) if category == FORMAT_SENSITIVITY else iter_tasks(path)
+    except TaskError as error:
+        raise InputError(str(error)) from None
+
+
+def paired(tasks: Iterator[Task], results: Results, *, partial: bool) -> Iterator[tuple[Task, Line]]:
+    """Yield each answer with its task. In the tasks' order, which is BFCL's, this needs constant memory.
+
+    Raises InputError for an id that is unknown or stands twice, and, unless `partial`, for tasks without an answer.
+    """
+    waiting: dict[str, Task] = {}
+    for line in read_records(results.path):
+        entry_id = _official_id(line.field("id", str, "a task's id"))
+        while entry_id not in waiting:
+            task = next(tasks, None)
+            if task is None:
+                told = f'no task of {results.category} is called "{entry_id}", or it was answered already'
+                raise line.error("id", told)
+            waiting[task.id] = task
+        if "result" not in line.record:
+            raise line.error("result", "expected the answer, but there is no such field")
+        yield waiting.pop(entry_id), line
+    if not partial and (missing := [*waiting, *(task.id for task in tasks)]):
+        raise InputError(
+            f"{results.model}, {results.category}: {len(missing)} tasks have no answer, the first is {missing[0]}. "
+            "Pass --partial to score those that have one."
+        )
+
+
+def _official_id(entry_id: str) -> str:
+    """Return an id under version 4's name of its category: `java_0` became `simple_java_0`."""
+    name, _, rest = entry_id.rpartition("_")
+    return f"{ALIASES[name]}_{rest}" if name in ALIASES else entry_id
+
+
+def response_of(results: Results, task: Task, line: Line) -> Any:
+    """Return an answer as `judge` takes it, from the way result files hold it."""
+    answer, kind = line.record["result"], kind_of(task.category)
+    if results.form == "decoded_calls":
+        return answer
+    if kind == "agentic":
+        # Our own lines hold the last message; in a result file a text stands for a dialogue that failed.
+        return answer if isinstance(answer, list) or "line" in line.record else []
+    if kind == "multi_turn":
+        if not isinstance(answer, list):
+            return answer
+        own = "line" in line.record  # our own lines hold texts already
+        return [
+            [_step(step, results.form, own) for step in turn] if isinstance(turn, list) else turn for turn in answer
+        ]
+    return answer if "line" in line.record else _text(answer, results.form)
+
+
+def _step(step: Any, form: str, own: bool) -> Any:
+    return step if own and isinstance(step, str) else _text(step, form)
+
+
+def _text(answer: Any, form: str) -> Any:
+    """Return a message as text: a tool-calling interface's calls as JSON; its chat is JSON of a text, so no calls."""
+    return json.dumps(answer) if form == "tool_call" else answer

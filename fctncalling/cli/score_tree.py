@@ -1,0 +1,231 @@
+"""BFCL's tree of scores: a file of failures below the accuracy of each category, and the leaderboard's CSV."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import statistics
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from fctncalling.checkers import kind_of
+from fctncalling.checkers.leaderboard import (
+    LIVE,
+    MEMORY,
+    MULTI_TURN,
+    NON_LIVE,
+    WEB_SEARCH,
+    Score,
+    of_category,
+    version_4,
+)
+from fctncalling.cli.score_beside import Beside
+from fctncalling.cli.score_inputs import FORMAT_SENSITIVITY, Results
+from fctncalling.data.format_sensitivity import VARIANTS, parse_id
+from fctncalling.data.types import Task, Verdict
+
+NOT_SHOWN = "N/A"
+
+
+class ScoreFile:
+    """Counts the verdicts of one model and category; failures wait on disk until the header above them is known."""
+
+    def __init__(self, model: str, category: str) -> None:
+        self._model, self._category = model, category
+        self._failures = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by discard
+        self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # configuration ("" for all) -> correct, total
+
+    def add(self, entry_id: str, failed: Mapping[str, Any] | None) -> None:
+        """Count one verdict; `failed` is its entry in the file, None where it is valid."""
+        keys = ["", str(parse_id(entry_id)[0])] if self._category == FORMAT_SENSITIVITY else [""]
+        for key in keys:
+            self._counts[key][0] += failed is None
+            self._counts[key][1] += 1
+        if failed is not None:
+            self._failures.write(json.dumps(failed, ensure_ascii=False, default=str) + "\n")
+
+    def close(self, score_dir: Path | None) -> dict[str, Any]:
+        """Return the header, writing the file where a folder is given."""
+        correct, total = self._counts[""]
+        header: dict[str, Any] = {
+            "accuracy": correct / total if total else 0.0,
+            "correct_count": correct,
+            "total_count": total,
+            **self._by_configuration(),
+        }
+        if score_dir is not None:
+            path = (
+                score_dir
+                / _folder_name(self._model)
+                / folder_of(self._category)
+                / f"BFCL_v4_{self._category}_score.json"
+            )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._failures.seek(0)
+            with path.open("w", encoding="utf-8") as file:
+                file.write(json.dumps(header) + "\n")
+                shutil.copyfileobj(self._failures, file)
+        return header
+
+    def discard(self) -> None:
+        """Close what waited on disk."""
+        self._failures.close()
+
+    def _by_configuration(self) -> dict[str, Any]:
+        if self._category != FORMAT_SENSITIVITY:
+            return {}
+        by_name = {
+            name: {"accuracy": correct / total, "correct_count": correct, "total_count": total}
+            for name, (correct, total) in self._counts.items()
+            if name
+        }
+        rates = [float(each["accuracy"]) for each in by_name.values()]
+        several = len(rates) > 1
+        return {
+            "accuracy_max_delta": round((max(rates) - min(rates)) * 100, 2) if several else 0.0,
+            "accuracy_variance": round(statistics.variance(rates) * 100**2, 2) if several else 0.0,
+            "accuracy_std": round(statistics.stdev(rates) * 100, 2) if several else 0.0,
+            **by_name,
+        }
+
+
+class ModelScores:
+    """What one model scored, and how long it took."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.categories: dict[str, dict[str, Any]] = {}  # category -> header of its score file
+        self.beside: dict[str, Beside] = {}  # category -> what is told beside the official verdict
+        self._latencies_s = array("d")
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """Category -> its score."""
+        return {name: each for name, (each, _) in self.with_headers().items()}
+
+    def with_headers(self) -> dict[str, tuple[Score, dict[str, Any]]]:
+        """Category -> its score and the header of its file."""
+        return {
+            name: (Score(header["accuracy"], header["total_count"]), header) for name, header in self.categories.items()
+        }
+
+    def note_latency(self, latency: Any) -> None:
+        """Keep the seconds a result tells: a number, or a list (turns) of lists (steps) of numbers."""
+        if isinstance(latency, list):
+            for each in latency:
+                self.note_latency(each)
+        elif isinstance(latency, int | float) and latency:
+            self._latencies_s.append(latency)
+
+    def latency(self) -> tuple[str, str, str]:
+        """Return mean, standard deviation and 95th percentile in seconds, as text."""
+        times = sorted(self._latencies_s)
+        if not times:
+            return NOT_SHOWN, NOT_SHOWN, NOT_SHOWN
+        at = 0.95 * (len(times) - 1)
+        below, above = times[math.floor(at)], times[math.ceil(at)]
+        deviation = statistics.stdev(times) if len(times) > 1 else 0.0
+        high = below + (above - below) * (at - math.floor(at))
+        return str(round(statistics.mean(times), 2)), str(round(deviation, 2)), str(round(high, 2))
+
+
+def _folder_name(model: str) -> str:
+    """Return a model's name as BFCL makes one folder of it, whatever slashes and dots it has."""
+    name = model.replace("/", "_").replace("\\", "_")
+    return "_" if name in ("", ".", "..") else name
+
+
+def folder_of(category: str) -> Path:
+    """Return where BFCL puts a category's files, below the model's folder."""
+    if category == FORMAT_SENSITIVITY:
+        return Path(FORMAT_SENSITIVITY)
+    if category.startswith("memory"):
+        return Path("agentic", "memory", category.removeprefix("memory_"))
+    groups = {"live": "live", "multi_turn": "multi_turn", "web_search": "agentic"}
+    return Path(next((groups[name] for name in groups if category.startswith(name)), "non_live"))
+
+
+def failure(results: Results, task: Task, record: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
+    """Return the entry of a wrong answer in a score file."""
+    told: dict[str, Any] = {"error": [verdict.message], "error_type": verdict.error_type}
+    if kind_of(task.category) in ("multi_turn", "agentic"):
+        told = {"error": {"error_message": [verdict.message], "error_type": verdict.error_type}}
+    entry = {
+        "id": task.id,
+        "model_name": results.model,
+        "test_category": results.category,
+        "valid": False,
+        **told,
+        "prompt": {"id": task.id, "question": task.question},
+        "model_result_raw": record["result"],
+    }
+    return entry if task.ground_truth is None else {**entry, "possible_answer": task.ground_truth}
+
+
+def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
+    """Write the leaderboard's tables, best model first; what BFCL knows of its own models only (price, link) is N/A."""
+    tables: dict[str, list[tuple[float, list[str]]]] = {name: [] for name in _COLUMNS}
+    for scores in models.values():
+        named = {**version_4(scores.scores)}
+        one = {category: of_category(scores.scores, category) for category in _SCORED}
+        for name, row in _rows(scores, named, one).items():
+            tables[name].append((_sort_key(name, named, scores), row))
+    for name, rows in tables.items():
+        ordered = [row for _, row in sorted(rows, key=lambda pair: pair[0], reverse=True)]
+        lines = [_COLUMNS[name], *([str(number), *row] for number, row in enumerate(ordered, 1))]
+        (score_dir / f"data_{name}.csv").write_text("\n".join(",".join(line) for line in lines), encoding="utf-8")
+
+
+def _rows(scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Score]) -> dict[str, list[str]]:
+    """Return the row of each table without its rank; the columns are those of _COLUMNS."""
+    sensitivity = scores.categories.get(FORMAT_SENSITIVITY, {})
+    spread = [str(sensitivity.get(key, NOT_SHOWN)) for key in ("accuracy_max_delta", "accuracy_std")]
+    by_variant = [sensitivity.get(str(variant)) for variant in VARIANTS]
+    non_live = [named["non_live_ast"], named["non_live_simple"]]
+    agentic = [named["web_search"], *_of(one, WEB_SEARCH), named["memory"], *_of(one, MEMORY)]
+    overall = [*non_live, *_of(one, NON_LIVE[3:]), named["live"], *_of(one, LIVE), named["multi_turn"]]
+    overall += [*_of(one, MULTI_TURN), *agentic, one["live_relevance"], named["irrelevance"]]
+    return {
+        "overall": [
+            *[str(named["overall"]), scores.model, NOT_SHOWN, NOT_SHOWN, *scores.latency()],
+            *map(str, overall),
+            *[*spread, NOT_SHOWN, NOT_SHOWN],
+        ],
+        "non_live": _texts(scores, named["non_live"], *non_live, *_of(one, (*NON_LIVE, "irrelevance"))),
+        "live": _texts(
+            scores, named["live"], named["live_ast"], *_of(one, (*LIVE, "live_irrelevance", "live_relevance"))
+        ),
+        "multi_turn": _texts(scores, named["multi_turn"], *_of(one, MULTI_TURN)),
+        "agentic": _texts(scores, named["agentic"], *agentic),
+        "format_sensitivity": [
+            scores.model,
+            *spread,
+            *(str(Score(each["accuracy"], 0)) if each else NOT_SHOWN for each in by_variant),
+        ],
+    }
+
+
+def _of(one: Mapping[str, Score], categories: Sequence[str]) -> list[Score]:
+    return [one[category] for category in categories]
+
+
+def _texts(scores: ModelScores, *cells: Score) -> list[str]:
+    return [scores.model, *map(str, cells)]
+
+
+def _sort_key(name: str, named: Mapping[str, Score], scores: ModelScores) -> float:
+    if name == "format_sensitivity":
+        return float(scores.categories.get(FORMAT_SENSITIVITY, {}).get("accuracy_max_delta", -1))
+    return named[name].accuracy
+
+
+_SCORED = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance", *MULTI_TURN, *WEB_SEARCH, *MEMORY)
+_COLUMNS: dict[str, list[str]] = json.loads(
+    Path(__file__).parents[1].joinpath("leaderboard_columns.json").read_text(encoding="utf-8")
+)
+_COLUMNS["format_sensitivity"] += [f"Config {variant}" for variant in VARIANTS]

@@ -1,0 +1,297 @@
+"""Train a policy to call functions over several turns: `python train_fctncalling.py [flags]`."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads slow every neighbour down
+
+import argparse
+import dataclasses
+import logging
+import random
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fctncalling.algorithms import settings
+from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
+from fctncalling.algorithms.settings import setting
+from fctncalling.cli.progress import Progress
+from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
+from fctncalling.data.types import Task
+from fctncalling.policy_parts import complete, weights_folder
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.template import ChatTemplate
+    from fctncalling.training_run import TrainingRun
+
+HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
+DESCRIPTION = """\
+Train a language model to call functions over several turns, with an actor-critic on BFCL-format tasks.
+
+Without flags, the embedded small model learns the embedded tasks on one CPU core in a few minutes.
+With --dataset_path FILE alone, a fifth of its tasks is held out for the evaluation before and after.
+"""
+EPILOG = """\
+TPPO is token-level PPO with exact Bellman backup with action decomposition (BAD): every token has its own advantage,
+but time passes (gamma, lam) between actions only, so a longer wording of the same call is worth the same. It is not
+trust-region PPO. --gamma_token and --lam_token below 1 give the variants that discount inside an action.
+APPO, where it is offered, is action-level PPO (one ratio and one advantage an action); it is not RLlib's APPO, which is
+asynchronous PPO.
+
+Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json, metrics.jsonl (identical for equal
+seeds), timings.jsonl, tensorboard events, episodes/, checkpoints/, evaluation.json, curve.png.
+Ctrl-C saves a checkpoint; --resume goes on from it exactly.
+"""
+
+
+@dataclass
+class Surroundings:
+    """Settings that the learning algorithm does not see."""
+
+    handler: str = setting("auto", "How calls are written; auto: BFCL's form of the task's language.")
+    chat_template: str | None = setting(None, "File with a chat template; none: the tokenizer's own.")
+    enable_tool_use: bool = setting(
+        False, "Whether a confined Python executor and a calculator are offered beside the tasks' own functions."
+    )
+    num_tool_executors: int | None = setting(
+        None, "Snippets that run at once; none: the configuration's, or one a core.", within="[1, inf)"
+    )
+    tool_config_path: str | None = setting(
+        None, "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults."
+    )
+    tensorboard: bool = setting(True, "Whether tensorboard events are written, where it is installed.")
+    log_episodes_interval: int = setting(
+        10, "Updates between two whose training episodes are written out; 0: none.", within="[0, inf)"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return 0, 2 where the user can mend it, 130 where Ctrl-C ended it."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger("fctncalling").setLevel(logging.INFO)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    namespace = build_parser().parse_args(words)
+    from fctncalling.algorithms.checkpoint import CheckpointError
+    from fctncalling.algorithms.logs import RunExistsError
+
+    try:
+        config = TrainConfig.from_args(namespace)
+        surroundings = Surroundings(**{f.name: getattr(namespace, f.name) for f in dataclasses.fields(Surroundings)})
+        return train(config, surroundings, words)
+    except (SettingError, TaskError, RunExistsError, CheckpointError, ModelError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with a flag for every setting."""
+    parser = argparse.ArgumentParser(
+        "train_fctncalling.py",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_arguments(parser)
+    settings.add_arguments(parser, Surroundings)
+    return parser
+
+
+def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] = ()) -> int:
+    """Train, evaluating before and after; return 0, or 130 where Ctrl-C ended it."""
+    from fctncalling.algorithms.checkpoint import Interruption
+
+    run = prepare(config, surroundings)
+    show = Progress(config.num_updates, run.counters.updates)
+    with Interruption() as interruption:
+        try:
+            while True:
+                if run.evaluation_is_due() or run.counters.updates >= config.num_updates:
+                    show.evaluation(run.evaluate())
+                if run.counters.updates >= config.num_updates:
+                    break
+                episodes = run.collect(show.episode)
+                with interruption.deferred():  # the weights and their log line belong together
+                    show.update(run.learn(episodes), run)
+                    if config.save_interval and run.counters.updates % config.save_interval == 0:
+                        run.save()
+            run.save()
+            report(run)
+        except KeyboardInterrupt:
+            show.close()
+            resumed = [word for word in words if not word.startswith("--resume")]
+            print(f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on with:\n")
+            print(f"  python train_fctncalling.py {shlex.join([*resumed, '--resume'])}\n")
+            return 130
+        finally:
+            run.close()
+    return 0
+
+
+def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
+    """Return a run with tasks, environments, policy and log in place, at its start or where --resume finds it."""
+    from fctncalling.algorithms.checkpoint import find_checkpoint
+    from fctncalling.algorithms.logs import RunLog, results_folder
+
+    folder = results_folder(config)
+    checkpoint = find_checkpoint(folder / "checkpoints", config.resume) if config.resume is not None else None
+    make_env, task_ids, held_out_ids = environments(config, surroundings)
+    policy, template = load_policy(config, surroundings, checkpoint)
+    described = {**dataclasses.asdict(config), **dataclasses.asdict(surroundings), "versions": versions()}
+    log = RunLog(folder, described, resume=checkpoint is not None, tensorboard=surroundings.tensorboard)
+
+    from fctncalling.training_run import TrainingRun
+
+    run = TrainingRun(
+        config,
+        policy=policy,
+        template=template,
+        make_env=make_env,
+        task_ids=task_ids,
+        held_out_ids=held_out_ids,
+        log=log,
+        log_episodes_interval=surroundings.log_episodes_interval,
+    )
+    if checkpoint is not None:
+        run.restore(checkpoint)
+        print(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
+    return run
+
+
+def environments(config: TrainConfig, surroundings: Surroundings) -> tuple[Callable[[], Any], list[str], list[str]]:
+    """Return a maker of environments, the ids of the training tasks and those of the held-out tasks."""
+    if config.env_name != "fctncalling_env":
+        import gymnasium
+
+        count = config.episodes_per_update
+        return (
+            lambda: gymnasium.make(config.env_name, disable_env_checker=True),
+            [f"train_{i}" for i in range(count)],
+            [f"held_out_{i}" for i in range(config.eval_episodes)],
+        )
+    from fctncalling.envs.function_calling import FunctionCallingEnv
+    from fctncalling.tool_use import tools_of
+
+    tools = tools_of(
+        enabled=surroundings.enable_tool_use,
+        num_executors=surroundings.num_tool_executors,
+        config_path=surroundings.tool_config_path,
+    )
+    training, held_out = load_task_sets(config)
+    tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
+
+    def make_env() -> FunctionCallingEnv:
+        return FunctionCallingEnv(
+            tasks=tasks,
+            handler=surroundings.handler,
+            reward=config.reward,
+            max_steps_per_turn=config.max_steps_per_turn,
+            tools=tools,
+        )
+
+    return make_env, [task.id for task in training], [task.id for task in held_out]
+
+
+def load_task_sets(config: TrainConfig) -> tuple[list[Task], list[Task]]:
+    """Return training tasks and at most --eval_episodes held-out ones, drawn by a fixed seed from all categories."""
+    training = load_tasks(config.dataset_path or embedded_path("train"))
+    if not training:
+        raise TaskError(f"{config.dataset_path}: no task in it")
+    shuffled = random.Random(0)
+    if config.eval_dataset_path is not None or config.dataset_path is None:
+        held_out = load_tasks(config.eval_dataset_path or embedded_path("held_out"))
+        clash = {task.id for task in training} & {task.id for task in held_out}
+        if clash and config.eval_dataset_path != config.dataset_path:
+            print(f"Note: {len(clash)} held-out tasks are training tasks too, such as {min(clash)}.")
+    elif len(training) == 1:
+        print("Note: the only task is evaluated on too: give --eval_dataset_path for held-out ones.")
+        held_out = list(training)
+    else:
+        shuffled.shuffle(training)
+        size = max(1, round(HELD_OUT_SHARE * len(training)))
+        held_out, training = training[:size], training[size:]
+        print(f"Held out {len(held_out)} of {len(held_out) + len(training)} tasks; --eval_dataset_path gives others.")
+    shuffled.shuffle(held_out)
+    return training, held_out[: config.eval_episodes]
+
+
+class ModelError(Exception):
+    """The model cannot be loaded."""
+
+
+def load_policy(
+    config: TrainConfig, surroundings: Surroundings, checkpoint: Path | None
+) -> tuple[ActorCritic, ChatTemplate]:
+    """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and seed."""
+    import torch
+    from transformers import AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    from fctncalling.algorithms.config import resolve_device
+    from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.template import ChatTemplate
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
+    torch.set_num_threads(config.torch_threads)
+    torch.manual_seed(config.seed)
+    source = weights_folder(config, checkpoint)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(source))
+        policy = ActorCritic.load(
+            source,
+            critic_head=config.critic_head,
+            critic_hidden=config.critic_hidden,
+            critic_detach=config.critic_detach,
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(f"--model_name_or_path {source}: the model cannot be loaded: {error}") from error
+    complete(policy, config, checkpoint)
+    text = Path(surroundings.chat_template).read_text(encoding="utf-8") if surroundings.chat_template else None
+    positions = getattr(policy.model.config, "max_position_embeddings", None)
+    if positions is not None and positions < config.max_episode_tokens:
+        raise SettingError(
+            f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} at most"
+        )
+    return policy.to(resolve_device(config.device)), ChatTemplate(tokenizer, text)
+
+
+def report(run: TrainingRun) -> None:
+    """Write evaluation.json and curve.png, and say plainly what was done and where it lies."""
+    from fctncalling.algorithms.report import plot_curve, print_table, write_evaluation
+
+    counters, config, folder = run.counters, run.config, run.log.folder
+    write_evaluation(
+        folder,
+        before=counters.before,
+        after=counters.latest,
+        seed=config.seed,
+        train_cpu_seconds=counters.train_cpu_seconds,
+        algorithm=config.algorithm_name,
+        updates=counters.updates,
+        episodes=counters.episodes,
+        env_steps=counters.env_steps,
+        sampled_tokens=counters.sampled_tokens,
+    )
+    curve = plot_curve(folder)
+    print_table(counters.before, counters.latest)
+    print(
+        f"\n{config.algorithm_name} learned from {counters.episodes} episodes ({counters.env_steps} steps) in "
+        f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed {config.seed}.\n"
+        f"Results: {folder}\n"
+        f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/\n"
+        f"  tensorboard --logdir {folder}"
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides the numbers."""
+    import platform
+    from importlib.metadata import version
+
+    names = ("torch", "transformers", "tokenizers", "numpy", "gymnasium")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -1,0 +1,68 @@
+"""Judge recorded answers: writes every record again, in order, with our own `valid` and `error_type`.
+
+A record is {"category", "form", "id", "response"}; form is "prompting", "tool_call" or "decoded_calls". Other keys
+are kept.
+
+example:
+  evaluate_fctncalling.py verdicts --data_dir data/bfcl --input answers.jsonl.gz --output verdicts.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from fctncalling.checkers import UnsupportedCategory, kind_of
+from fctncalling.cli.records import Line, Record, TaskFolder, run_on_records
+from fctncalling.data import format_sensitivity
+from fctncalling.data.types import Task, TurnRecord
+from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.judge import FORMS, judge, replay_truth
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files, answers beside them")
+    parser.add_argument("--input", type=Path, required=True, help="records to judge: .jsonl or .jsonl.gz")
+    parser.add_argument("--output", type=Path, required=True, help="where the judged records go: .jsonl or .jsonl.gz")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge every record; return 0, or 2 with one message where a record or a task cannot be used."""
+    return run_on_records(args.input, args.output, "judging", RecordJudge(args.data_dir).judged)
+
+
+class RecordJudge:
+    """Judges records one by one; the truth of a task is replayed once for all answers that follow each other."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._folder = TaskFolder(data_dir)
+        self._truth: tuple[str, Sequence[TurnRecord]] | None = None
+
+    def judged(self, line: Line) -> Record:
+        """Return the record with our verdict; InputError where it cannot be judged."""
+        form = line.field("form", str, f"one of {', '.join(FORMS)}")
+        if form not in FORMS:
+            raise line.error("form", f'expected one of {", ".join(FORMS)}, got "{form}"')
+        if "response" not in line.record:
+            raise line.error("response", "expected the answer, but there is no such field")
+        category = line.field("category", str, "a category's name")
+        if category == format_sensitivity.CATEGORY and form != "prompting":
+            raise line.error("form", f'expected "prompting", the one form of {category}, got "{form}"')
+        try:
+            if category != format_sensitivity.CATEGORY:
+                kind_of(category)
+            task = self._folder.task_of(line)
+            truth = self._truth_of(task) if task.is_multi_turn else None
+            verdict = judge(task, line.record["response"], form, truth=truth)
+        except UnsupportedCategory as error:
+            raise line.error("category", str(error)) from None
+        except (LookupError, ValueError, InfrastructureError, ImportError) as error:
+            raise line.error("id", f"cannot be judged: {error}") from None
+        return {**line.record, "valid": verdict.valid, "error_type": verdict.error_type}
+
+    def _truth_of(self, task: Task) -> Sequence[TurnRecord]:
+        if self._truth is None or self._truth[0] != task.id:
+            self._truth = (task.id, replay_truth(task))
+        return self._truth[1]

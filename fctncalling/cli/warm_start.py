@@ -1,0 +1,189 @@
+"""Build the embedded model: `python -m fctncalling.cli.warm_start` (or `make warm-start`) writes its folder again.
+
+A small Llama-configuration model is fitted, by supervised learning, to episodes of a demonstrator
+(`fctncalling/embedded_tasks/demonstrator.py`): first a careful one, so that it learns to read and to copy, then one
+with bad habits. What that teacher got wrong more often than right, reinforcement learning has to mend.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads cost more than they bring
+
+from fctncalling.cli.make_tasks import EMBEDDED, make_tasks
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.types import Task
+from fctncalling.embedded_tasks.demonstrator import Demonstrator
+from fctncalling.envs.function_calling import FunctionCallingEnv
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
+    from fctncalling.algorithms.batch import EpisodeRecord
+    from fctncalling.algorithms.template import ChatTemplate
+
+MODEL_SHAPE: dict[str, Any] = {
+    "hidden_size": 96,
+    "intermediate_size": 208,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+}
+VOCABULARY_SIZE = 1800  # enough for every word of the tasks to be one token
+BATCH_SIZE = 20  # episodes, about 2,000 tokens: small models want many steps, not large ones
+MAX_POSITIONS = 4096  # tokens; the embedded episodes have up to 400
+
+
+def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
+    """Return fresh tasks of the training split, read by the same loader as any user's file."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "multi_turn_func_doc").symlink_to(EMBEDDED / "multi_turn_func_doc")
+        merged = [
+            {**entry, **({} if truth is None else {"ground_truth": truth})}
+            for entry, truth in make_tasks("train", num_tasks, seed=seed)
+        ]
+        path = Path(folder) / "tasks.json"
+        path.write_text(json.dumps(merged))
+        return load_tasks(path)
+
+
+def spoken_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[str]:
+    """Yield every text of the demonstrator's episodes: messages, results, actions and function signatures."""
+    env = FunctionCallingEnv(tasks=tasks)
+    for task in tasks:
+        _, info = env.reset(options={"task_id": task.id})
+        step_in_turn, ended = 0, False
+        while not ended:
+            for message in info["messages"]:
+                yield message["content"].rpartition("\n")[2] if message.get("tools") else message["content"]
+            yield signatures(info["tools"])
+            turn = info["turn"]
+            action = demonstrator(task.id, turn, step_in_turn, info)
+            yield action
+            _, _, terminated, truncated, info = env.step(action)
+            ended = terminated or truncated
+            step_in_turn = step_in_turn + 1 if info["turn"] == turn else 0
+
+
+def signatures(tools: Sequence[Any]) -> str:
+    """Return the functions offered as the chat template shows them."""
+    functions = [tool["function"] for tool in tools]
+    return " ".join(f"{function['name']}({','.join(function['parameters']['properties'])})" for function in functions)
+
+
+def demonstrations(tasks: Sequence[Task], demonstrator: Demonstrator, template: ChatTemplate) -> list[EpisodeRecord]:
+    """Return the demonstrator's episodes, played by the ordinary rollout."""
+    from fctncalling.algorithms.generation import ScriptedActor
+    from fctncalling.algorithms.rollout import collect
+
+    envs: list[Any] = [FunctionCallingEnv(tasks=tasks) for _ in range(16)]
+    actor = ScriptedActor(demonstrator, template.encode, template.end_of_turn_id)
+    return collect(envs, actor, template, [task.id for task in tasks], max_episode_tokens=MAX_POSITIONS)
+
+
+def new_model(vocabulary_size: int, *, pad_id: int, end_id: int, seed: int) -> LlamaForCausalLM:
+    """Return a randomly initialised model of the embedded shape."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocabulary_size,
+        **MODEL_SHAPE,
+        max_position_embeddings=MAX_POSITIONS,
+        tie_word_embeddings=True,
+        pad_token_id=pad_id,
+        bos_token_id=None,
+        eos_token_id=end_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Make demonstrations, fit the model, write its folder, and say what was written."""
+    parser = argparse.ArgumentParser(prog="python -m fctncalling.cli.warm_start", description=__doc__)
+    parser.add_argument(
+        "--output_dir", type=Path, default=EMBEDDED / "model", help="folder to write (default: the committed one)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)")
+    parser.add_argument("--num_tasks", type=int, default=24000, help="tasks to show (default 24000)")
+    parser.add_argument(
+        "--careful_steps",
+        type=int,
+        default=5000,
+        help="steps on careful demonstrations, and half as many again at a third of the rate (default 5000)",
+    )
+    parser.add_argument("--careless_steps", type=int, default=900, help="steps on biased ones after that (default 900)")
+    recipe = vars(parser.parse_args(argv))
+    build(recipe.pop("output_dir"), **recipe)
+    return 0
+
+
+def build(folder: Path, *, seed: int, num_tasks: int, careful_steps: int, careless_steps: int) -> None:
+    """Build tokenizer and model and write them to a folder as any Hugging Face checkpoint, with their hashes."""
+    import torch
+
+    from fctncalling.algorithms.template import ChatTemplate
+    from fctncalling.embedded_tasks.tokenizer import train_tokenizer
+
+    torch.set_num_threads(1)  # one thread: the same weights wherever the command runs on the same processor
+    tasks = training_tasks(num_tasks, seed=seed)
+    texts = spoken_texts(tasks[:: max(1, num_tasks // 6000)], Demonstrator(tasks, seed=seed, biased=False))
+    tokenizer: Any = train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
+    template = ChatTemplate(tokenizer)
+    print(f"{len(tasks)} tasks, {len(tokenizer)} words and pieces of words")
+    model = new_model(len(tokenizer), pad_id=tokenizer.pad_token_id, end_id=tokenizer.eos_token_id, seed=seed)
+    careful = demonstrations(tasks, Demonstrator(tasks, seed=seed, biased=False), template)
+    learn(model, careful, careful_steps, lr=3e-3)
+    learn(model, careful, careful_steps // 2, lr=1e-3, order_seed=1)  # binding one word to each slot forms late
+    learn(model, demonstrations(tasks, Demonstrator(tasks, seed=seed), template), careless_steps, lr=4e-4)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    recipe = {"careful_steps": careful_steps, "careless_steps": careless_steps}
+    write_hashes(folder, seed=seed, num_tasks=num_tasks, **recipe)
+
+
+def learn(
+    model: LlamaForCausalLM, records: Sequence[EpisodeRecord], num_steps: int, *, lr: float, order_seed: int = 0
+) -> None:
+    """Fit the model to demonstrations for a number of steps, with a progress bar."""
+    from tqdm import tqdm
+
+    from fctncalling.algorithms.warm_start import WarmStartConfig, fit
+
+    right = sum(record.success for record in records) / len(records)
+    epochs = -(-num_steps * BATCH_SIZE // len(records))
+    config = WarmStartConfig(epochs=epochs, max_steps=num_steps, batch_size=BATCH_SIZE, lr=lr, seed=order_seed)
+    with tqdm(total=num_steps, desc=f"demonstrations, {right:.0%} right", unit="step") as bar:
+        fit(model, records, config, on_step=lambda metrics: _show(bar, metrics))
+
+
+def _show(bar: Any, metrics: dict[str, float]) -> None:
+    bar.update()
+    if bar.n % 50 == 0:
+        bar.set_postfix(loss=f"{metrics['loss']:.3f}", accuracy=f"{metrics['accuracy']:.3f}")
+
+
+def write_hashes(folder: Path, **recipe: int) -> None:
+    """Write `SHA256.json`: the command's settings and the hash of every file it wrote."""
+    hashes = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.iterdir())
+        if path.name != "SHA256.json"
+    }
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "SHA256.json")
+    command = "python -m fctncalling.cli.warm_start " + " ".join(f"--{key} {value}" for key, value in recipe.items())
+    (folder / "SHA256.json").write_text(json.dumps({"command": command, "sha256": hashes}, indent=1) + "\n")
+    print(f"{folder}: {size:,} bytes; rebuild with: {command}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,130 @@
+"""Multi-turn tasks: requests of one scene, some waiting for a function or a parameter that comes a turn later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fctncalling.embedded_tasks.desk_scenes import TicketScene, VehicleScene
+from fctncalling.embedded_tasks.scenes import FileScene, Request, Scene
+from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw, render, wording
+
+Entry = dict[str, Any]
+SCENES: tuple[type[Scene], ...] = (FileScene, FileScene, TicketScene, VehicleScene)
+NUM_OFFERED = (4, 6)  # at first, the held-out function not counted
+MISSING_SLOT = {
+    "move": "folder",
+    "copy": "folder",
+    "write": "content",
+    "search": "content",
+    "create_ticket": "priority",
+    "resolve_it": "fix",
+    "raise_it": "priority",
+    "lock": "door",
+    "unlock": "door",
+    "climate": "degrees",
+}
+
+
+@dataclass
+class Turn:
+    """One user message and the calls that answer it; `text` None is BFCL's empty message of a held-out function."""
+
+    text: str | None
+    calls: list[str]
+    requests: list[Request]
+
+
+def multi_turn_task(draw: Draw, category: str) -> tuple[Entry, list[list[str]]]:
+    """Return (entry without id, ground truth) of one multi-turn task of a BFCL category."""
+    scene = draw.rng.choice(SCENES)(draw)
+    config = scene.initial_config()
+    turns = [ask(scene, draw, first=index == 0) for index in range(draw.rng.choice((2, 2, 3)))]
+    missed: dict[str, list[str]] = {}
+    if category == "multi_turn_miss_param":
+        withhold_parameter(turns, draw)
+    if category == "multi_turn_miss_func":
+        missed = withhold_function(turns, draw)
+    check_split(turns, draw)
+    leans = any(request.needs_history for turn in turns for request in turn.requests)
+    if category == "multi_turn_base" and not leans and draw.chance(0.7):
+        raise NoSuchDraw("no turn leans on an earlier one")
+    entry: Entry = {
+        "question": [[{"role": "user", "content": turn.text}] if turn.text is not None else [] for turn in turns],
+        "initial_config": {scene.class_name: config},
+        "involved_classes": [scene.class_name],
+        "function": offered(scene, turns, draw, num_held_out=len(missed)),
+    }
+    if missed:
+        entry["missed_function"] = missed
+    return entry, [turn.calls for turn in turns]
+
+
+def ask(scene: Scene, draw: Draw, *, first: bool) -> Turn:
+    """Return the next turn: one request, now and then two in one message."""
+    requests = [next_request(scene, draw, prefer_history=not first)]
+    if draw.chance(0.25):
+        requests.append(next_request(scene, draw, prefer_history=False))
+        if requests[0].call == requests[1].call:
+            raise NoSuchDraw("the same call twice in one turn")
+    phrases = wording()["turns"]
+    texts = [draw.phrase(phrases[r.kind], r.slots, opens=i == 0) for i, r in enumerate(requests)]
+    text = texts[0] + "".join(draw.rng.choice(wording()["joiners"]) + text for text in texts[1:])
+    return Turn(text, [render(*request.call) for request in requests], requests)
+
+
+def next_request(scene: Scene, draw: Draw, *, prefer_history: bool) -> Request:
+    """Return a request the scene allows now, mostly one that leans on what was said before where there is one."""
+    kinds = scene.kinds()
+    leaning = [kind for kind, needs_history in kinds.items() if needs_history]
+    if leaning and prefer_history and draw.chance(0.8):
+        return scene.ask(draw.rng.choice(leaning))
+    return scene.ask(draw.rng.choice(list(kinds)))
+
+
+def withhold_parameter(turns: list[Turn], draw: Draw) -> None:
+    """Split one turn in two: a request that lacks a parameter, and the user's answer that names it."""
+    candidates = [
+        i for i, turn in enumerate(turns) if len(turn.requests) == 1 and turn.requests[0].kind in MISSING_SLOT
+    ]
+    if not candidates:
+        raise NoSuchDraw("no parameter to withhold")
+    index = draw.rng.choice(candidates)
+    turn = turns[index]
+    request = turn.requests[0]
+    vague = draw.phrase(wording()["asks"][request.kind], request.slots)
+    answer = draw.phrase(wording()["answers"][MISSING_SLOT[request.kind]], request.slots, opens=False)
+    turns[index : index + 1] = [Turn(vague, [], []), Turn(answer, turn.calls, turn.requests)]
+
+
+def withhold_function(turns: list[Turn], draw: Draw) -> dict[str, list[str]]:
+    """Put off one turn's calls until its function is offered, one (empty) turn later; return BFCL's missed_function."""
+    used: set[str] = set()
+    candidates = []
+    for index, turn in enumerate(turns):
+        names = {request.call[0] for request in turn.requests}
+        candidates += [(index, name) for name in sorted(names - used)]
+        used |= names
+    index, name = draw.rng.choice(candidates)
+    turn = turns[index]
+    turns[index : index + 1] = [Turn(turn.text, [], []), Turn(None, turn.calls, turn.requests)]
+    return {str(index + 1): [name]}
+
+
+def check_split(turns: list[Turn], draw: Draw) -> None:
+    """Raise NoSuchDraw unless a held-out task has a reserved call of its own and every call belongs to the split."""
+    calls = [request.call for turn in turns for request in turn.requests]
+    if not all(draw.allows(*call) for call in calls):
+        raise NoSuchDraw("a call of the other split")
+    if draw.held_out and all(len(arguments) < 2 for _, arguments in calls):
+        raise NoSuchDraw("nothing in it is reserved")
+
+
+def offered(scene: Scene, turns: list[Turn], draw: Draw, *, num_held_out: int) -> list[str]:
+    """Return the names of the functions offered: those needed and a few beside, in random order."""
+    needed = sorted({request.call[0] for turn in turns for request in turn.requests})
+    beside = [name for name in scene.offered_beside if name not in needed]
+    num_offered = draw.rng.randint(*NUM_OFFERED) + num_held_out  # so that their number betrays nothing
+    names = needed + draw.rng.sample(beside, min(len(beside), max(0, num_offered - len(needed))))
+    draw.rng.shuffle(names)
+    return names

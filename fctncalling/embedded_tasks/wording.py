@@ -1,0 +1,78 @@
+"""The closed vocabularies and phrases of the embedded tasks, and the draw that keeps held-out combinations apart."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HELD_OUT_SHARE = 6  # one combination in this many is reserved for the held-out tasks
+MAX_DRAWS = 40
+
+
+class NoSuchDraw(Exception):
+    """No combination of the wanted split was found: the task is drawn anew."""
+
+
+@cache
+def wording() -> Mapping[str, Any]:
+    """Return the wording table, read once; treat it as read-only."""
+    return json.loads((Path(__file__).parent / "wording.json").read_text())  # type: ignore[no-any-return]
+
+
+def render(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call as the Python text BFCL's ground truths use."""
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+
+
+def is_reserved(text: str) -> bool:
+    """Return whether a text (a call of two or more arguments, a question) belongs to the held-out split.
+
+    A hash decides, not the seed, so that no seed can ever make a training task of a held-out combination.
+    """
+    return zlib.crc32(text.encode()) % HELD_OUT_SHARE == 0
+
+
+@dataclass
+class Draw:
+    """One seeded source of words that respects the split: `held_out` draws reserved combinations only, else none."""
+
+    rng: random.Random
+    held_out: bool
+
+    def word(self, kind: str) -> Any:
+        """Return a random word of a closed vocabulary."""
+        return self.rng.choice(wording()["words"][kind])
+
+    def words(self, kind: str, count: int) -> list[Any]:
+        """Return different random words of a closed vocabulary."""
+        return self.rng.sample(wording()["words"][kind], count)
+
+    def chance(self, probability: float) -> bool:
+        """Return True with the given probability."""
+        return self.rng.random() < probability
+
+    def allows(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a call may stand in this split; calls of fewer than two arguments stand in both."""
+        return len(arguments) < 2 or is_reserved(render(name, arguments)) == self.held_out
+
+    def call(self, name: str, make: Callable[[], Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
+        """Return (name, arguments) of a call of this split, drawing its arguments until they fit.
+
+        Raises NoSuchDraw after MAX_DRAWS failures.
+        """
+        for _ in range(MAX_DRAWS):
+            arguments = dict(make())
+            if self.allows(name, arguments):
+                return name, arguments
+        raise NoSuchDraw(name)
+
+    def phrase(self, phrases: list[str], slots: Mapping[str, Any], *, opens: bool = True) -> str:
+        """Return one of the phrases with its slots filled; one that opens a message may begin with a greeting."""
+        text = self.rng.choice(phrases).format(**slots)
+        return str(self.rng.choice(wording()["openers"])) + text if opens else text

@@ -1,0 +1,116 @@
+"""Episodes as JSON Lines: played once, written, and played again from what was written."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fctncalling.agents.agent import AgentUnavailable, EpisodeCut, Player
+from fctncalling.checkers import kind_of
+from fctncalling.data.types import Episode, StepRecord, Task, Verdict
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.progress import progress_of
+from fctncalling.envs.strictness import strict_verdict
+
+
+@dataclasses.dataclass
+class Played:
+    """One episode as an agent saw it."""
+
+    episode: Episode
+    observations: list[str] = dataclasses.field(default_factory=list)  # after each step
+    reason: str = ""  # why it is invalid
+
+
+def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None = None) -> Played:
+    """Return one episode. Where the agent or infrastructure fails it is invalid, with the reason."""
+    observation, info = env.reset(seed=seed, options={"task_id": task_id})
+    steps: list[StepRecord] = []
+    observations: list[str] = []
+    terminated = truncated = False
+    reason = str(info.get("invalid_reason", ""))
+    while not (terminated or truncated):
+        turn = int(info["turn"])
+        try:
+            text = player.answer(observation, info)
+        except AgentUnavailable as failure:
+            truncated, reason = True, str(failure)
+            break
+        except EpisodeCut:
+            truncated = True
+            break
+        observation, reward, terminated, truncated, info = env.step(text)
+        steps.append(noted(turn, text, float(reward), info))
+        observations.append(observation)
+        reason = str(info.get("invalid_reason", ""))
+    verdict = info.get("verdict") if not reason else None
+    episode = Episode(
+        task_id, str(info["category"]), steps, verdict,
+        terminated=terminated, truncated=truncated, invalid=bool(reason), seed=seed,
+    )  # fmt: skip
+    return Played(episode, observations, reason)
+
+
+def noted(turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
+    """Return a step as an agent sees it: long results as they are shown, for they were logged so."""
+    results = [message for message in info["messages"] if message["role"] == "tool"]
+    return StepRecord(
+        turn,
+        text,
+        calls=tuple(info["calls"]),
+        executed=tuple(str(each["name"]) for each in results),
+        results=tuple(str(each["content"]) for each in results),
+        error=info["error"],
+        reward=reward,
+    )
+
+
+def response_of(task: Task, steps: Sequence[StepRecord]) -> Any:
+    """Return the answer as `score` and `verdicts` read it: a text, or a list (turns) of lists (steps) of texts."""
+    if kind_of(task.category) not in ("multi_turn", "agentic"):
+        return steps[-1].text if steps else ""
+    turns = max((step.turn for step in steps), default=-1) + 1
+    return [[step.text for step in steps if step.turn == turn] for turn in range(turns)]
+
+
+def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) -> dict[str, Any]:
+    """Return the official verdict, the strict one beside it, and the progress."""
+    strict = strict_verdict(task, steps, verdict)
+    return {
+        "valid": verdict.valid,
+        "error_type": verdict.error_type,
+        "strict_valid": strict.valid,
+        "strict_error_type": strict.error_type,
+        "progress": progress_of(task, verdict),
+        "verdict": as_json(verdict),
+    }
+
+
+def episode_fields(played: Played) -> dict[str, Any]:
+    """Return what replaying needs: every step, the digest of each observation, and how the episode ended."""
+    episode = played.episode
+    steps = [as_json(step) for step in episode.steps]
+    for step, observation in zip(steps, played.observations, strict=False):
+        step["observation_sha256"] = digest(observation)
+    told = {"invalid_reason": played.reason} if episode.invalid else {}
+    return {
+        "steps": steps,
+        "terminated": episode.terminated,
+        "truncated": episode.truncated,
+        "invalid": episode.invalid,
+        "seed": episode.seed,
+        **told,
+    }
+
+
+def digest(text: str) -> str:
+    """Return what tells one text from another."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def as_json(value: Any) -> Any:
+    """Return a record of the house exactly as a line of JSON gives it back."""
+    return json.loads(json.dumps(dataclasses.asdict(value), default=repr))

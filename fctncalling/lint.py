@@ -1,0 +1,163 @@
+"""What is wrong with tasks: every ground truth is replayed as an answer, and each rule says what it found.
+
+"impossible": no answer the rule could write passes the official checker. "suspicious": one does, but only in an odd
+way, or the entry contradicts itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fctncalling.checkers import kind_of
+from fctncalling.checkers.answer import standardised
+from fctncalling.data.types import Task, Verdict
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.envs.judge import judge
+from fctncalling.envs.mistakes import is_tool_error
+from fctncalling.envs.oracle import written_call
+from fctncalling.lint_answers import answers, return_format_faults, reversed_answer
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with one task."""
+
+    id: str
+    category: str
+    severity: str  # "impossible" or "suspicious"
+    rule: str
+    message: str
+
+
+def findings(task: Task) -> Iterator[Finding]:
+    """Yield what is wrong with a task. Raises UnsupportedCategory, InfrastructureError, LookupError for a tool."""
+    kind = kind_of(task.category)
+    if kind in ("relevance", "irrelevance"):
+        rules: tuple[Callable[[Task], Iterator[tuple[str, str, str]]], ...] = (_offers_nothing,)
+    elif task.ground_truth is None:
+        return
+    elif kind == "multi_turn":
+        rules = (_scenarios, _empty_turns, _multi_turn_truth)
+    elif kind == "agentic":
+        rules = (_agentic_truth,)
+    else:
+        rules = (_against_docs, _single_turn_truth)
+    for rule in rules:
+        for severity, name, message in rule(task):
+            yield Finding(task.id, task.category, severity, name, message)
+
+
+Found = Iterator[tuple[str, str, str]]  # severity, rule, message
+
+
+def _offers_nothing(task: Task) -> Found:
+    if not task.functions:
+        yield "suspicious", "no_functions", "no function is offered, so nothing but text can be answered"
+
+
+def _against_docs(task: Task) -> Found:
+    """Where the ground truth and the function docs disagree."""
+    docs = {doc.name: doc.parameters for doc in task.functions}
+    for expected in task.ground_truth or ():
+        for name, accepted in expected.items():
+            if name not in docs:
+                yield "suspicious", "undocumented_function", f"{name} has no function doc"
+                continue
+            documented, required = docs[name].get("properties", {}), docs[name].get("required", ())
+            for key, values in accepted.items():
+                if not isinstance(values, list):
+                    yield "suspicious", "no_list", f"{name}.{key}: {values!r:.60} stands where a list of values belongs"
+                elif not values:
+                    yield "suspicious", "nothing_accepted", f"{name}.{key}: the list of accepted values is empty"
+                if key not in documented:
+                    yield "suspicious", "undocumented_parameter", f"{name}.{key} is expected and not documented"
+            for key in required:
+                if key not in accepted:
+                    yield "suspicious", "unexpected_required", f"{name}.{key} is required and not expected"
+
+
+def _single_turn_truth(task: Task) -> Found:
+    passed, fault = {}, "no answer can be written"
+    for form, style, text in answers(task):
+        if form not in passed:
+            verdict = _judged(task, text, form)
+            if verdict.valid:
+                passed[form] = style
+            elif style == "natural":
+                fault = f"{verdict.error_type}: {verdict.message}"[:300]
+    if not passed:
+        yield "impossible", "truth_rejected", fault
+    for form in ("prompting", "tool_call"):
+        if passed and form not in passed:
+            yield "suspicious", "one_form_only", f"no answer found passes in form {form}: {fault}"
+        elif passed.get(form, "natural") != "natural":
+            yield "suspicious", "odd_answer_only", f"passes in form {form} only when written as {passed[form]}"
+    if passed:
+        yield from (("suspicious", "return_format", told) for told in return_format_faults(task))
+        if (turned := reversed_answer(task)) and not judge(task, turned, "prompting").valid:
+            yield "suspicious", "order_matters", "the same calls in reversed order are rejected"
+
+
+def _judged(task: Task, text: str, form: str) -> Verdict:
+    """Return the verdict; a ground truth that the checker stumbles over rejects every answer."""
+    try:
+        return judge(task, text, form)
+    except (TypeError, ValueError) as error:
+        return Verdict(False, 0.0, "unusable ground truth", str(error))
+
+
+def _scenarios(task: Task) -> Found:
+    for name in task.initial_config:
+        if name not in task.involved_classes:
+            yield "suspicious", "scenario_unused", f"initial_config holds {name}, which is not involved"
+
+
+def _empty_turns(task: Task) -> Found:
+    if "miss_" in task.category or "composite" in task.category:
+        return  # meant so: the agent is to ask
+    for turn, calls in enumerate(task.ground_truth or ()):
+        if not calls:
+            yield "suspicious", "empty_turn", f"turn {turn} expects no call, so nothing in it is checked"
+
+
+def _multi_turn_truth(task: Task) -> Found:
+    turns = task.ground_truth or ()
+    verdict = judge(task, [[[call] for call in calls] for calls in turns], "decoded_calls")
+    if not verdict.valid:
+        yield "impossible", "truth_rejected", f"{verdict.error_type}: {verdict.message}"[:300]
+        return
+    yield from _failing_calls(task)
+    docs, texts = {doc.name: doc for doc in task.functions}, list[list[str]]()
+    for turn, calls in enumerate(turns):
+        texts.append([])
+        for call in calls:
+            try:
+                texts[-1].append(get_handler("python_calls").render([written_call(call, docs)]))
+            except ValueError as error:
+                yield "suspicious", "unwritable_call", f"turn {turn}: {error}"[:300]
+                return
+    verdict = judge(task, texts, "prompting")
+    if not verdict.valid:
+        yield "suspicious", "rejected_as_text", f"{verdict.error_type}: {verdict.message}"[:300]
+
+
+def _failing_calls(task: Task) -> Found:
+    tools = ToolSession(task.involved_classes, task.initial_config, long_context=task.long_context)
+    for turn, calls in enumerate(task.ground_truth or ()):
+        for call in calls:
+            result = tools.execute(call)
+            if is_tool_error(result):
+                yield "suspicious", "truth_fails", f"turn {turn}: {call} -> {result}"[:300]
+
+
+def _agentic_truth(task: Task) -> Found:
+    accepted = [str(answer) for answer in task.ground_truth or ()]
+    blank = [answer for answer in accepted if not standardised(answer).strip()]
+    if blank:
+        yield "suspicious", "anything_accepted", f"accepted answer {blank[0]!r} occurs in every message"
+    told: Any = next((answer for answer in accepted if judge(task, answer, "prompting").valid), None)
+    if told is None:
+        yield "impossible", "truth_rejected", f"none of the accepted answers {accepted!r:.200} is found in itself"

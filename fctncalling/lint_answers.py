@@ -1,0 +1,113 @@
+"""Answers a single-turn ground truth allows, in the forms and styles a model could write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fctncalling.checkers import kind_of, language_of
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.handlers import HANDLERS, get_handler
+from fctncalling.envs.oracle import oracle_calls
+from fctncalling.source_literals import STYLES, source_of
+
+_MAX_ALTERNATIVES = 4
+_RETURN_FORMATS = ("bfcl_json", "bfcl_verbose_xml", "bfcl_concise_xml")
+
+
+def answers(task: Task) -> Iterator[tuple[str, str, str]]:
+    """Yield (form, style, text) of answers, the most natural ones first, then other accepted values."""
+    language = language_of(task.category)
+    for calls in _alternatives(task):
+        if language == "python":
+            for form, text in (("prompting", _prompted(calls)), ("tool_call", _tool_calls(calls))):
+                if text is not None:
+                    yield form, "natural", text
+            continue
+        for style in STYLES if language == "java" else STYLES[:2]:
+            written = [_as_source(task, call, language, style) for call in calls]
+            texts = (f"{call.name}({', '.join(f'{k}={v}' for k, v in call.arguments.items())})" for call in written)
+            yield "prompting", style, f"[{', '.join(texts)}]"
+            unquoted = [_as_source(task, call, language, style, quoted=False) for call in calls]
+            if not style.endswith("text_block") and (text := _tool_calls(unquoted)):
+                yield "tool_call", style, text
+
+
+def reversed_answer(task: Task) -> str | None:
+    """Return the expected calls of a parallel task in reversed order; None where order cannot matter."""
+    if kind_of(task.category) != "parallel" or language_of(task.category) != "python":
+        return None
+    return next((_prompted(calls[::-1]) for calls in _alternatives(task)), None)
+
+
+def return_format_faults(task: Task) -> Iterator[str]:
+    """Yield which of BFCL's other return formats cannot say the expected calls."""
+    if language_of(task.category) != "python":
+        return
+    calls = next(_alternatives(task), None)
+    for name in _RETURN_FORMATS:
+        if calls is not None and name in HANDLERS:
+            try:
+                get_handler(name).render(calls)
+            except ValueError as error:
+                yield f"{name}: {error}"[:300]
+
+
+def _alternatives(task: Task) -> Iterator[list[Call]]:
+    """Yield the expected calls: with first accepted values, optional ones left out, then with later values."""
+    try:
+        [first] = oracle_calls(task)
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
+        return
+    yield first
+    expected = [(name, accepted) for each in task.ground_truth or () for name, accepted in each.items()]
+    yield [Call(name, _chosen(accepted, 0, omit=True)) for name, accepted in expected]
+    for index in range(_MAX_ALTERNATIVES):
+        yield [Call(name, _chosen(accepted, index, omit=False)) for name, accepted in expected]
+
+
+def _chosen(accepted: Mapping[str, Any], index: int, *, omit: bool) -> dict[str, Any]:
+    chosen = {}
+    for key, values in accepted.items():
+        listed = values if isinstance(values, list) else [values]
+        if listed and not (omit and "" in listed):
+            chosen[key] = _plain(listed[min(index, len(listed) - 1)])
+    return chosen
+
+
+def _plain(value: Any) -> Any:
+    """Return an accepted value itself: dicts hold lists of accepted values in their turn."""
+    if isinstance(value, dict):
+        inner = {key: each if isinstance(each, list) else [each] for key, each in value.items()}
+        return {key: _plain(each[0]) for key, each in inner.items() if each and each[0] != ""}
+    if isinstance(value, list):
+        return [_plain(each) if isinstance(each, dict) else each for each in value]
+    return value
+
+
+def _prompted(calls: list[Call]) -> str | None:
+    try:
+        return get_handler("python_calls").render(calls)
+    except ValueError:
+        return None
+
+
+def _tool_calls(calls: list[Call]) -> str | None:
+    try:
+        return json.dumps([{call.name.replace(".", "_"): json.dumps(dict(call.arguments))} for call in calls])
+    except (TypeError, ValueError):
+        return None
+
+
+def _as_source(task: Task, call: Call, language: str, style: str, *, quoted: bool = True) -> Call:
+    """Return a call whose arguments are source text; texts unquoted where JSON strings hold them already."""
+    docs = {doc.name: doc.parameters.get("properties", {}) for doc in task.functions}
+    properties = docs.get(call.name, {})
+    written = {
+        key: value
+        if isinstance(value, str) and not quoted
+        else source_of(value, properties.get(key, {}), language, style)
+        for key, value in call.arguments.items()
+    }
+    return Call(call.name, written)

@@ -1,0 +1,62 @@
+"""What a policy is completed with before a run: adapters, a critic of its own, a reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fctncalling.algorithms.config import SettingError, TrainConfig, resolve_device
+from fctncalling.data.bfcl import embedded_path
+
+if TYPE_CHECKING:
+    import torch
+
+    from fctncalling.algorithms.policy import ActorCritic
+
+
+def complete(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) -> None:
+    """Give the policy what the settings ask for beside the model; SettingError where a file does not fit."""
+    if config.critic == "full":
+        policy.give_critic_a_model()
+    if config.lora_r:
+        _adapt(policy, config, checkpoint)
+    if config.critic == "full" and checkpoint is not None:
+        policy.load_critic(checkpoint)
+    if config.kl_coef and not config.lora_r:
+        policy.refer_to(_load_model(base_model(config)).to(resolve_device(config.device)))
+    if config.init_critic_from is not None and checkpoint is None:
+        try:
+            policy.load_critic(config.init_critic_from)
+        except ValueError as error:
+            raise SettingError(f"--init_critic_from: {error}") from error
+
+
+def weights_folder(config: TrainConfig, checkpoint: Path | None) -> str:
+    """Return where the language model's weights lie: in the checkpoint, unless that holds adapters alone."""
+    return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
+
+
+def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) -> None:
+    """Put adapters into the policy, fresh ones or the checkpoint's; with them comes its critic."""
+    try:
+        policy.adapt(
+            r=config.lora_r, alpha=config.lora_alpha, targets=config.lora_targets, critic=config.critic == "lora"
+        )
+    except ValueError as error:
+        raise SettingError(f"--lora_targets {config.lora_targets}: {error}") from error
+    if checkpoint is not None and policy.adapters is not None:
+        policy.adapters.load(checkpoint)
+        policy.load_critic(checkpoint)
+
+
+def base_model(config: TrainConfig) -> str:
+    """Return the folder or hub name of the model that a run starts from: the reference, whatever was learned since."""
+    return str(config.model_name_or_path or embedded_path("model"))
+
+
+def _load_model(source: str) -> torch.nn.Module:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    return model

@@ -1,0 +1,52 @@
+"""The tools `--enable_tool_use` offers beside a task's own functions: a confined Python executor, a calculator."""
+
+from __future__ import annotations
+
+from fctncalling.algorithms.settings import SettingError
+from fctncalling.envs.tools.python_executor import (
+    ConfigError,
+    ExecutorConfig,
+    PythonExecutor,
+    SandboxUnavailable,
+    load_config,
+)
+from fctncalling.envs.tools.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
+
+
+def tools_of(*, enabled: bool, num_executors: int | None, config_path: str | None) -> ToolBox | None:
+    """Return what the command line asks for, the same box for all environments; None without tool use.
+
+    Raises SettingError naming the flag, and the file and key where it is the configuration's fault.
+    """
+    if enabled:
+        try:
+            return offered_tools(num_executors=num_executors, config_path=config_path)
+        except ConfigError as error:
+            raise SettingError(f"--{'tool_config_path' if config_path else 'enable_tool_use'}: {error}") from error
+        except SandboxUnavailable as error:
+            raise SettingError(f"--enable_tool_use: {error}") from error
+    for name, value in (("num_tool_executors", num_executors), ("tool_config_path", config_path)):
+        if value is not None:
+            raise SettingError(f"--{name}: has no effect without --enable_tool_use")
+    return None
+
+
+def offered_tools(*, num_executors: int | None = None, config_path: str | None = None) -> ToolBox:
+    """Return a box of the tools that a configuration file in OpenRLHF's form enables; without one, of both.
+
+    `num_executors`, where given, wins over the file's. All environments of a run share the box: its limits on calls
+    at once hold for all of them together. Raises ConfigError, naming file and key, and SandboxUnavailable where the
+    executor cannot be confined.
+    """
+    where = "--enable_tool_use" if config_path is None else config_path
+    config = ExecutorConfig() if config_path is None else load_config(config_path)
+    config = config.with_keywords(num_executors=num_executors)
+    tools = []
+    if config.enabled:
+        tools.append(python_tool(PythonExecutor(config)))
+    if config.calculator:
+        tools.append(calculator_tool())
+    if not tools:
+        raise ConfigError(f"{where}: tools enables no tool; expected python_executor or calculator, or no tool use")
+    max_calls = config.max_tools_per_generation or MAX_CALLS
+    return ToolBox(tools, num_processes=config.max_running, max_calls=max_calls)

@@ -1,0 +1,229 @@
+"""One training run: where environments, a policy and the learning algorithm meet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.checkpoint import load_state, save_checkpoint
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.generation import GenerationEngine
+from fctncalling.algorithms.grpo import informative
+from fctncalling.algorithms.logs import RunLog, episode_metrics, peak_memory_gb
+from fctncalling.algorithms.play import TextEnv
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.report import evaluate
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.template import ChatTemplate
+
+EVALUATION_SEED = 20  # all evaluations of all runs draw alike, so that they differ by the policy alone
+
+
+@dataclass
+class Counters:
+    """How far a run has come."""
+
+    updates: int = 0
+    episodes: int = 0
+    env_steps: int = 0
+    sampled_tokens: int = 0
+    train_cpu_seconds: float = 0.0  # collecting and learning, without evaluation
+    extra_rounds: int = 0  # of collecting, beyond one an update
+    evaluated_at: int = -1  # the update at which held-out tasks were last played
+    before: dict[str, Any] = field(default_factory=dict)  # the evaluation before the first update
+    latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
+
+
+class TrainingRun:
+    """Collects, learns, evaluates, logs and saves; the order of it is the caller's.
+
+    All randomness of update k comes from (seed, k), so a resumed run draws what an uninterrupted one would.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        policy: ActorCritic,
+        template: ChatTemplate,
+        make_env: Callable[[], TextEnv],
+        task_ids: Sequence[str],
+        held_out_ids: Sequence[str],
+        log: RunLog,
+        log_episodes_interval: int = 10,
+    ) -> None:
+        self.config, self.policy, self.template, self.log = config, policy, template, log
+        self.make_env, self.task_ids, self.held_out_ids = make_env, task_ids, held_out_ids
+        self.log_episodes_interval = log_episodes_interval
+        self.envs = [make_env() for _ in range(config.n_rollout_threads)]
+        self.optimisers = make_optimisers(policy, config)
+        self.counters = Counters()
+        self._timings: dict[str, float | None] = {}
+
+    def collect(self, on_episode: Callable[[EpisodeRecord], None] | None = None) -> list[EpisodeRecord]:
+        """Return the episodes of the next update, sampled with the policy as it is."""
+        started, cpu = time.perf_counter(), time.process_time()
+        actor = self._actor(self.config.temperature)
+        episodes = self._play(actor, 0, on_episode)
+        extra = 0
+        while extra + 1 < self._most_rounds and len(informative(episodes)) < self.config.episodes_per_update:
+            extra += 1
+            episodes += self._play(actor, extra, on_episode)
+        seconds = time.perf_counter() - started
+        steps = sum(episode.num_steps for episode in episodes)
+        self._timings = {
+            "charts/SPS": steps / seconds,
+            "perf/rollout_tokens_per_s": actor.num_sampled_tokens / seconds,
+            "perf/rollout_forward_tokens_per_s": actor.num_forward_tokens / seconds,
+            "perf/time_s/rollout": seconds,
+        }
+        self.counters.extra_rounds += extra  # only now: an interrupted collection is collected again
+        self.counters.env_steps += steps
+        self.counters.episodes += len(episodes)
+        self.counters.sampled_tokens += actor.num_sampled_tokens
+        self.counters.train_cpu_seconds += time.process_time() - cpu
+        return episodes
+
+    def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
+        """Improve the policy on the episodes, log the update and return its metrics."""
+        started, cpu = time.perf_counter(), time.process_time()
+        metrics = episode_metrics(episodes)
+        usable = [episode for episode in episodes if not episode.invalid and episode.rows]
+        if self._most_rounds > 1:
+            usable = informative(usable)
+        if usable:
+            generator = torch.Generator().manual_seed(_seed(self.config.seed, self.counters.updates, 2))
+            warming_up = self.counters.updates < self.config.critic_warmup_updates
+            optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
+            metrics |= update(self.policy, optimisers, usable, self.config, generator)
+        metrics["charts/learning_rate"] = self.config.lr
+        seconds = time.perf_counter() - started
+        self.counters.updates += 1
+        self.counters.train_cpu_seconds += time.process_time() - cpu
+        tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
+        timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
+        counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
+        self.log.metrics(self.counters.updates, {**counters, **metrics})
+        self.log.timings(self.counters.updates, {**self._timings, **timings, "perf/peak_mem_gb": peak_memory_gb()})
+        if self.log_episodes_interval and self.counters.updates % self.log_episodes_interval == 0:
+            self.log.episodes(f"train_{self.counters.updates:06d}", episodes)
+        return metrics
+
+    def evaluate(self) -> dict[str, Any]:
+        """Play the held-out tasks greedily and sampled, log and return the success rates."""
+        number, started = self.counters.updates, time.perf_counter()
+        if self.counters.evaluated_at == number:
+            return self.counters.latest
+        evaluation = evaluate(
+            self.envs,
+            self._actor(0.0),
+            self._actor(self.config.temperature),
+            self.template,
+            self.held_out_ids,
+            max_episode_tokens=self.config.max_episode_tokens,
+            seed=EVALUATION_SEED,
+            make_env=self.make_env,
+        )
+        self.log.metrics(number, evaluation.metrics())
+        self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
+        self.log.episodes(f"greedy_{number:06d}", evaluation.greedy)
+        self.log.episodes(f"sampled_{number:06d}", evaluation.sampled)
+        self.counters.evaluated_at, self.counters.latest = number, evaluation.as_json()
+        if number == 0:
+            self.counters.before = self.counters.latest
+        return self.counters.latest
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Sampled tokens a second of the last rollout."""
+        return self._timings.get("perf/rollout_tokens_per_s")
+
+    def evaluation_is_due(self) -> bool:
+        """Whether the next thing to do is to evaluate, before more is learned."""
+        interval = self.config.eval_interval
+        wanted = self.counters.updates == 0 or (interval > 0 and self.counters.updates % interval == 0)
+        return wanted and self.counters.evaluated_at != self.counters.updates
+
+    def save(self) -> Path:
+        """Write a checkpoint of the run as it stands; return its folder."""
+        state = {
+            "counters": asdict(self.counters),
+            "position": self.log.position(),
+            "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers._asdict().items()},
+        }
+        name = f"update_{self.counters.updates:06d}"
+        folder = self.log.folder / "checkpoints"
+        return save_checkpoint(folder, name, policy=self.policy, tokenizer=self.template.tokenizer, state=state)
+
+    def restore(self, checkpoint: Path) -> None:
+        """Go on from a checkpoint whose weights the policy was loaded with."""
+        state = load_state(checkpoint)
+        self.counters = Counters(**state["counters"])
+        for name, optimiser in self.optimisers._asdict().items():
+            optimiser.load_state_dict(state["optimisers"][name])
+        self.log.rewind(state["position"])
+
+    def close(self) -> None:
+        """Close files and environments."""
+        self.log.close()
+        for env in self.envs:
+            env.close()
+
+    def _actor(self, temperature: float) -> GenerationEngine:
+        return GenerationEngine(
+            self.policy.model,
+            self.template.stop_ids,
+            temperature=temperature,
+            max_new_tokens=self.config.max_new_tokens,
+            decode=self.template.decode,
+        )
+
+    @property
+    def _most_rounds(self) -> int:
+        """Rounds of collecting that an update may take."""
+        return self.config.dynamic_sampling if self.config.algorithm_name == "GRPO" else 1
+
+    def _play(
+        self, actor: GenerationEngine, extra: int, on_episode: Callable[[EpisodeRecord], None] | None
+    ) -> list[EpisodeRecord]:
+        """Return the episodes of one round of the update, the first or an extra one."""
+        words = (self.config.seed, self.counters.updates, 1, extra)
+        return collect(
+            self.envs,
+            actor,
+            self.template,
+            self._next_tasks(extra),
+            max_episode_tokens=self.config.max_episode_tokens,
+            seed=_seed(*(words if extra else words[:3])),
+            make_env=self.make_env,
+            on_episode=on_episode,
+        )
+
+    def _next_tasks(self, extra: int = 0) -> list[str]:
+        """Return the tasks of the next round: each task once before any comes again, in an order of the seed's.
+
+        Where episodes are compared in groups, each comes --group_size times in a row.
+        """
+        size = self.config.group_size if self.config.algorithm_name == "GRPO" else 1
+        count, number = self.config.episodes_per_update // size, len(self.task_ids)
+        first = (self.counters.updates + self.counters.extra_rounds + extra) * count
+        orders: dict[int, Any] = {}
+        chosen = []
+        for position in range(first, first + count):
+            epoch = position // number
+            if epoch not in orders:
+                orders[epoch] = np.random.default_rng([self.config.seed, 3, epoch]).permutation(number)
+            chosen += [self.task_ids[orders[epoch][position % number]]] * size
+        return chosen
+
+
+def _seed(*words: int) -> int:
+    return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)
