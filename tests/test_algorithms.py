@@ -1,0 +1,397 @@
+"""The algorithms by themselves: where they must agree, where they must differ, and closed forms of each."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from token_worlds import episode, gradient, judging_policy, settings, some_episodes, targets_of, tiny_policy
+from torch import Tensor
+
+from fctncalling.algorithms.advantages import decomposed_gae
+from fctncalling.algorithms.algorithm import Spans, Timelines, averaged, summed
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.grpo import informative
+from fctncalling.algorithms.losses import value_loss
+from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
+
+torch.set_num_threads(1)
+
+WITH_CRITIC = ("TPPO", "POAD", "NTPO", "APPO")
+Action = tuple[list[float], float]  # values of its tokens, reward
+
+
+def timelines(*episodes: list[Action], groups: list[int] | None = None, bootstrap: float = 0.0) -> Timelines:
+    """Return the timelines of episodes made of actions."""
+    length = max(sum(len(values) for values, _ in actions) for actions in episodes)
+    rows: list[tuple[list[float], list[float], list[bool], list[bool]]] = []
+    for actions in episodes:
+        values = [value for tokens, _ in actions for value in tokens]
+        ends = [i == len(tokens) - 1 for tokens, _ in actions for i in range(len(tokens))]
+        rewards = [reward * (i == len(tokens) - 1) for tokens, reward in actions for i in range(len(tokens))]
+        gap = length - len(values)
+        rows.append(
+            (rewards + [0.0] * gap, values + [0.0] * gap, [True] * len(values) + [False] * gap, ends + [False] * gap)
+        )
+    rewards_, values_, acted, ends_action = (torch.tensor(field) for field in zip(*rows, strict=True))
+    numbers = torch.tensor(groups or list(range(len(episodes))))
+    end = torch.full((len(episodes),), bootstrap)
+    return Timelines(rewards_, values_, acted, ends_action, end, numbers)
+
+
+def estimate(name: str, lines: Timelines, **changes: Any) -> tuple[list[list[float]], list[list[float]]]:
+    """Return advantages and returns of the tokens that count, one list an episode."""
+    got = ALGORITHMS[name].estimate(lines, settings(algorithm_name=name, **changes))
+    kept = [
+        [
+            [x for x, counts in zip(*pair, strict=True) if counts]
+            for pair in zip(field.tolist(), got.counted, strict=True)
+        ]
+        for field in (got.advantages, got.returns)
+    ]
+    return kept[0], kept[1]
+
+
+TWO_ACTIONS: list[Action] = [([0.1, 0.3, 0.2], 0.5), ([0.4, 0.6], 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "advantages", "returns"),
+    [
+        ("TPPO", [1.192, 0.992, 1.092, 0.6, 0.4], [1.292, 1.292, 1.292, 1.0, 1.0]),
+        ("POAD", [0.782016, 0.72752, 1.0344, 0.52, 0.4], [0.882016, 1.02752, 1.2344, 0.92, 1.0]),
+        ("NTPO", [0.585494, 0.577075, 0.96816, 0.428, 0.4], [0.685494, 0.877075, 1.16816, 0.828, 1.0]),
+        ("APPO", [1.192, 0.6], [1.292, 1.0]),
+    ],
+)
+def test_each_algorithm_has_its_hand_computed_estimate(
+    name: str, advantages: list[float], returns: list[float]
+) -> None:
+    got = estimate(name, timelines(TWO_ACTIONS), gamma=0.9, lam=0.8)
+    assert got[0][0] == pytest.approx(advantages, abs=1e-5)
+    assert got[1][0] == pytest.approx(returns, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", WITH_CRITIC)
+def test_on_actions_of_one_token_all_algorithms_with_a_critic_are_one(name: str) -> None:
+    short: list[Action] = [([0.1], 0.5), ([0.4], 1.0)]
+    assert estimate(name, timelines(short), gamma=0.9, lam=0.8)[0][0] == pytest.approx([1.192, 0.6], abs=1e-6)
+    policy = judging_policy()
+    episodes = [episode([(1, 0.5), (1, -1.0), (1, 1.0)], terminated=True), episode([(1, 0.2)], truncated=True)]
+    wanted = gradient(policy, episodes, settings(entropy_coef=0.3), push=0.3)
+    for norm in ("sum", "token"):
+        config = settings(entropy_coef=0.3, algorithm_name=name, action_logprob_norm=norm)
+        assert torch.allclose(gradient(policy, episodes, config, push=0.3), wanted, atol=1e-6)
+        assert torch.allclose(
+            targets_of(policy, episodes, config).advantages, targets_of(policy, episodes, settings()).advantages
+        )
+
+
+@pytest.mark.parametrize("name", WITH_CRITIC)
+def test_the_critics_lambda_moves_its_targets_and_no_advantage(name: str) -> None:
+    lines = timelines(TWO_ACTIONS)
+    both, ahead = estimate(name, lines, gamma=0.9, lam=0.5), estimate(name, lines, gamma=0.9, lam=1.0)
+    apart = estimate(name, lines, gamma=0.9, lam=0.5, lam_value=1.0)
+    assert apart == (both[0], ahead[1])
+    assert apart[1] != both[1]
+
+
+# Gradients at ratio 1.
+
+PLAIN = {"whiten_advantages": False, "entropy_coef": 0.0, "value_coef": 0.0, "lam": 1.0, "gamma": 0.9}
+
+
+def actions_of(length: int) -> list[EpisodeRecord]:
+    return [
+        episode([(length, 1.0), (length, -0.5)], terminated=True),
+        episode([(length, 0.25), (length, 2.0)], terminated=True),
+    ]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_at_ratio_one_summed_tokens_are_the_actions_likelihood_and_the_token_norm_its_share(length: int) -> None:
+    policy, episodes = tiny_policy().eval(), actions_of(length)
+    num_actions = 4
+    tokens = gradient(policy, episodes, settings(**PLAIN)) * num_actions * length  # a sum, not a mean
+    by_norm = {
+        norm: gradient(policy, episodes, settings(**PLAIN, algorithm_name="APPO", action_logprob_norm=norm))
+        for norm in ("sum", "token")
+    }
+    assert tokens.abs().max() > 1e-3
+    assert torch.allclose(by_norm["sum"] * num_actions, tokens, atol=1e-5)
+    assert torch.allclose(by_norm["token"] * length, by_norm["sum"], atol=1e-5)
+
+
+def test_away_from_ratio_one_clipping_tokens_is_not_clipping_actions() -> None:
+    policy, episodes = tiny_policy().eval(), actions_of(3)
+    config = {**PLAIN, "loss_aggregation": "action_mean"}
+    tokens = gradient(policy, episodes, settings(**config), push=0.5)
+    actions = gradient(policy, episodes, settings(**config, algorithm_name="APPO"), push=0.5)
+    assert not torch.allclose(tokens, actions, atol=1e-3)
+
+
+# An action's log-probability.
+
+
+def spans(action: list[int], row: list[int] | None = None, num_words: int = 0) -> Spans:
+    return Spans(torch.tensor(action), torch.tensor(row or action), torch.full((len(action),), float(num_words)))
+
+
+@pytest.mark.parametrize(
+    ("norm", "logprob", "ratio"), [("sum", -6.0, 1.349859), ("token", -2.0, 1.105171), ("word", -3.0, 1.161834)]
+)
+def test_an_actions_log_probability_by_each_norm(norm: str, logprob: float, ratio: float) -> None:
+    config = settings(algorithm_name="APPO", action_logprob_norm=norm)
+    log_ratio, whole = ALGORITHMS["APPO"].log_ratio, spans([0, 0, 0], num_words=2)
+    assert log_ratio(torch.tensor([-1.0, -2.0, -3.0]), whole, config).tolist() == pytest.approx([logprob] * 3)
+    assert log_ratio(torch.full((3,), 0.1), whole, config).exp().tolist() == pytest.approx([ratio] * 3, abs=1e-6)
+
+
+def test_words_that_nobody_counted_are_an_error_that_names_the_flag() -> None:
+    config = settings(algorithm_name="APPO", action_logprob_norm="word")
+    with pytest.raises(ValueError, match="--action_logprob_norm word"):
+        ALGORITHMS["APPO"].log_ratio(torch.zeros(2), spans([0, 0]), config)
+
+
+def test_an_actions_entropy_is_the_mean_of_its_tokens() -> None:
+    got = ALGORITHMS["APPO"].average(torch.tensor([1.0, 3.0, 5.0]), spans([4, 4, 9]))
+    assert got.tolist() == [2.0, 2.0, 5.0]
+
+
+@examples(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.floats(-5, 5), min_size=1, max_size=6), min_size=1, max_size=6))
+def test_sums_over_spans_are_those_of_python(parts: list[list[float]]) -> None:
+    numbers = torch.tensor([x for part in parts for x in part], dtype=torch.float64)
+    span = torch.tensor([2 * index for index, part in enumerate(parts) for _ in part])
+    assert summed(numbers, span).tolist() == pytest.approx([sum(part) for part in parts for _ in part])
+    assert averaged(numbers, span).tolist() == pytest.approx([sum(part) / len(part) for part in parts for _ in part])
+
+
+# Laws of the action-level estimate.
+
+numbers = st.floats(-5, 5)
+some_actions = st.lists(st.tuples(st.lists(numbers, min_size=1, max_size=8), numbers), min_size=1, max_size=4)
+
+
+@examples(max_examples=60, deadline=None)
+@given(some_actions, some_actions, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_appo_is_tppo_at_the_first_token_of_each_action_whatever_stands_inside(
+    one: list[Action], two: list[Action], gamma: float, lam: float, lam_value: float
+) -> None:
+    lines, config = timelines(one, two, bootstrap=0.7), settings(gamma=gamma, lam=lam, lam_value=lam_value)
+    by_token, by_action = (ALGORITHMS[name].estimate(lines, config) for name in ("TPPO", "APPO"))
+    first = by_action.counted
+    assert first.sum().item() == len(one) + len(two)
+    assert torch.allclose(by_action.advantages[first], by_token.advantages[first], atol=1e-4)
+    if lam == lam_value:
+        assert torch.allclose(by_action.returns[first], by_token.returns[first], atol=1e-4)
+    inside = lines._replace(values=torch.where(first, lines.values, torch.nan))
+    assert torch.equal(ALGORITHMS["APPO"].estimate(inside, config).advantages, by_action.advantages)
+
+
+# A world small enough to enumerate: actions of two tokens A (0) and B (1); AB answers the first observation, else the
+# episode ends with 0; then BA earns 1. A state is the tokens so far.
+
+GAMMA = 0.9
+TRAJECTORIES = [
+    tokens for n in (2, 4) for tokens in product((0, 1), repeat=n) if (tokens[:2] == (0, 1)) == (n == 4)
+]  # fmt: skip
+STATES = sorted({tokens[:i] for tokens in TRAJECTORIES for i in range(len(tokens))})
+EXACT = {(): 0.05625, (0,): 0.1125, (1,): 0.0, (0, 1): 0.25, (0, 1, 1): 0.5, (0, 1, 0): 0.0}
+NAIVE = {(): 0.0455625, (0,): 0.10125, (1,): 0.0, (0, 1): 0.225, (0, 1, 1): 0.5, (0, 1, 0): 0.0}
+
+
+def enumerated(values: dict[tuple[int, ...], float]) -> Timelines:
+    """Return every trajectory as an episode, its critic given by state."""
+
+    def actions(tokens: tuple[int, ...]) -> list[Action]:
+        seen = [values[tokens[:i]] for i in range(len(tokens))]
+        solved = float(tokens == (0, 1, 1, 0))
+        return [(seen[:2], 0.0), (seen[2:], solved)] if len(tokens) == 4 else [(seen, 0.0)]
+
+    return timelines(*(actions(tokens) for tokens in TRAJECTORIES))
+
+
+def reach(policy: dict[tuple[int, ...], Tensor]) -> list[Tensor]:
+    """Return the probability of each trajectory; policy: state -> probabilities of the two tokens."""
+    return [torch.stack([policy[tokens[:i]][tokens[i]] for i in range(len(tokens))]).prod() for tokens in TRAJECTORIES]
+
+
+UNIFORM = {state: torch.tensor([0.5, 0.5], dtype=torch.float64) for state in STATES}
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("TPPO", EXACT), ("NTPO", NAIVE)])
+def test_expected_targets_are_the_values_of_the_enumerated_world(
+    name: str, wanted: dict[tuple[int, ...], float]
+) -> None:
+    lines = enumerated(dict.fromkeys(STATES, 0.0))
+    returns = ALGORITHMS[name].estimate(lines, settings(gamma=GAMMA, lam=1.0)).returns
+    chances = reach(UNIFORM)
+    for state in STATES:
+        through = [i for i, tokens in enumerate(TRAJECTORIES) if tokens[: len(state)] == state]
+        mean = sum(chances[i] * returns[i, len(state)] for i in through) / sum(chances[i] for i in through)
+        assert float(mean) == pytest.approx(wanted[state], abs=1e-7)
+
+
+def test_at_the_exact_values_advantages_are_those_of_the_action_values_and_add_up() -> None:
+    lines = enumerated(EXACT)
+    got = ALGORITHMS["TPPO"].estimate(lines, settings(gamma=GAMMA, lam=0.0, lam_token=0.0)).advantages
+    right = TRAJECTORIES.index((0, 1, 1, 0))
+    assert got[right, :2].tolist() == pytest.approx([0.05625, 0.1125], abs=1e-6)
+    assert got[right, :2].sum().item() == pytest.approx(GAMMA * 0.25 - 0.05625, abs=1e-6)
+    wrong = TRAJECTORIES.index((1, 0))
+    assert got[wrong, 0].item() == pytest.approx(-0.05625, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["TPPO", "NTPO"])
+def test_a_tabular_critic_trained_by_the_value_loss_finds_the_values(name: str) -> None:
+    table = torch.zeros(len(STATES), dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.SGD([table], lr=1.0)
+    chances = torch.stack(reach(UNIFORM))
+    for _ in range(400):
+        values = dict(zip(STATES, table.tolist(), strict=True))
+        lines = enumerated(values)
+        returns = ALGORITHMS[name].estimate(lines, settings(gamma=GAMMA, lam=0.5)).returns
+        places = [(i, j) for i, tokens in enumerate(TRAJECTORIES) for j in range(len(tokens))]
+        states = torch.tensor([STATES.index(TRAJECTORIES[i][:j]) for i, j in places])
+        losses = value_loss(table[states], torch.stack([returns[p] for p in places]), table.detach()[states])
+        optimiser.zero_grad()
+        torch.autograd.backward((losses * torch.stack([chances[i] for i, _ in places])).sum())
+        optimiser.step()
+    wanted = EXACT if name == "TPPO" else NAIVE
+    assert table.tolist() == pytest.approx([wanted[state] for state in STATES], abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_expected_gradient_is_that_of_the_discounted_return_for_any_critic(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = {s: torch.randn(2, generator=generator, dtype=torch.float64).requires_grad_() for s in STATES}
+    critic = torch.randn(len(STATES), generator=generator, dtype=torch.float64).tolist()
+    policy = {state: logit.softmax(0) for state, logit in logits.items()}
+    chances = reach(policy)
+    wanted = torch.autograd.grad(
+        GAMMA * chances[TRAJECTORIES.index((0, 1, 1, 0))], list(logits.values()), retain_graph=True, allow_unused=True
+    )
+    lines = enumerated(dict(zip(STATES, critic, strict=True)))
+    advantages, _ = decomposed_gae(
+        lines.rewards.double(), lines.values.double(), *lines[2:4], lines.bootstrap.double(), gamma=GAMMA, lam=1.0
+    )
+    surrogate = torch.zeros((), dtype=torch.float64)
+    for i, tokens in enumerate(TRAJECTORIES):
+        for j, token in enumerate(tokens):
+            discount = GAMMA ** (j // 2)
+            surrogate = surrogate + chances[i].detach() * discount * advantages[i, j] * policy[tokens[:j]][token].log()
+    got = torch.autograd.grad(surrogate, list(logits.values()), allow_unused=True)
+    for one, other in zip(got, wanted, strict=True):
+        assert torch.allclose(one, torch.zeros(2).double() if other is None else other, atol=1e-6)  # values are fp32
+
+
+# Groups.
+
+
+def outcome(*rewards: float, task: str = "task") -> EpisodeRecord:
+    record = episode([(1 + index, reward) for index, reward in enumerate(rewards)], terminated=True)
+    record.task_id, record.episode_return = task, sum(rewards)
+    return record
+
+
+def test_an_episode_is_compared_with_those_of_its_task_alone() -> None:
+    episodes: list[list[Action]] = [[([9.0, 9.0], r)] for r in (1.0, 0.0, 0.0, 1.0, 5.0, 3.0)]
+    got, _ = estimate("GRPO", timelines(*episodes, groups=[0, 0, 0, 0, 1, 1]))
+    assert [tokens[0] for tokens in got] == pytest.approx([1.0, -1.0, -1.0, 1.0, 1.0, -1.0], abs=1e-5)
+    assert all(tokens[0] == tokens[1] for tokens in got)
+    raw, _ = estimate("GRPO", timelines(*episodes, groups=[0, 0, 0, 0, 1, 1]), group_std=False)
+    assert [tokens[0] for tokens in raw] == pytest.approx([0.5, -0.5, -0.5, 0.5, 1.0, -1.0])
+
+
+def test_by_episode_all_tokens_share_the_return_and_by_step_each_action_has_its_own() -> None:
+    lines = timelines([([0.0], 1.0), ([0.0] * 2, 0.0)], [([0.0] * 2, 0.0), ([0.0], 4.0)], groups=[0, 0])
+    whole, _ = estimate("GRPO", lines, gamma=0.5, group_std=False)
+    assert whole == [[-0.5] * 3, [0.5] * 3]  # returns 1 and 0.5 * 4
+    steps, _ = estimate("GRPO", lines, gamma=0.5, group_std=False, group_credit="step")
+    assert steps == [[-0.5, -2.0, -2.0], [0.5, 0.5, 2.0]]
+
+
+def test_a_group_that_agrees_teaches_nothing_and_is_left_out_by_dynamic_sampling() -> None:
+    agreeing, _ = estimate("GRPO", timelines([([0.0], 0.7)], [([0.0], 0.7)], groups=[0, 0]))
+    assert agreeing == [[0.0], [0.0]]
+    told = [outcome(1.0, task="a"), outcome(0.0, task="a")]
+    episodes = [*told, outcome(1.0, task="b"), outcome(1.0, task="b"), outcome(3.0, task="c")]
+    assert informative(episodes) == told
+
+
+def test_the_critic_has_no_part_in_grpo() -> None:
+    policy = judging_policy()
+    episodes = [*(outcome(1.0, 0.0), outcome(0.0, 0.5), outcome(0.0))]
+    config = settings(algorithm_name="GRPO", group_size=2, episodes_per_update=4)
+    before = [parameter.clone() for parameter in policy.critic_parameters()]
+    metrics = update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0))
+    assert all(torch.equal(old, new) for old, new in zip(before, policy.critic_parameters(), strict=True))
+    assert not any("value" in name or "critic_grad" in name or "explained" in name for name in metrics)
+    assert metrics["losses/policy_grad_norm"] > 0
+
+
+def test_a_sequence_ratio_is_the_geometric_mean_over_the_row() -> None:
+    config = settings(algorithm_name="GRPO", sequence_ratio=True, episodes_per_update=8)
+    rows = spans([0, 0, 1, 2], row=[0, 0, 0, 1])
+    got = ALGORITHMS["GRPO"].log_ratio(torch.tensor([0.1, 0.2, 0.6, -0.4]), rows, config)
+    assert got.tolist() == pytest.approx([0.3, 0.3, 0.3, -0.4])
+
+
+def test_token_sums_weigh_rows_by_their_length_over_one_constant() -> None:
+    policy = judging_policy()
+    episodes = [episode([(4, 1.0)], terminated=True), episode([(2, 0.0)], terminated=True)]
+    weights = targets_of(policy, episodes, settings(loss_aggregation="token_sum")).weights
+    assert weights.tolist() == pytest.approx([1 / 3] * 6)  # three tokens a row on the mean
+    whole = gradient(policy, episodes, settings(loss_aggregation="token_sum"))
+    assert torch.allclose(whole, gradient(policy, episodes, settings()), atol=1e-6)  # one minibatch: the token mean
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_starts_at_ratio_one_and_splits_as_it_likes(name: str) -> None:
+    policy = judging_policy()
+    episodes = some_episodes(policy)
+    for first, second in pairwise(episodes):
+        second.task_id = first.task_id
+    for changes in ({}, {"sequence_ratio": True, "group_credit": "step"}):
+        config = {"algorithm_name": name, "episodes_per_update": 16, **changes}
+        whole = gradient(policy, episodes, settings(**config), push=0.3)
+        split = gradient(policy, episodes, settings(**config, max_microbatch_tokens=20), push=0.3)
+        assert torch.allclose(whole, split, atol=1e-6)
+        metrics = update(
+            tiny_policy(),
+            make_optimisers(policy, settings(**config, lr=0.0)),
+            episodes,
+            settings(**config),
+            torch.Generator().manual_seed(0),
+        )
+        assert metrics["losses/first_ratio_deviation"] == 0.0
+
+
+def test_the_names_offered_are_the_algorithms_that_exist() -> None:
+    for name in ALGORITHMS:
+        assert TrainConfig(algorithm_name=name).algorithm_name == ALGORITHMS[name].name
+
+
+@pytest.mark.parametrize(("name", "verbose_wins"), [("TPPO", True), ("POAD", True), ("APPO", True), ("NTPO", False)])
+def test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm(name: str, verbose_wins: bool) -> None:
+    # One token that earns 0.8 against four that earn 1: gamma 0.9 at every token makes 0.729 of the 1.
+    preference = torch.zeros(2)
+    for _ in range(200):
+        chances = preference.softmax(0)
+
+        def episodes(value: float) -> Timelines:
+            return timelines([([value], 0.8)], [([value, 0.0, 0.0, 0.0], 1.0)])
+
+        returns = [tokens[0] for tokens in estimate(name, episodes(0.0), gamma=0.9, lam=1.0)[1]]
+        baseline = float(chances @ torch.tensor(returns))  # a critic that has converged
+        advantages = [tokens[0] for tokens in estimate(name, episodes(baseline), gamma=0.9, lam=1.0)[0]]
+        preference += 2.0 * chances * torch.tensor(advantages)
+    assert (preference[1] > preference[0]).item() is verbose_wins
+    assert preference.softmax(0).max() > 0.95

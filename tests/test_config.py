@@ -1,0 +1,120 @@
+"""Settings: every field is a flag, and a bad value is told by flag, value and range."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, resolve_device
+
+PUBLISHED_FLAGS = (
+    *("seed", "env_name", "algorithm_name", "experiment_name", "num_mini_batch", "ppo_epoch", "lr", "critic_lr"),
+    *("dataset_path", "model_name_or_path", "n_rollout_threads", "gradient_cp_steps", "max_new_tokens"),
+    "save_interval",
+)
+
+
+def parse(*arguments: str) -> TrainConfig:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return TrainConfig.from_args(parser.parse_args(arguments))
+
+
+def test_no_flags_give_the_defaults() -> None:
+    assert parse() == TrainConfig()
+
+
+def test_every_field_is_a_flag_that_round_trips_through_the_command_line() -> None:
+    settings = dataclasses.asdict(TrainConfig(resume="results/x", value_clip=0.5))
+    arguments = [word for name, value in settings.items() for word in (f"--{name}", str(value).lower())]
+    arguments[arguments.index("--algorithm_name") + 1] = "TPPO"
+    assert dataclasses.asdict(parse(*arguments)) == settings
+
+
+@pytest.mark.parametrize("flag", PUBLISHED_FLAGS)
+def test_the_published_flags_exist(flag: str) -> None:
+    assert flag in {field.name for field in dataclasses.fields(TrainConfig)}
+
+
+def test_none_true_false_and_bare_flags_are_understood() -> None:
+    config = parse("--value_clip", "none", "--critic_detach", "--whiten_advantages", "false", "--resume")
+    assert (config.value_clip, config.critic_detach, config.whiten_advantages) == (None, True, False)
+    assert config.resume == "auto"
+    assert parse("--max_grad_norm", "inf").max_grad_norm == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "told"),
+    [
+        ("lr", "-1", "a number in [0, inf)"),
+        ("lr", "nan", "a number in [0, inf)"),
+        ("lr", "fast", "a number in [0, inf)"),
+        ("gamma", "1.01", "a number in [0, 1]"),
+        ("temperature", "0", "a number in (0, inf)"),
+        ("num_mini_batch", "0", "a whole number in [1, inf)"),
+        ("num_mini_batch", "2.5", "a whole number in [1, inf)"),
+        ("value_clip", "0", "a number in (0, inf) or none"),
+        ("reward", "sparse", "one of success, progress"),
+        ("device", "tpu", "one of auto, cpu, cuda, mps"),
+        ("critic_detach", "maybe", "true or false"),
+        ("algorithm_name", "SAC", "one of TPPO, POAD, NTPO, APPO, GRPO"),
+    ],
+)
+def test_a_bad_value_is_told_by_flag_value_and_range(
+    flag: str, value: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(f"--{flag}", value)
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"--{flag}" in message
+    assert f'got "{value}"' in message
+    assert told in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"lr": -1.0}, "--lr: got -1.0, expected a number in [0, inf)"),
+        ({"seed": True}, "--seed: got true, expected a whole number"),
+        ({"ppo_epoch": 2.0}, "--ppo_epoch: got 2.0, expected a whole number"),
+        ({"algorithm_name": "GRPO", "group_size": 7}, "--episodes_per_update: got 256, expected a multiple of"),
+        ({"num_mini_batch": 9, "episodes_per_update": 8}, "--num_mini_batch: got 9, expected at most"),
+        ({"max_new_tokens": 64, "max_episode_tokens": 64}, "--max_new_tokens: got 64, expected less than"),
+    ],
+)
+def test_bad_values_in_code_are_told_alike(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingError) as error:
+        TrainConfig(**settings)
+    assert told in str(error.value)
+
+
+def test_help_names_every_flag_with_its_range_and_untangles_the_algorithms_name() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    text = " ".join(parser.format_help().split())
+    assert all(f"--{field.name} " in text for field in dataclasses.fields(TrainConfig))
+    assert "not trust-region PPO" in text
+
+
+def test_auto_finds_a_device_and_an_absent_one_is_told() -> None:
+    assert resolve_device("auto").type in ("cpu", "cuda", "mps")
+    assert resolve_device("cpu") == torch.device("cpu")
+    for name, present in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())):
+        if not present:
+            with pytest.raises(SettingError, match=f'--device: got "{name}"'):
+                resolve_device(name)
+
+
+def test_settings_advantages_and_losses_load_without_transformers() -> None:
+    script = (
+        "import sys; import fctncalling.algorithms.config as config; assert 'torch' not in sys.modules; "
+        "import fctncalling.algorithms.advantages, fctncalling.algorithms.losses, fctncalling.algorithms.ppo; "
+        "assert 'transformers' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -1,0 +1,110 @@
+"""What breaks: infrastructure is told and never scored, hostile text ends a turn, errors name culprit and cure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gymnasium.error import ResetNeeded
+from players import DONE, Played, shop_env, shop_task, simple_task, user
+
+from fctncalling.data.types import Task
+from fctncalling.envs import referee
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.handlers.execution import InfrastructureError
+
+
+@pytest.mark.parametrize("stage", ["call", "load", "truth", "user", "checker"])
+def test_failed_infrastructure_is_told_and_never_scored(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> str:
+        raise OSError("line is down")
+
+    task = shop_task(["burn()"] if stage == "truth" else ["look()"], task_id="multi_turn_base_7")
+    if stage == "load":
+        task = shop_task(["look()"], initial_config={"Shop": {"broken": True}}, task_id="multi_turn_base_7")
+    if stage == "checker":
+        monkeypatch.setattr(referee, "judge_turns", broken)
+    env = shop_env(task, user=broken if stage == "user" else None, reward="progress")
+    played = Played(env, ["[burn()]" if stage == "call" else "[look()]", DONE])
+    observation, reward, terminated, truncated, info = played.steps[-1]
+    assert (observation, reward, terminated, truncated) == ("", 0.0, False, True)
+    assert info["invalid"] is True
+    assert info["verdict"] is None
+    assert ("jammed" in info["invalid_reason"]) == (stage == "load")
+    assert info["invalid_reason"]
+    assert (stage == "load") == ("invalid" in played.first[1])
+    assert env.episode.invalid
+    with pytest.raises(ResetNeeded):
+        env.step(DONE)
+    healthy = shop_env(shop_task(["look()"]), task)
+    assert Played(healthy, ["[look()]", DONE], task_id="multi_turn_base_0").ended
+
+
+def test_a_decoders_crash_is_the_models_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else a policy could learn to have its bad episodes dropped.
+    env = shop_env(shop_task(["look()"]), handler="python_calls")
+
+    def crash(text: str) -> list[str]:
+        raise InfrastructureError("decoder")
+
+    monkeypatch.setattr(type(env._handler), "decode", lambda self, text: crash(text))
+    played = Played(env, ["[look()]"])
+    assert "invalid" not in played.info
+    assert played.info["error"] == "malformed"
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 10_000, "[" * 100_000, "\x00", "\ud83d(", "f(a=" + "9" * 5000 + ")", "x" * 300_000]
+)
+def test_hostile_text_ends_a_turn_and_nothing_more(text: str) -> None:
+    played = Played(shop_env(shop_task(["look()"], ["look()"])), [text, text])
+    assert played.ended
+    assert "invalid" not in played.info
+    assert played.info["verdict"].error_type == "multi_turn:empty_turn_model_response"
+
+
+def error_cases() -> list[tuple[str, type[Exception], list[str], Any]]:
+    """Return (name, exception, words of its message, what raises it)."""
+    task = simple_task()
+    unknown_class = shop_task(["look()"], involved_classes=("Bazaar",))
+    return [
+        (
+            "task_id",
+            KeyError,
+            ["simple_python_9", "simple_python_0"],
+            lambda: shop_env(task).reset(options={"task_id": "simple_python_9"}),
+        ),
+        ("option", ValueError, ["taskid", "task_id"], lambda: shop_env(task).reset(options={"taskid": "x"})),
+        ("handler", LookupError, ["klingon", "python_calls"], lambda: shop_env(task, handler="klingon")),
+        ("reward", ValueError, ["luck", "success", "progress"], lambda: shop_env(task, reward="luck")),
+        ("two sources", ValueError, ["x.json", "one of the two"], lambda: shop_env(task, dataset_path="x.json")),
+        ("no task", ValueError, ["at least one"], lambda: shop_env()),
+        ("no Task", TypeError, ["dict", "load_tasks"], lambda: FunctionCallingEnv(tasks=[{"id": 1}])),  # type: ignore[list-item]
+        ("twice", ValueError, ["simple_python_0", "unique"], lambda: shop_env(task, task)),
+        ("render_mode", ValueError, ["rgb_array", "ansi"], lambda: shop_env(task, render_mode="rgb_array")),
+        ("limit", ValueError, ["max_steps_per_turn=0", "at least 1"], lambda: shop_env(task, max_steps_per_turn=0)),
+        ("before reset", ResetNeeded, ["reset() first"], lambda: shop_env(task).step("x")),
+        (
+            "after the end",
+            ResetNeeded,
+            ["simple_python_0", "reset()"],
+            lambda: Played(e := shop_env(task), ["x"]) and e.step("y"),
+        ),
+        ("action", TypeError, ["list", "str"], lambda: Played(shop_env(task), [["x"]])),  # type: ignore[list-item]
+        ("tool class", LookupError, ["Bazaar", "multi_turn_base_0", "Shop"], lambda: shop_env(unknown_class).reset()),
+        ("user", TypeError, ["7", "None"], lambda: Played(shop_env(task, user=lambda m, a: 7), ["x"])),
+        (
+            "retired category",
+            ValueError,
+            ["exec_simple"],
+            lambda: shop_env(Task("exec_simple_0", "exec_simple", [user("?")])).reset(),
+        ),
+    ]
+
+
+@pytest.mark.parametrize("case", error_cases(), ids=lambda case: case[0])
+def test_errors_name_culprit_and_cure(case: tuple[str, type[Exception], list[str], Any]) -> None:
+    _, kind, words, culprit = case
+    with pytest.raises(kind) as caught:
+        culprit()
+    assert all(word in str(caught.value) for word in words), caught.value

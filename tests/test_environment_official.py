@@ -1,0 +1,159 @@
+"""Official tasks through the environment: ground truth succeeds, nothing else does, and no episode colours another."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import VerdictCounter
+from players import DONE, Played, perfect_texts
+
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.types import Task
+from fctncalling.envs.function_calling import FunctionCallingEnv
+
+SINGLE_TURN = (
+    "simple_python",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "live_simple",
+    "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
+)
+RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
+MULTI_TURN = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
+# Ground truths that BFCL's own checker accepts no answer for.
+UNSATISFIABLE = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
+
+
+@pytest.fixture(autouse=True)
+def _long_context(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl/data/long_context.json"))
+
+
+def tasks_of(shared: Path, category: str) -> list[Task]:
+    return load_tasks(shared / "bfcl/data" / f"BFCL_v4_{category}.json")
+
+
+def spoilt_texts(task: Task) -> list[str]:
+    """Return a bad episode that changes as much as it can before it goes wrong: every calling message twice."""
+    return [text for text in perfect_texts(task) if text != DONE for _ in range(2)]
+
+
+@pytest.mark.parametrize("category", [*SINGLE_TURN, *RELEVANCE])
+def test_ground_truth_of_every_single_turn_task_succeeds(shared: Path, category: str) -> None:
+    tasks = tasks_of(shared, category)
+    env = FunctionCallingEnv(tasks=tasks, reward="progress")
+    failed = {task.id for task in tasks if Played(env, perfect_texts(task), task.id).total != 1.0}
+    assert failed == {task.id for task in tasks} & UNSATISFIABLE
+
+
+@pytest.mark.parametrize("category", MULTI_TURN)
+def test_perfect_episode_after_a_bad_one_succeeds_on_every_multi_turn_task(shared: Path, category: str) -> None:
+    tasks = tasks_of(shared, category)
+    env = FunctionCallingEnv(tasks=tasks, reward="progress")
+    flipped = []
+    for task in tasks:
+        spoilt = Played(env, spoilt_texts(task), task.id)
+        perfect = Played(env, perfect_texts(task), task.id)
+        if spoilt.ended or perfect.total != 1.0 or not perfect.valid:
+            flipped.append(task.id)
+    assert flipped == []
+
+
+def play_in_thread(tasks: Sequence[Task]) -> list[str]:
+    """Return the ids of tasks whose perfect episode, after a bad one, does not succeed."""
+    env = FunctionCallingEnv(tasks=tasks)
+    failed = []
+    for task in tasks:
+        Played(env, spoilt_texts(task), task.id)
+        if not Played(env, perfect_texts(task), task.id).valid:
+            failed.append(task.id)
+    return failed
+
+
+@pytest.mark.parametrize(
+    ("category", "step"),
+    [
+        *((category, 10) for category in MULTI_TURN[:3]),
+        *(pytest.param(category, 1, marks=pytest.mark.prove) for category in MULTI_TURN[:3]),
+    ],
+)
+def test_eight_threads_never_affect_each_other(shared: Path, category: str, step: int) -> None:
+    tasks = tasks_of(shared, category)[::step]
+    with ThreadPoolExecutor(8) as threads:  # all play the same tasks at about the same time
+        failed = list(threads.map(play_in_thread, [tasks] * 8))
+    assert failed == [[]] * 8
+
+
+@pytest.mark.parametrize("category", [*SINGLE_TURN, *MULTI_TURN])
+def test_empty_actions_never_succeed(shared: Path, category: str) -> None:
+    tasks = tasks_of(shared, category)
+    env = FunctionCallingEnv(tasks=tasks)
+    assert not any(Played(env, itertools.repeat(""), task.id).valid for task in tasks)
+
+
+@pytest.mark.parametrize("category", [*SINGLE_TURN, *RELEVANCE])
+def test_single_turn_verdicts_are_the_official_ones(
+    shared: Path, category: str, verdict_counter: VerdictCounter
+) -> None:
+    env = FunctionCallingEnv(tasks=tasks_of(shared, category), handler="python_calls")
+    records = list(records_of(shared, category))[:: 2 if "live_" in category else 10]
+    differ = []
+    for record in records:
+        verdict = Played(env, [record["response"]], record["id"]).info["verdict"]
+        if (verdict.valid, verdict.error_type) != (record["valid"], record["error_type"]):
+            differ.append((record, verdict))
+    assert differ == []
+    verdict_counter.add(len(records))
+
+
+@pytest.mark.parametrize("category", MULTI_TURN)
+def test_multi_turn_verdicts_are_the_official_ones(
+    shared: Path, category: str, verdict_counter: VerdictCounter
+) -> None:
+    env = FunctionCallingEnv(tasks=tasks_of(shared, category))
+    compared, differ = 0, []
+    for record in list(records_of(shared, f"raw_{category}"))[::4]:
+        info = dialogue(env, record["id"], record["response"])
+        if info is None:
+            continue
+        compared += 1
+        verdict = info["verdict"]
+        if (verdict.valid, verdict.error_type) != (record["valid"], record["error_type"]):
+            differ.append((record, verdict))
+    assert differ == []
+    assert compared > 150
+    verdict_counter.add(compared)
+
+
+def records_of(shared: Path, name: str) -> Iterator[dict[str, Any]]:
+    with gzip.open(shared / "bfcl/verdicts" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def dialogue(env: FunctionCallingEnv, task_id: str, turns: Any) -> dict[str, Any] | None:
+    """Return the last info of a recorded dialogue; None where no model could have held it.
+
+    That is, where a turn goes on after a message without calls, or turns are missing or too many.
+    """
+    env.reset(options={"task_id": task_id})
+    ended, info = False, None
+    for index, texts in enumerate(turns if isinstance(turns, list) else []):
+        turn_ended = False
+        for text in [*texts, None] if isinstance(texts, list) else []:
+            if ended or turn_ended:
+                if text is None:
+                    break
+                return None
+            *_, terminated, truncated, info = env.step(DONE if text is None else text)
+            ended, turn_ended = terminated or truncated, info["turn"] != index
+    return info if ended else None

@@ -1,0 +1,104 @@
+"""`lint` finds the tasks whose own ground truth BFCL rejects, and no other is called impossible."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluate_fctncalling import main
+from fctncalling.checkers import CONVERTERS, language_of
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.lint import findings
+
+PARAMETERS = {"type": "dict", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+TASK = Task(
+    id="simple_python_0",
+    category="simple_python",
+    question=[[{"role": "user", "content": "?"}]],
+    functions=[FunctionDoc("f", "", PARAMETERS)],
+    ground_truth=[{"f": {"a": [1], "b": ["x", ""]}}],
+)
+
+
+def rules(task: Task) -> set[tuple[str, str]]:
+    return {(each.severity, each.rule) for each in findings(task)}
+
+
+def test_a_sound_task_has_no_findings() -> None:
+    assert rules(TASK) == set()
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        ({"f": {"a": [], "b": ["x", ""]}}, {("suspicious", "nothing_accepted"), ("impossible", "truth_rejected")}),
+        ({"f": {"a": ["one"]}}, set()),
+        ({"f": {"a": [1], "c": [2]}}, {("suspicious", "undocumented_parameter"), ("impossible", "truth_rejected")}),
+        ({"f": {"a": [1], "c": [2, ""]}}, {("suspicious", "undocumented_parameter")}),
+        ({"f": {"b": ["x"]}}, {("suspicious", "unexpected_required"), ("impossible", "truth_rejected")}),
+        ({"f": {"a": 1}}, {("suspicious", "no_list"), ("impossible", "truth_rejected")}),
+    ],
+)
+def test_contradictions_of_truth_and_docs_are_found(truth: dict[str, Any], expected: set[tuple[str, str]]) -> None:
+    assert rules(replace(TASK, ground_truth=[truth])) >= expected
+    impossible = {each for each in rules(replace(TASK, ground_truth=[truth])) if each[0] == "impossible"}
+    assert impossible == {each for each in expected if each[0] == "impossible"}
+
+
+def test_an_answer_that_is_found_everywhere_or_nowhere_is_found() -> None:
+    memory = replace(TASK, id="memory_kv_0", category="memory_kv", ground_truth=["blue"])
+    assert rules(memory) == set()
+    assert ("suspicious", "anything_accepted") in rules(replace(memory, ground_truth=["..."]))
+    assert ("impossible", "truth_rejected") in rules(replace(memory, ground_truth=["+"]))
+
+
+@pytest.mark.parametrize(
+    ("category", "impossible"),
+    [
+        ("simple_python", set()),
+        ("live_simple", {"live_simple_106-63-0", "live_simple_112-68-0"}),
+        ("live_multiple", {"live_multiple_862-181-3", "live_multiple_964-207-0"}),
+        ("parallel", set()),
+        ("simple_java", {"simple_java_36", "simple_java_65"}),
+        ("simple_javascript", set()),
+        ("multi_turn_base", set()),
+        ("web_search", set()),
+        ("memory_kv", set()),
+    ],
+)
+def test_impossible_tasks_are_those_the_official_checker_rejects(
+    shared: Path, category: str, impossible: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if language_of(category) not in CONVERTERS:
+        pytest.skip(f"no converter of {language_of(category)} is registered")
+    monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl/data/long_context.json"))
+    found = defaultdict(set)
+    for task in load_tasks(shared / "bfcl/data" / f"BFCL_v4_{category}.json"):
+        for each in findings(task):
+            found[each.severity if each.severity == "impossible" else each.rule].add(each.id)
+    assert found["impossible"] == impossible
+    assert ("parallel_178" in found["order_matters"]) == (category == "parallel")
+    if category == "simple_java":
+        assert found["one_form_only"] == {"simple_java_1", "simple_java_35", "simple_java_64"}
+        assert {f"simple_java_{number}" for number in (78, 83, 85, 86, 89, 90, 91, 67, 68)} <= found["odd_answer_only"]
+    assert ("simple_python_96" in found["return_format"]) == (category == "simple_python")
+
+
+def test_the_command_reports_and_fails_on_impossible_tasks(
+    shared: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = shared / "bfcl/data/BFCL_v4_live_simple.json"
+    assert main(["lint", "--dataset_path", str(path), "--json", "--impossible"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["tasks"] == 258
+    assert [each["id"] for each in report["findings"]] == ["live_simple_106-63-0", "live_simple_112-68-0"]
+    assert main(["lint", "--dataset_path", str(shared / "bfcl/data/BFCL_v4_live_parallel.json")]) == 0
+    assert "16 tasks" in capsys.readouterr().out
+    assert main(["lint", "--dataset_path", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err

@@ -1,0 +1,178 @@
+"""The package imports lightly, ships what it needs, and installs from a clone that has no symbolic links."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import fctncalling
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("data", "checkers", "envs", "algorithms")
+
+
+def run(*arguments: str, cwd: Path, path: Path | None = None) -> str:
+    """Return what a fresh interpreter prints, with `path` before everything installed."""
+    environment = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_adds_to_gymnasium_only_the_package_itself(tmp_path: Path) -> None:
+    added = run(
+        "-c",
+        "import sys, gymnasium, typing, importlib; before = set(sys.modules); import fctncalling\n"
+        "print(*sorted(set(sys.modules) - before)); assert 'torch' not in sys.modules",
+        cwd=tmp_path,
+    ).split()
+    assert added == ["fctncalling", "fctncalling.registration"]
+
+
+def test_the_environment_is_registered_in_whichever_order_the_two_are_imported(tmp_path: Path) -> None:
+    made = "print(type(gymnasium.make('FunctionCalling-v0').unwrapped).__name__)"
+    orders = (
+        "import gymnasium, fctncalling",
+        "import fctncalling, gymnasium",
+        "import fctncalling.cli.score, gymnasium",
+    )
+    for imports in orders:
+        assert run("-c", f"{imports}\n{made}", cwd=tmp_path).strip() == "FunctionCallingEnv"
+
+
+def test_scoring_loads_neither_gymnasium_nor_the_schema_validator_nor_numpy(tmp_path: Path) -> None:
+    run(
+        "-c",
+        "import sys, fctncalling.cli.score, fctncalling.cli.verdicts\n"
+        "assert not {'gymnasium', 'jsonschema', 'numpy', 'torch'} & set(sys.modules)",
+        cwd=tmp_path,
+    )
+
+
+def test_using_tasks_loads_neither_torch_nor_the_schema_validator(tmp_path: Path) -> None:
+    run(
+        "-c",
+        "import sys, fctncalling; fctncalling.load_tasks, fctncalling.Task\n"
+        "assert not {'torch', 'transformers', 'jsonschema'} & set(sys.modules)",
+        cwd=tmp_path,
+    )
+
+
+def test_the_environment_is_registered_by_import() -> None:
+    assert gymnasium.spec("FunctionCalling-v0").entry_point == "fctncalling.envs.function_calling:FunctionCallingEnv"
+
+
+def test_every_public_name_loads_on_first_use_and_is_listed() -> None:
+    for name in fctncalling.__all__:
+        assert getattr(fctncalling, name) is not None
+    assert set(fctncalling.__all__) <= set(dir(fctncalling))
+    with pytest.raises(AttributeError, match=r"no attribute 'load_task': its public names are .*load_tasks"):
+        fctncalling.load_task  # noqa: B018  # pyright: ignore
+
+
+def test_type_checkers_and_the_interpreter_see_the_same_public_names() -> None:
+    tree = ast.parse((ROOT / "fctncalling" / "__init__.py").read_text())
+    [guarded] = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    seen = {
+        alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert seen == fctncalling._HOME
+    assert sorted([*seen, "__version__"]) == sorted(fctncalling.__all__)
+
+
+def test_the_versions_agree() -> None:
+    assert f'version="{fctncalling.__version__}"' in (ROOT / "setup.py").read_text()
+
+
+@pytest.fixture(scope="module")
+def without_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the tree in which each link is a text file, as git writes it where links are not supported."""
+    clone = tmp_path_factory.mktemp("clone")
+    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info", "model", "bfcl")
+    for folder in (*ROOMS, "fctncalling"):
+        shutil.copytree(ROOT / folder, clone / folder, symlinks=True, ignore=skipped)
+    for room in ROOMS:
+        link = clone / "fctncalling" / room
+        target = os.readlink(link) if link.is_symlink() else f"../{room}"
+        link.unlink(missing_ok=True)
+        link.write_text(target)
+    for file in (
+        "setup.py",
+        "pyproject.toml",
+        "LICENSE",
+        "NOTICE",
+        *(path.name for path in ROOT.glob("*_fctncalling.py")),
+    ):
+        shutil.copy(ROOT / file, clone / file)
+    return clone
+
+
+def test_a_clone_without_links_builds_a_complete_package(without_links: Path, tmp_path: Path) -> None:
+    run("setup.py", "-q", "build_py", "--build-lib", str(tmp_path / "lib"), cwd=without_links)
+    shipped = {str(path.relative_to(tmp_path / "lib")) for path in (tmp_path / "lib").rglob("*") if path.is_file()}
+    expected = {
+        f"fctncalling/{path.relative_to(without_links)}"
+        for room in ROOMS
+        for path in (without_links / room).rglob("*")
+        if path.suffix in (".py", ".json")
+    }
+    assert expected <= shipped
+    assert "fctncalling/py.typed" in shipped
+
+
+def test_the_built_package_loads_its_embedded_tasks(without_links: Path, tmp_path: Path) -> None:
+    run("setup.py", "-q", "build_py", "--build-lib", str(tmp_path / "lib"), cwd=without_links)
+    program = (
+        "import fctncalling, json; tasks = fctncalling.load_tasks(fctncalling.embedded_path('train'))\n"
+        "print(json.dumps([fctncalling.__file__, len(tasks)]))"
+    )
+    file, num_tasks = json.loads(run("-c", program, cwd=tmp_path, path=tmp_path / "lib"))
+    assert Path(file).is_relative_to(tmp_path)
+    assert num_tasks == len(fctncalling.load_tasks(fctncalling.embedded_path("train")))
+
+
+def requirement(line: str) -> tuple[str, str]:
+    """Return (name, least or pinned version) of one requirement."""
+    name, _, rest = re.sub(r"\s", "", line).partition("=" if "==" in line else ">")
+    return name.lower(), rest.lstrip("=>").split(",")[0]
+
+
+def test_pinned_versions_cover_and_satisfy_the_ranges() -> None:
+    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    assert lines[0] == "torch==2.13.0"
+    assert all("==" in line for line in lines)
+    pins = dict(requirement(line) for line in lines)
+    for text in re.findall(r'"([a-z][\w-]*>=[^"]+)"', (ROOT / "setup.py").read_text()):
+        name, least = requirement(text)
+        if name not in ("setuptools", "python", "pydantic-monty"):  # the last is an extra that no test needs
+            assert numbers(pins[name]) >= numbers(least), text
+
+
+def numbers(text: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", text)]
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    for room in ROOMS:
+        for file in (ROOT / room).rglob("*.py"):
+            if "__pycache__" not in file.parts:
+                assert (file.parent / "__init__.py").exists(), f"{file.parent} would not be installed"
+
+
+def test_the_licence_is_the_apache_text_in_full() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert text.split()[:4] == ["Apache", "License", "Version", "2.0,"]
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert "limitations under the License." in text
+    assert len(text.encode()) == 11_358  # as the Apache Software Foundation publishes it
+    assert "Berkeley Function Calling Leaderboard" in (ROOT / "NOTICE").read_text()

@@ -1,0 +1,59 @@
+"""The report: rates over the right episodes, and evaluation.json as promised."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.logs import RunLog
+from fctncalling.algorithms.report import Evaluation, plot_curve, print_table, write_evaluation
+
+
+def episodes(category: str, *successes: bool, invalid: int = 0) -> list[EpisodeRecord]:
+    good = [EpisodeRecord("t", category, [], success=success) for success in successes]
+    return good + [EpisodeRecord("t", category, [], invalid=True)] * invalid
+
+
+EVALUATION = Evaluation(
+    greedy=[
+        *episodes("simple_python", True, False),
+        *episodes("multi_turn_base", True, True, False, False, invalid=1),
+        *episodes("multi_turn_miss_func", False, False),
+    ],
+    sampled=episodes("simple_python", False, False),
+)
+
+
+def test_rates_are_over_valid_episodes_overall_by_category_and_over_all_multi_turn_tasks() -> None:
+    rates = EVALUATION.as_json()
+    assert rates["greedy"] == pytest.approx(3 / 8)
+    assert rates["sampled"] == 0.0
+    assert rates["multi_turn"] == {"greedy": pytest.approx(2 / 6), "sampled": None, "num_tasks": 7}
+    assert rates["categories"]["multi_turn_base"]["greedy"] == 0.5
+    assert list(rates["categories"]) == sorted(rates["categories"])
+    assert EVALUATION.metrics()["eval/invalid"] == 1
+
+
+def test_evaluation_json_holds_before_and_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = EVALUATION.as_json()
+    path = write_evaluation(tmp_path, before=rates, after=rates, seed=3, train_cpu_seconds=1.5, updates=2)
+    written = json.loads(path.read_text())
+    assert path.name == "evaluation.json"
+    assert written == {"before": rates, "after": rates, "seed": 3, "train_cpu_seconds": 1.5, "updates": 2}
+    print_table(rates, rates)
+    assert "37.5 % ->  37.5 %" in capsys.readouterr().out
+
+
+def test_the_curve_is_drawn_from_the_log_alone(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    log = RunLog(tmp_path, {}, tensorboard=False)
+    assert plot_curve(tmp_path) is None
+    for update in range(3):
+        log.metrics(update, {"env/success_rate": update / 3, "eval/greedy_success_rate": None})
+    log.close()
+    path = plot_curve(tmp_path)
+    assert path is not None
+    assert path.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,123 @@
+"""Rewards: success is the official verdict, progress pays it out turn by turn, a callable decides for itself."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from players import DONE, Played, perfect_texts, shop_env, shop_task, simple_task
+
+from fctncalling.data.types import StepRecord, Verdict
+from fctncalling.envs.rewards import Outcome, get_reward, progress, scored_turns
+
+SELL = ["sell(item='apple')"]
+
+
+@pytest.mark.parametrize("num_turns", range(1, 12))
+def test_progress_of_a_perfect_episode_returns_exactly_one(num_turns: int) -> None:
+    task = shop_task(*[SELL] * num_turns)
+    assert Played(shop_env(task, reward="progress"), perfect_texts(task)).total == 1.0
+
+
+@pytest.mark.parametrize("passes", list(itertools.product([True, False], repeat=3)))
+def test_progress_pays_each_turn_that_passes_by_itself(passes: tuple[bool, ...]) -> None:
+    # A turn's result must be there: leaving `look` out fails that turn alone.
+    task = shop_task(*[["look()", *SELL]] * 3)
+    texts = [text for ok in passes for text in ("[look(), sell(item='apple')]" if ok else "[sell(item='apple')]", DONE)]
+    played = Played(shop_env(task, reward="progress"), texts)
+    # The last share waits for the verdict, hence three passes are one whole and never two thirds of an invalid one.
+    assert played.total == pytest.approx(float(Fraction(sum(passes), 3)))
+    assert (played.total == 1.0) == played.valid == all(passes)
+
+
+def test_a_turn_with_empty_ground_truth_is_worth_nothing() -> None:
+    task = shop_task(SELL, [], SELL)
+    played = Played(shop_env(task, reward="progress"), [*perfect_texts(task)[:2], DONE, DONE])
+    assert played.rewards == [0.0, 0.5, 0.0, 0.0]
+    assert Played(shop_env(task, reward="progress"), perfect_texts(task)).rewards == [0.0, 0.5, 0.0, 0.0, 0.5]
+
+
+def test_task_of_empty_turns_only_returns_one() -> None:
+    assert Played(shop_env(shop_task([], []), reward="progress"), [DONE, DONE]).rewards == [0.0, 1.0]
+
+
+def test_all_shares_but_no_valid_verdict_is_not_a_whole_return() -> None:
+    # Every scored turn passes, then the step limit ends the task in a turn that nobody checks, before the last.
+    task = shop_task(SELL, [], [])
+    env = shop_env(task, reward="progress", max_steps_per_turn=1)
+    played = Played(env, [*perfect_texts(task)[:2], "[look()]", "[look()]"])
+    assert played.info["verdict"].error_type == "multi_turn:force_terminated"
+    assert played.total == 0.0
+
+
+@pytest.mark.parametrize("text", ["[sell(item='apple')]", "[sell(item='pear')]", "No."])
+def test_progress_equals_success_in_single_turn_tasks(text: str) -> None:
+    rewards = [Played(shop_env(simple_task(), reward=reward), [text]).rewards for reward in ("success", "progress")]
+    assert rewards[0] == rewards[1] == [1.0 if "apple" in text else 0.0]
+
+
+def test_success_is_paid_once_at_the_end() -> None:
+    task = shop_task(SELL, SELL)
+    assert Played(shop_env(task), perfect_texts(task)).rewards == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_no_reward_changes_the_verdict() -> None:
+    task = shop_task(SELL, SELL)
+    verdicts = [
+        Played(shop_env(task, reward=reward), ["[look()]", DONE, DONE]).info["verdict"]
+        for reward in ("success", "progress", lambda step, verdict: -7.0)
+    ]
+    assert verdicts[0] == verdicts[1] == verdicts[2]
+
+
+def test_callable_sees_every_step_and_the_verdict_at_the_end_only() -> None:
+    seen: list[tuple[StepRecord, Verdict | None]] = []
+
+    def price(step: StepRecord, verdict: Verdict | None) -> int:
+        seen.append((step, verdict))
+        return len(step.calls)
+
+    task = shop_task(SELL, ["look()", "look()"])
+    played = Played(shop_env(task, reward=price), perfect_texts(task))
+    assert played.rewards == [1.0, 0.0, 2.0, 0.0]
+    assert all(type(reward) is float for reward in played.rewards)
+    assert [verdict is not None for _, verdict in seen] == [False, False, False, True]
+    assert [step.error for step, _ in seen] == [None, "no_call", None, "no_call"]
+
+
+@pytest.mark.parametrize("value", [None, "much", float("nan"), float("inf"), [1]])
+def test_a_reward_that_is_no_finite_number_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="finite number"):
+        Played(shop_env(simple_task(), reward=lambda step, verdict: value), ["No."])
+
+
+def test_exceptions_of_a_users_reward_are_not_swallowed() -> None:
+    def broken(step: StepRecord, verdict: Verdict | None) -> float:
+        raise ZeroDivisionError("user's bug")
+
+    with pytest.raises(ZeroDivisionError):
+        Played(shop_env(simple_task(), reward=broken), ["No."])
+
+
+def test_unknown_rewards_are_named_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r'"sucess".*"success", "progress"'):
+        get_reward("sucess")
+    with pytest.raises(TypeError, match="neither a name nor callable"):
+        get_reward(3)  # type: ignore[arg-type]
+
+
+def test_scored_turns_are_those_with_ground_truth() -> None:
+    assert scored_turns(shop_task(SELL, [], SELL)) == (True, False, True)
+    assert scored_turns(simple_task()) == (True,)
+
+
+@pytest.mark.parametrize("shares", range(1, 60))
+def test_last_share_is_withheld_for_every_number_of_turns(shares: int) -> None:
+    # All turns pass, but the verdict is invalid: n - 1 shares are paid, whatever rounding does.
+    paid = 0.0
+    for _ in range(shares):
+        paid += progress(Outcome(StepRecord(0, ""), None, lambda: True, shares, paid))
+    assert paid == pytest.approx((shares - 1) / shares)
+    assert paid + progress(Outcome(StepRecord(0, ""), Verdict(True, 1.0), lambda: True, shares, paid)) == 1.0

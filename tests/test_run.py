@@ -1,0 +1,321 @@
+"""`run` plays agents, survives a bad endpoint, resumes; `score` and `replay` agree with what it wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stub_endpoint import endpoint
+from transformers import AutoTokenizer
+
+from evaluate_fctncalling import main
+from fctncalling.agents.agent import posed
+from fctncalling.agents.scripted import ScriptedAgent
+from fctncalling.algorithms.generation import ScriptedActor
+from fctncalling.algorithms.logs import RunLog
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.envs.function_calling import FunctionCallingEnv
+
+pytest.importorskip("httpx")
+
+DOC = {
+    "name": "math.add",
+    "description": "Add.",
+    "parameters": {
+        "type": "dict",
+        "properties": {"a": {"type": "integer", "description": ""}, "b": {"type": "integer", "description": ""}},
+        "required": ["a", "b"],
+    },
+}
+MULTI = {
+    "id": "multi_turn_base_0",
+    "question": [
+        [{"role": "user", "content": "Make a folder called x."}],
+        [{"role": "user", "content": "Which folder is this?"}],
+    ],
+    "function": [
+        {"name": name, "description": "", "parameters": {"type": "dict", "properties": properties, "required": []}}
+        for name, properties in (("mkdir", {"dir_name": {"type": "string", "description": ""}}), ("pwd", {}))
+    ],
+    "involved_classes": ["GorillaFileSystem"],
+    "initial_config": {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}},
+    "ground_truth": [["mkdir(dir_name='x')"], ["pwd()"]],
+}
+
+
+def dataset(folder: Path, count: int = 3) -> Path:
+    """Write `count` single-turn tasks: task i asks for add(a=i, b=1)."""
+    entries = [
+        {
+            "id": f"simple_python_{i}",
+            "question": [[{"role": "user", "content": f"Add {i} and 1."}]],
+            "function": [DOC],
+            "ground_truth": [{"math.add": {"a": [i], "b": [1]}}],
+        }
+        for i in range(count)
+    ]
+    path = folder / "tasks.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def right_answer(body: dict[str, Any]) -> str:
+    number = body["messages"][-1]["content"].split()[1]
+    return f"[math.add(a={number}, b=1)]"
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def asked(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    tool_calls = [
+        {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        for i, (name, arguments) in enumerate(calls)
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": tool_calls}
+
+
+def run(output: Path, *more: str) -> int:
+    return main(["run", "--output", str(output), "--retry_wait_s", "0.001", "--concurrency", "2", *more])
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return sorted(found, key=lambda line: str(line["id"]))
+
+
+def test_rate_limits_errors_and_dropped_connections_are_retried(tmp_path: Path) -> None:
+    troubles: list[Any] = [429, "drop", 500, (429, {"Retry-After": "0"}), 503, "not a message"]
+
+    def reply(number: int, body: dict[str, Any]) -> Any:
+        return troubles[number] if number < len(troubles) else said(right_answer(body))
+
+    with endpoint(reply) as stub:
+        more = ("--agent", "openai:m", "--base_url", stub.url, "--dataset_path", str(dataset(tmp_path)))
+        assert run(tmp_path / "out.jsonl", *more, "--retries", "8") == 0
+    assert [(line["valid"], line["invalid"]) for line in lines(tmp_path / "out.jsonl")] == [(True, False)] * 3
+    assert len(stub.bodies) == len(troubles) + 3
+
+
+def test_a_dead_endpoint_is_invalid_and_is_played_again_on_resume(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, tasks = tmp_path / "out.jsonl", str(dataset(tmp_path))
+    more = ("--agent", "openai:m", "--dataset_path", tasks, "--json")
+    assert run(output, *more, "--base_url", "http://127.0.0.1:9/v1", "--retries", "1") == 1
+    report = json.loads(capsys.readouterr().out)["categories"]["simple_python"]
+    assert (report["episodes"], report["accuracy"], report["invalid"]) == (0, None, 3)
+    assert all(line["invalid"] and line["response"] is None for line in lines(output))
+    with endpoint(lambda _, body: said(right_answer(body))) as stub:
+        assert run(output, *more, "--base_url", stub.url, "--resume") == 0
+    report = json.loads(capsys.readouterr().out)["categories"]["simple_python"]
+    assert (report["episodes"], report["accuracy"], report["invalid"]) == (3, 1.0, 0)
+
+
+def test_an_endpoint_that_stays_dead_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = ("--agent", "openai:m", "--base_url", "http://127.0.0.1:9/v1", "--retries", "0", "--max_invalid", "3")
+    assert run(tmp_path / "out.jsonl", *more, "--dataset_path", str(dataset(tmp_path, 40))) == 2
+    assert len(lines(tmp_path / "out.jsonl")) == 3
+    assert "3 episodes in a row are invalid" in capsys.readouterr().err
+
+
+def test_a_refused_key_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with endpoint(lambda *_: 401) as stub:
+        more = ("--agent", "openai:m", "--base_url", stub.url, "--dataset_path", str(dataset(tmp_path)))
+        assert run(tmp_path / "out.jsonl", *more) == 2
+    assert "HTTP 401" in capsys.readouterr().err
+    assert len(stub.bodies) <= 3, "no request is repeated"
+
+
+def test_the_key_is_read_from_the_environment_and_written_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "s3cret")
+    with endpoint(lambda _, body: said(right_answer(body))) as stub:
+        more = ("--agent", "openai:m", "--base_url", stub.url, "--api_key_env", "SOME_KEY")
+        assert run(tmp_path / "out.jsonl", *more, "--dataset_path", str(dataset(tmp_path))) == 0
+    assert set(stub.keys) == {"Bearer s3cret"}
+    assert "s3cret" not in (tmp_path / "out.jsonl").read_text()
+
+
+@pytest.mark.parametrize("cut", ["whole lines", "half a line"])
+def test_an_interrupted_run_resumes_with_what_is_missing(tmp_path: Path, cut: str) -> None:
+    output, tasks = tmp_path / "out.jsonl", str(dataset(tmp_path, 6))
+    with endpoint(lambda _, body: said(right_answer(body))) as stub:
+        more = ("--agent", "openai:m", "--base_url", stub.url, "--dataset_path", tasks)
+        assert run(output, *more) == 0
+        whole = output.read_text().splitlines(keepends=True)
+        output.write_text("".join(whole[:2]) + (whole[2][:50] if cut == "half a line" else ""))
+        stub.bodies.clear()
+        assert run(output, *more, "--resume") == 0
+        assert len(stub.bodies) == 4
+    assert [line["id"] for line in lines(output)] == [f"simple_python_{i}" for i in range(6)]
+
+
+def test_a_file_of_another_run_is_never_overwritten_nor_mixed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, tasks = tmp_path / "out.jsonl", str(dataset(tmp_path))
+    assert run(output, "--agent", "noop", "--dataset_path", tasks) == 0
+    assert run(output, "--agent", "noop", "--dataset_path", tasks) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert run(output, "--agent", "oracle", "--dataset_path", tasks, "--resume") == 2
+    assert "was played with model 'noop'" in capsys.readouterr().err
+
+
+def test_tool_calls_are_asked_answered_and_judged_in_their_own_form(tmp_path: Path) -> None:
+    def reply(_: int, body: dict[str, Any]) -> Any:
+        [tool] = body["tools"]
+        assert tool["function"]["name"] == "math_add"
+        number = int(body["messages"][-1]["content"].split()[1])
+        return asked(("math_add" if number else "math.add", {"a": number, "b": 1}))
+
+    output = tmp_path / "out.jsonl"
+    with endpoint(reply) as stub:
+        more = ("--agent", "openai:m", "--base_url", stub.url, "--form", "tool_call")
+        assert run(output, *more, "--dataset_path", str(dataset(tmp_path))) == 0
+    assert [line["valid"] for line in lines(output)] == [False, True, True]  # the first used the dot
+
+
+def test_many_turns_of_tool_calls_keep_a_conversation_that_interfaces_accept(tmp_path: Path) -> None:
+    script = [asked(("mkdir", {"dir_name": "x"})), said("Made."), asked(("pwd", {})), said("[not a call]")]
+    tasks = tmp_path / "tasks.json"
+    tasks.write_text(json.dumps([MULTI]))
+    with endpoint(lambda number, _: script[number]) as stub:
+        more = ("--agent", "openai:m", "--base_url", stub.url, "--form", "tool_call", "--dataset_path", str(tasks))
+        assert run(tmp_path / "out.jsonl", *more) == 0
+    [line] = lines(tmp_path / "out.jsonl")
+    assert (line["valid"], line["progress"], line["strict_valid"]) == (True, 1.0, True)
+    roles = [(each["role"], "tool_calls" in each) for each in stub.bodies[-1]["messages"]]
+    user, call, result, chat = ("user", False), ("assistant", True), ("tool", False), ("assistant", False)
+    assert roles == [user, call, result, chat, user, call, result]
+    assert stub.bodies[-1]["messages"][2]["tool_call_id"] == "c0"
+
+
+def test_a_prompted_model_sees_results_as_bfcl_shows_them(tmp_path: Path) -> None:
+    script = ["[mkdir(dir_name='x')]", "Made.", "[mkdir(dir_name='y')]", "Hm."]
+    tasks = tmp_path / "tasks.json"
+    tasks.write_text(json.dumps([MULTI]))
+    with endpoint(lambda number, _: said(script[number])) as stub:
+        more = ("--agent", "openai:m", "--base_url", stub.url, "--dataset_path", str(tasks))
+        assert run(tmp_path / "out.jsonl", *more) == 0
+    [line] = lines(tmp_path / "out.jsonl")
+    assert (line["valid"], line["progress"]) == (False, 0.5)
+    assert line["response"] == [script[:2], script[2:]]
+    messages = stub.bodies[1]["messages"]
+    assert [each["role"] for each in messages] == ["system", "user", "assistant", "user"]
+    assert messages[-1]["content"] == "[{'role': 'tool', 'name': \"mkdir(dir_name='x')\", 'content': 'None'}]"
+
+
+@pytest.mark.parametrize("agent", ["oracle", "noop", "random"])
+@pytest.mark.parametrize("form", ["prompting", "tool_call"])
+def test_score_and_replay_agree_with_a_run_on_every_category(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], agent: str, form: str
+) -> None:
+    output, data = tmp_path / "out.jsonl", ("--data_dir", str(shared / "bfcl/data"))
+    variants = ("format_sensitivity",) if form == "prompting" else ()
+    more = ("--agent", agent, "--form", form, "--category", "all", *variants, "--limit", "5", "--json")
+    assert run(output, *more, *data) == 0
+    played = json.loads(capsys.readouterr().out)["categories"]
+    assert main(["score", "--input", str(output), "--partial", "--json", *data]) == 0
+    [scored] = json.loads(capsys.readouterr().out).values()
+    assert {name: each["correct"] for name, each in scored["categories"].items()} == {
+        name: each["correct"] for name, each in played.items()
+    }
+    assert main(["replay", "--input", str(output), "--json", *data]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["identical"], report["different"]) == (sum(each["episodes"] for each in played.values()), 0)
+    if agent == "oracle":
+        low = {name for name, each in played.items() if each["accuracy"] != 1.0}
+        assert low <= {"simple_java"}, "truths that no text says in this form"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("text", "[pwd()]"), ("results", ["forged"]), ("reward", 1.0), ("observation_sha256", "0")]
+)
+def test_replay_finds_a_forged_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: Any
+) -> None:
+    tasks, output = tmp_path / "tasks.json", tmp_path / "out.jsonl"
+    tasks.write_text(json.dumps([MULTI]))
+    assert run(output, "--agent", "oracle", "--dataset_path", str(tasks)) == 0
+    [line] = lines(output)
+    line["steps"][0][field] = value
+    output.write_text(json.dumps(line) + "\n")
+    assert main(["replay", "--input", str(output), "--dataset_path", str(tasks)]) == 1
+    assert "1 different" in capsys.readouterr().out
+
+
+def test_dots_of_names_are_put_as_interfaces_for_tool_calls_need_them() -> None:
+    task = Task("t", "simple_python", [], [FunctionDoc("a.b", "", {})], [{"a.b": {}}])
+    assert posed(task, "prompting") is task
+    assert posed(task, "tool_call").ground_truth == [{"a_b": {}}]
+    assert posed(task, "tool_call").functions[0].name == "a_b"
+
+
+def test_a_random_agent_says_the_same_for_the_same_seed() -> None:
+    [task, *_] = load_tasks(embedded_path("train"))
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {}, "required": []}}}]
+
+    def texts(seed: int) -> list[str]:
+        player = ScriptedAgent("random").player(task, "python_calls", seed)
+        return [player.answer("", {"tools": tools}) for _ in range(32)]
+
+    assert texts(1) == texts(1) != texts(2)
+    assert set(texts(1)) == {"[f()]", "Done."}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--agent", "dance"), "expected one of oracle, noop, random, hf:FOLDER, openai:MODEL"),
+        (("--agent", "hf:/no/such/folder"), "the model cannot be loaded"),
+        (("--agent", "noop", "--concurrency", "0"), "--concurrency: got 0, expected at least 1"),
+        (("--agent", "noop", "--tools", "X"), "--tools: expected NAME=MODULE:CLASS, got 'X'"),
+        (("--agent", "noop", "--form", "tool_call", "--category", "format_sensitivity"), "its one form is"),
+    ],
+)
+def test_what_cannot_be_run_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], told: str
+) -> None:
+    assert main(["run", "--output", str(tmp_path / "out.jsonl"), *more]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["prompting", "tool_call"])
+def test_a_model_in_a_folder_plays_and_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    output, tasks = tmp_path / "out.jsonl", ("--dataset_path", str(embedded_path("held_out")))
+    more = ("--agent", f"hf:{embedded_path('model')}", "--form", form, "--limit", "2", *tasks)
+    limits = ("--max_new_tokens", "6", "--max_episode_tokens", "2048", "--max_steps_per_turn", "1")
+    assert run(output, *more, *limits, "--device", "cpu") == 0
+    assert len(lines(output)) == 2
+    capsys.readouterr()
+    assert main(["replay", "--input", str(output), *tasks, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["identical"] == 2
+
+
+def test_the_trainer_s_episode_logs_replay_with_their_own_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(str(embedded_path("model")))
+    template = ChatTemplate(tokenizer)
+    chosen = load_tasks(embedded_path("train"))[:40]
+    envs = [FunctionCallingEnv(tasks=chosen, reward="progress", max_steps_per_turn=2) for _ in range(4)]
+    texts = ["[echo(content='a', file_name='b')]", "[nothing(", "[pwd()]", "Done.", "[mkdir(dir_name=float('nan'))]"]
+    actor = ScriptedActor(
+        lambda task_id, turn, step, _: texts[(len(task_id) + 3 * turn + step) % len(texts)],
+        template.encode,
+        template.end_of_turn_id,
+    )
+    records = collect(envs, actor, template, [task.id for task in chosen], max_episode_tokens=1500)
+    log = RunLog(tmp_path / "run", {"reward": "progress", "max_steps_per_turn": 2}, tensorboard=False)
+    path = log.episodes("train_000001", records)
+    log.close()
+    assert main(["replay", "--input", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["identical"] == len(chosen)

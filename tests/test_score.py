@@ -1,0 +1,158 @@
+"""`score` gives the accuracies of BFCL's own verdicts, from its result trees and from lines of answers."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import VerdictCounter
+
+from evaluate_fctncalling import main
+
+GROUPS = {
+    "simple_python": "non_live",
+    "parallel_multiple": "non_live",
+    "irrelevance": "non_live",
+    "live_simple": "live",
+    "live_relevance": "live",
+    "multi_turn_base": "multi_turn",
+    "web_search_no_snippet": "agentic",
+    "memory_kv": "agentic/memory/kv",
+}
+MODEL = "some_model"
+
+
+def table_records(shared: Path, table: str) -> dict[str, list[dict[str, Any]]]:
+    by_id: dict[str, list[dict[str, Any]]] = {}
+    with gzip.open(shared / "bfcl/verdicts" / f"{table}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for record in map(json.loads, lines):
+            by_id.setdefault(record["id"], []).append(record)
+    return by_id
+
+
+def write_results(shared: Path, root: Path, category: str, form: str = "prompting") -> float:
+    """Write one recorded answer for each task of a category; return the official share of valid ones."""
+    base = category.removesuffix("_no_snippet").removesuffix("_kv")
+    table = {"multi_turn_base": "raw_multi_turn_base"}.get(base, base)
+    draw = random.Random(category)
+    path = root / GROUPS[category] / f"BFCL_v4_{category}_result.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = f"fc_{table}" if form == "tool_call" else table
+    chosen = [draw.choice(records) for records in table_records(shared, table).values()]
+    with path.open("w") as file:
+        for record in chosen:
+            answer = record["response"]
+            if base in ("web_search", "memory"):
+                answer = [[answer]]
+            elif form == "tool_call":
+                with contextlib.suppress(ValueError):
+                    answer = json.loads(answer)
+            entry = {"id": record["id"].replace(base, category, 1), "result": answer, "latency": 2.0}
+            file.write(json.dumps(entry) + "\n")
+    valid: float = sum(record["valid"] for record in chosen) / len(chosen)
+    return valid
+
+
+def score(shared: Path, source: Path, *more: str) -> int:
+    return main(["score", "--input", str(source), "--data_dir", str(shared / "bfcl/data"), *more])
+
+
+@pytest.fixture
+def tree(shared: Path, tmp_path: Path) -> tuple[Path, dict[str, float]]:
+    root = tmp_path / "result"
+    return root, {category: write_results(shared, root / MODEL, category) for category in GROUPS}
+
+
+def test_a_result_tree_scores_as_its_official_verdicts(
+    shared: Path,
+    tree: tuple[Path, dict[str, float]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    verdict_counter: VerdictCounter,
+) -> None:
+    root, expected = tree
+    for source in (root, root / MODEL):
+        assert score(shared, source, "--partial", "--json", "--score_dir", str(tmp_path / "score")) == 0
+        report = json.loads(capsys.readouterr().out)[MODEL]
+        assert {name: each["accuracy"] for name, each in report["categories"].items()} == expected
+        verdict_counter.add(sum(each["total"] for each in report["categories"].values()))
+    for category, accuracy in expected.items():
+        lines = (tmp_path / "score" / MODEL / GROUPS[category] / f"BFCL_v4_{category}_score.json").read_text()
+        header, *failures = map(json.loads, lines.splitlines())
+        assert header["accuracy"] == accuracy
+        assert len(failures) == header["total_count"] - header["correct_count"]
+        assert all(each["valid"] is False and each["test_category"] == category for each in failures)
+    with (tmp_path / "score" / "data_overall.csv").open() as file:
+        [row] = csv.DictReader(file)
+    assert row["Overall Acc"] == report["v4"]["overall"]["shown"]
+    assert (row["Model"], row["Memory KV"], row["Memory Vector"]) == (MODEL, f"{expected['memory_kv']:.2%}", "N/A")
+    assert row["Latency Mean (s)"] == "2.0"
+
+
+def test_tool_calls_are_found_by_themselves(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], verdict_counter: VerdictCounter
+) -> None:
+    expected = write_results(shared, tmp_path / "result" / MODEL, "parallel_multiple", "tool_call")
+    assert score(shared, tmp_path / "result", "--partial", "--json") == 0
+    [(_, report)] = json.loads(capsys.readouterr().out).items()
+    assert report["categories"]["parallel_multiple"]["accuracy"] == expected
+    verdict_counter.add(report["categories"]["parallel_multiple"]["total"])
+
+
+def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [each[0] for table in ("multiple", "memory") for each in table_records(shared, table).values()]
+    random.Random(0).shuffle(records)
+    source = tmp_path / "answers.jsonl"
+    source.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert score(shared, source, "--partial") == 0
+    told = capsys.readouterr().out
+    for category in ("multiple", "memory"):
+        valid = [record["valid"] for record in records if record["category"] == category]
+        assert f"{sum(valid) / len(valid):.2%}" in next(line for line in told.splitlines() if line.startswith(category))
+    assert "V4 overall" in told
+    assert "V3 overall" in told
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([{"id": "multiple_0", "result": "x"}], "199 tasks have no answer, the first is multiple_1.*--partial"),
+        ([{"id": "multiple_0", "result": "x"}] * 2, 'line 2: field "id": .*multiple_0'),
+        ([{"id": "multiple_999", "result": "x"}], 'line 1: field "id": no task of multiple is called "multiple_999"'),
+        ([{"id": "multiple_0"}], 'line 1: field "result"'),
+        ([{"result": "x"}], 'line 1: field "id"'),
+    ],
+)
+def test_results_that_cannot_be_scored_are_told(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[Any], told: str
+) -> None:
+    path = tmp_path / "m" / "non_live" / "BFCL_v4_multiple_result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert score(shared, tmp_path) == 2
+    assert re.search(told, capsys.readouterr().err)
+
+
+def test_a_folder_without_results_is_told(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert score(shared, tmp_path) == 2
+    assert "BFCL_v4_<category>_result.json" in capsys.readouterr().err
+
+
+def test_version_3_names_and_ids_are_understood(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "result" / MODEL / "BFCL_v3_simple_result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"id": "simple_0", "result": "[calculate_triangle_area(base=10, height=5)]"}) + "\n")
+    assert score(shared, tmp_path / "result", "--partial", "--json") == 0
+    [(_, report)] = json.loads(capsys.readouterr().out).items()
+    assert list(report["categories"]) == ["simple_python"]

@@ -1,0 +1,288 @@
+"""The training command: what it leaves behind, equal bytes for equal seeds, and going on after Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+from toys import EchoEnv, save_tiny
+
+from evaluate_fctncalling import main as evaluate
+from fctncalling.algorithms import ppo
+from fctncalling.algorithms.checkpoint import find_checkpoint
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.cli.train import load_task_sets, main
+
+ROOT = Path(__file__).parents[1]
+
+
+class InterruptedEnv(EchoEnv):
+    """Sends this process SIGINT, as Ctrl-C does, at its step number `at`."""
+
+    at, steps = -1, 0
+    generous = False  # pays for every odd length, which an untrained model does hit
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        InterruptedEnv.steps += 1
+        if InterruptedEnv.steps == InterruptedEnv.at:
+            signal.raise_signal(signal.SIGINT)
+        observation, reward, terminated, truncated, info = super().step(action)
+        reward += InterruptedEnv.generous * (len(action) % 2)
+        return observation, reward, terminated, truncated, info
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    gymnasium.register("Echo-v0", entry_point=lambda **_: InterruptedEnv())
+    InterruptedEnv.at, InterruptedEnv.steps, InterruptedEnv.generous = -1, 0, False
+    yield
+    del gymnasium.registry["Echo-v0"]
+
+
+def flags(model: Path, results: Path, *more: str, updates: int = 4) -> list[str]:
+    chosen = {
+        "env_name": "Echo-v0",
+        "model_name_or_path": model,
+        "results_dir": results,
+        "num_updates": updates,
+        "episodes_per_update": 8,
+        "n_rollout_threads": 4,
+        "num_mini_batch": 2,
+        "max_new_tokens": 6,
+        "max_episode_tokens": 300,
+        "eval_episodes": 4,
+        "eval_interval": 2,
+        "save_interval": 3,
+        "lr": 1e-2,
+        "device": "cpu",
+        "tensorboard": "false",
+        "log_episodes_interval": 2,
+    }
+    return [*(f"--{name}={value}" for name, value in chosen.items()), *more]
+
+
+def run_folder(results: Path, algorithm: str = "TPPO") -> Path:
+    return results / "check" / "tiny" / "embedded" / algorithm
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    found: dict[str, torch.Tensor] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        found |= load_file(path)
+    return found
+
+
+def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(flags(model, tmp_path)) == 0
+    folder = run_folder(tmp_path)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == [0, 1, 2, 2, 3, 4, 4]
+    assert {"charts/episodic_return", "env/success_rate", "losses/approx_kl"} <= lines[1].keys()
+    evaluation = json.loads((folder / "evaluation.json").read_text())
+    assert evaluation.keys() >= {"before", "after", "seed", "train_cpu_seconds"}
+    for side in ("before", "after"):
+        assert evaluation[side].keys() == {"greedy", "sampled", "num_tasks", "categories", "multi_turn"}
+        assert 0 <= evaluation[side]["greedy"] <= 1
+        assert evaluation[side]["categories"]["echo"]["num_tasks"] == 4
+    assert (folder / "curve.png").stat().st_size > 1000
+    assert sorted(path.name for path in (folder / "checkpoints").glob("update_*")) == ["update_000003", "update_000004"]
+    assert (folder / "episodes" / "train_000002.jsonl").read_text().count("\n") == 8
+    assert str(folder) in capsys.readouterr().out
+
+
+def test_equal_seeds_write_equal_bytes_and_other_seeds_do_not(model: Path, tmp_path: Path) -> None:
+    for name, seed in (("one", 5), ("two", 5), ("three", 6)):
+        assert main(flags(model, tmp_path / name, f"--seed={seed}")) == 0
+    one, two, three = ((run_folder(tmp_path / n) / "metrics.jsonl").read_bytes() for n in ("one", "two", "three"))
+    assert one == two
+    assert one != three
+
+
+def test_the_number_of_environments_changes_no_episode_of_the_first_rollout(model: Path, tmp_path: Path) -> None:
+    texts = []
+    for count in (1, 7):
+        arguments = flags(model, tmp_path / str(count), f"--n_rollout_threads={count}", "--log_episodes_interval=1")
+        assert main([*arguments, "--num_updates=1"]) == 0
+        texts.append((run_folder(tmp_path / str(count)) / "episodes" / "train_000001.jsonl").read_text())
+    assert texts[0] == texts[1]
+
+
+# Steps of the run: 16 an evaluation (4 tasks, 2 steps, twice), 16 a rollout; evaluations at 0, 2 and 4.
+@pytest.mark.parametrize("at", [3, 20, 40, 53, 70, 95], ids=lambda at: f"step-{at}")
+def test_ctrl_c_then_resume_equals_an_uninterrupted_run(
+    model: Path, tmp_path: Path, at: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(flags(model, tmp_path / "whole")) == 0
+    InterruptedEnv.at, InterruptedEnv.steps = at, 0
+    assert main(flags(model, tmp_path / "cut")) == 130
+    assert "--resume" in capsys.readouterr().out
+    assert main(flags(model, tmp_path / "cut", "--resume")) == 0
+    whole, cut = run_folder(tmp_path / "whole"), run_folder(tmp_path / "cut")
+    assert (whole / "metrics.jsonl").read_bytes() == (cut / "metrics.jsonl").read_bytes()
+    expected, found = (weights(folder / "checkpoints" / "update_000004") for folder in (whole, cut))
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_path: Path) -> None:
+    InterruptedEnv.generous = True
+    grouped = ["--algorithm_name=GRPO", "--group_size=4", "--dynamic_sampling=3", "--group_credit=step"]
+    for options in (grouped, ["--algorithm_name=APPO", "--action_logprob_norm=word", "--critic_warmup_updates=2"]):
+        name = options[0][-4:]
+        arguments = [*options, "--kl_coef=0.1", "--kl_mode=reward", "--dual_clip=3", "--lam_value=1"]
+        whole, cut = tmp_path / name / "whole", tmp_path / name / "cut"
+        assert main(flags(model, whole, *arguments)) == 0
+        assert main(flags(model, cut, *arguments, updates=3)) == 0
+        assert main(flags(model, cut, *arguments, "--resume")) == 0
+        wanted, got = ((run_folder(folder, name) / "checkpoints" / "update_000004") for folder in (whole, cut))
+        assert all(torch.equal(weights(wanted)[key], weights(got)[key]) for key in weights(wanted))
+        lines = (run_folder(whole, name) / "metrics.jsonl").read_text().splitlines()
+        assert lines[-1] == (run_folder(cut, name) / "metrics.jsonl").read_text().splitlines()[-1]
+        assert json.loads(lines[1]).keys() >= {"losses/kl_ref"}
+        if name == "GRPO":
+            rounds = [json.loads(line).get("env/episodes", 0) / 8 for line in lines]
+            assert set(rounds) <= {0, 1, 2, 3}
+            assert max(rounds) > 1  # some groups agreed, so others were played instead
+
+
+@pytest.mark.parametrize("critic", ["head", "lora", "full"])
+def test_adapters_resume_to_the_same_end_and_are_exported_as_an_ordinary_model(
+    model: Path, tmp_path: Path, critic: str
+) -> None:
+    adapters = ["--lora_r=2", f"--critic={critic}", "--kl_coef=0.1", "--critic_hidden=8"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert main(flags(model, whole, *adapters)) == 0
+    assert main(flags(model, cut, *adapters, updates=3)) == 0
+    assert main(flags(model, cut, *adapters, "--resume")) == 0
+    last = [run_folder(folder) / "checkpoints" / "update_000004" for folder in (whole, cut)]
+    assert all(torch.equal(weights(last[0])[name], weights(last[1])[name]) for name in weights(last[0]))
+    lines = [(run_folder(folder) / "metrics.jsonl").read_text().splitlines()[-2] for folder in (whole, cut)]
+    assert lines[0] == lines[1]
+    assert not any("embed" in name for name in weights(last[0])) or critic == "full"  # the base is in no checkpoint
+    assert evaluate(["export", f"--checkpoint={last[0]}", f"--output={tmp_path / 'made'}"]) == 0
+    assert evaluate(["export", f"--checkpoint={last[0]}", f"--output={tmp_path / 'made'}"]) == 2  # nothing overwritten
+    assert main(flags(tmp_path / "made", tmp_path / "on", "--critic_hidden=8", updates=0)) == 0
+    made = tmp_path / "on" / "check" / "made" / "embedded" / "TPPO" / "metrics.jsonl"
+    ends = json.loads((run_folder(whole) / "metrics.jsonl").read_text().splitlines()[-1])
+    assert json.loads(made.read_text())["eval/greedy_success_rate"] == ends["eval/greedy_success_rate"]
+
+
+def test_a_critic_that_is_not_there_is_a_clear_error(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(flags(model, tmp_path, f"--init_critic_from={tmp_path}")) == 2
+    assert "--init_critic_from" in capsys.readouterr().err
+
+
+def test_ctrl_c_amid_learning_waits_until_the_update_is_whole(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def update_and_interrupt(*arguments: Any) -> dict[str, float]:
+        signal.raise_signal(signal.SIGINT)
+        return ppo.update(*arguments)
+
+    assert main(flags(model, tmp_path / "whole")) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr("fctncalling.training_run.update", update_and_interrupt)
+        assert main(flags(model, tmp_path / "cut")) == 130
+    assert find_checkpoint(run_folder(tmp_path / "cut") / "checkpoints").name == "update_000001"
+    assert main(flags(model, tmp_path / "cut", "--resume")) == 0
+    whole, cut = (run_folder(tmp_path / name) / "metrics.jsonl" for name in ("whole", "cut"))
+    assert whole.read_bytes() == cut.read_bytes()
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint_to_the_same_end(model: Path, tmp_path: Path) -> None:
+    # A kill leaves lines behind the checkpoint of update 3; they must not come twice.
+    assert main(flags(model, tmp_path / "whole")) == 0
+    assert main(flags(model, tmp_path / "cut")) == 0
+    folder = run_folder(tmp_path / "cut")
+    assert main(flags(model, tmp_path / "cut", f"--resume={folder / 'checkpoints' / 'update_000003'}")) == 0
+    assert (folder / "metrics.jsonl").read_bytes() == (run_folder(tmp_path / "whole") / "metrics.jsonl").read_bytes()
+
+
+def test_a_second_run_is_refused_by_naming_the_folder_and_the_ways_on(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = flags(model, tmp_path, updates=0)
+    assert main(arguments) == 0
+    before = (run_folder(tmp_path) / "metrics.jsonl").read_bytes()
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert str(run_folder(tmp_path)) in message
+    assert "--resume" in message
+    assert "--experiment_name" in message
+    assert (run_folder(tmp_path) / "metrics.jsonl").read_bytes() == before
+
+
+def test_resume_without_a_checkpoint_is_a_clear_error(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(flags(model, tmp_path, "--resume")) == 2
+    assert "no checkpoint below" in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_there_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(flags(tmp_path / "nowhere", tmp_path)) == 2
+    assert "--model_name_or_path" in capsys.readouterr().err
+
+
+def test_a_dataset_alone_is_split_and_its_held_out_share_is_never_trained_on(tmp_path: Path) -> None:
+    entries = [
+        {
+            "id": f"simple_python_{i}",
+            "question": [[{"role": "user", "content": f"number {i}"}]],
+            "function": [
+                {
+                    "name": "f",
+                    "description": "F.",
+                    "parameters": {"type": "dict", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+                }
+            ],
+            "ground_truth": [{"f": {"a": [i]}}],
+        }
+        for i in range(10)
+    ]
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(entries))
+    training, held_out = load_task_sets(TrainConfig(dataset_path=str(path)))
+    assert (len(training), len(held_out)) == (8, 2)
+    assert {t.id for t in training}.isdisjoint(t.id for t in held_out)
+    assert load_task_sets(TrainConfig(dataset_path=str(path))) == (training, held_out)
+
+
+def test_help_tells_what_tppo_is_without_loading_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['train', '--help']\n"
+        "from fctncalling.cli.train import main\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "Bellman backup with action decomposition" in done.stdout
+    assert "not RLlib's" in done.stdout
+    assert "--ppo_epoch" in done.stdout
+
+
+def test_waiting_is_made_passive_before_torch_is_imported() -> None:
+    code = "import fctncalling.cli.train, os, sys; print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["PASSIVE", "False"]
