@@ -1,0 +1,191 @@
+"""What a confined call costs, against floors measured at the same moment: `python benchmarks/executor.py [--rounds N]`.
+
+The floor is fork + eval + pipe + wait in a single-threaded process with NumPy loaded: nothing that forks is faster.
+Floor and subject take turns, and medians of per-round ratios are compared, since a shared machine's speed drifts.
+Prints a table; exits 1 where a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fctncalling.envs.tools.python_executor import PythonExecutor
+
+FLOOR_PROGRAM = """
+import os, sys, numpy
+for line in sys.stdin:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writer, repr(eval("1+1")).encode())
+        os._exit(0)
+    os.close(writer)
+    os.read(reader, 64)
+    os.close(reader)
+    os.waitpid(pid, 0)
+    sys.stdout.write("done\\n")
+    sys.stdout.flush()
+"""
+SNIPPET = "print(1+1)"
+
+
+class Target(NamedTuple):
+    """One figure, its bound, and which side of the bound is good."""
+
+    name: str
+    value: float
+    bound: float
+    at_most: bool = True
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure is on the good side."""
+        return self.value <= self.bound if self.at_most else self.value >= self.bound
+
+
+class Floor:
+    """A process of its own, so that neither the benchmark's threads nor its memory enter the floor."""
+
+    def __init__(self) -> None:
+        environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", FLOOR_PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            env=environment,
+        )  # fmt: skip
+        self()
+
+    def __call__(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        self._process.stdout.readline()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def many(action: Callable[[], None], times: int) -> None:
+    """Do one thing several times."""
+    for _ in range(times):
+        action()
+
+
+def interleaved(rounds: int, actions: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Return wall seconds of every action, one of each a round."""
+    for action in actions.values():
+        action()
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(rounds):
+        for name, action in actions.items():
+            times[name].append(seconds(action))
+    return times
+
+
+def median_ratio(above: list[float], below: list[float]) -> float:
+    """Return the median of per-round ratios."""
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+
+
+def fresh_interpreter(numpy: bool) -> None:
+    """Run the snippet as most tool modules do: a new interpreter for every call."""
+    code = f"import numpy\n{SNIPPET}" if numpy else SNIPPET
+    subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True)
+
+
+def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Target]:
+    """Return the targets on one call at a time."""
+    with PythonExecutor(layers=("rlimits",), allow_degraded=True) as open_executor:
+        times = interleaved(
+            rounds,
+            {
+                "floor": floor,
+                "confined": lambda: executor.run(SNIPPET),
+                "rlimits": lambda: open_executor.run(SNIPPET),
+            },
+        )
+    few = interleaved(
+        max(5, rounds // 20),
+        {
+            "confined": lambda: executor.run(SNIPPET),
+            "fresh": lambda: fresh_interpreter(False),
+            "numpy": lambda: fresh_interpreter(True),
+        },
+    )
+    floor_p50 = statistics.median(times["floor"])
+    p95 = statistics.quantiles(times["confined"], n=20)[-1]
+    print(f"floor p50 {1e3 * floor_p50:.2f} ms, confined p50 {1e3 * statistics.median(times['confined']):.2f} ms")
+    return [
+        Target("p50 / floor", median_ratio(times["confined"], times["floor"]), 4),
+        Target("p95 / floor p50", p95 / floor_p50, 8),
+        Target("confined / rlimits only", median_ratio(times["confined"], times["rlimits"]), 1.5),
+        Target("fresh interpreter / confined", median_ratio(few["fresh"], few["confined"]), 2, at_most=False),
+        Target("fresh with numpy / confined", median_ratio(few["numpy"], few["confined"]), 15, at_most=False),
+    ]
+
+
+def throughput(rounds: int, floor: Floor) -> Target:
+    """Return the rate of two calls in flight as a share of one floor's rate, batches taking turns."""
+    batch = 20
+    with PythonExecutor(num_executors=2) as executor:
+        times = interleaved(
+            max(3, rounds // batch),
+            {
+                "floor": lambda: many(floor, batch),
+                "confined": lambda: executor.map([SNIPPET] * batch),
+            },
+        )
+    share = median_ratio(times["floor"], times["confined"])
+    return Target("throughput, 2 in flight / floor's", share, 0.35, at_most=False)
+
+
+def waiting(executor: PythonExecutor) -> list[Target]:
+    """Return the targets on time limits and on many sleeping calls."""
+    endless = ("while True: pass", "import time\ntime.sleep(9)")
+    overshoot = max(executor.run(code, timeout_s=2).wall_s - 2 for code in endless)
+    with PythonExecutor(num_executors=32) as wide:
+        wide.map([SNIPPET] * 32)
+        asleep = seconds(lambda: wide.map(["import time\ntime.sleep(1)"] * 32))
+    return [Target("overshoot of 2 s, in s", overshoot, 0.2), Target("32 sleeps of 1 s at once, in s", asleep, 1.5)]
+
+
+def boot(rounds: int) -> Target:
+    """Return the start of an executor, self-test included, against an interpreter that imports NumPy."""
+    times = interleaved(
+        max(3, rounds // 50), {"numpy": lambda: fresh_interpreter(True), "boot": lambda: PythonExecutor().close()}
+    )
+    return Target("boot / import numpy", median_ratio(times["boot"], times["numpy"]), 2)
+
+
+def main() -> int:
+    """Measure, print, and return 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300, help="floor and subject take this many turns")
+    rounds = parser.parse_args().rounds
+    floor = Floor()
+    with PythonExecutor() as executor:
+        targets = [*latency(rounds, executor, floor), throughput(rounds, floor), *waiting(executor), boot(rounds)]
+    floor.close()
+    for target in targets:
+        bound = f"{'<=' if target.at_most else '>='} {target.bound:g}"
+        print(f"{target.name:36} {target.value:8.2f}   {bound:8} {'' if target.met else 'MISSED'}")
+    return 0 if all(target.met for target in targets) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
