@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.cli.train import Surroundings, environments, main
+from fctncalling.cli.train import main
+from fctncalling.surroundings import Surroundings, environments
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
 

@@ -20,7 +20,8 @@ from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms import ppo
 from fctncalling.algorithms.checkpoint import find_checkpoint
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.cli.train import load_task_sets, main
+from fctncalling.cli.train import main
+from fctncalling.surroundings import load_task_sets
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,28 +9,24 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning th
 import argparse
 import dataclasses
 import logging
-import random
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fctncalling.algorithms import settings
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
-from fctncalling.algorithms.settings import setting
 from fctncalling.cli.progress import Progress
-from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
-from fctncalling.data.types import Task
+from fctncalling.data.bfcl import TaskError
 from fctncalling.policy_parts import complete, weights_folder
+from fctncalling.surroundings import Surroundings, environments
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.policy import ActorCritic
     from fctncalling.algorithms.template import ChatTemplate
     from fctncalling.training_run import TrainingRun
 
-HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
 DESCRIPTION = """\
 Train a language model to call functions over several turns, with an actor-critic on BFCL-format tasks.
 
@@ -48,27 +44,6 @@ Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json,
 seeds), timings.jsonl, tensorboard events, episodes/, checkpoints/, evaluation.json, curve.png.
 Ctrl-C saves a checkpoint; --resume goes on from it exactly.
 """
-
-
-@dataclass
-class Surroundings:
-    """Settings that the learning algorithm does not see."""
-
-    handler: str = setting("auto", "How calls are written; auto: BFCL's form of the task's language.")
-    chat_template: str | None = setting(None, "File with a chat template; none: the tokenizer's own.")
-    enable_tool_use: bool = setting(
-        False, "Whether a confined Python executor and a calculator are offered beside the tasks' own functions."
-    )
-    num_tool_executors: int | None = setting(
-        None, "Snippets that run at once; none: the configuration's, or one a core.", within="[1, inf)"
-    )
-    tool_config_path: str | None = setting(
-        None, "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults."
-    )
-    tensorboard: bool = setting(True, "Whether tensorboard events are written, where it is installed.")
-    log_episodes_interval: int = setting(
-        10, "Updates between two whose training episodes are written out; 0: none.", within="[0, inf)"
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,63 +136,6 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
         run.restore(checkpoint)
         print(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
     return run
-
-
-def environments(config: TrainConfig, surroundings: Surroundings) -> tuple[Callable[[], Any], list[str], list[str]]:
-    """Return a maker of environments, the ids of the training tasks and those of the held-out tasks."""
-    if config.env_name != "fctncalling_env":
-        import gymnasium
-
-        count = config.episodes_per_update
-        return (
-            lambda: gymnasium.make(config.env_name, disable_env_checker=True),
-            [f"train_{i}" for i in range(count)],
-            [f"held_out_{i}" for i in range(config.eval_episodes)],
-        )
-    from fctncalling.envs.function_calling import FunctionCallingEnv
-    from fctncalling.tool_use import tools_of
-
-    tools = tools_of(
-        enabled=surroundings.enable_tool_use,
-        num_executors=surroundings.num_tool_executors,
-        config_path=surroundings.tool_config_path,
-    )
-    training, held_out = load_task_sets(config)
-    tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
-
-    def make_env() -> FunctionCallingEnv:
-        return FunctionCallingEnv(
-            tasks=tasks,
-            handler=surroundings.handler,
-            reward=config.reward,
-            max_steps_per_turn=config.max_steps_per_turn,
-            tools=tools,
-        )
-
-    return make_env, [task.id for task in training], [task.id for task in held_out]
-
-
-def load_task_sets(config: TrainConfig) -> tuple[list[Task], list[Task]]:
-    """Return training tasks and at most --eval_episodes held-out ones, drawn by a fixed seed from all categories."""
-    training = load_tasks(config.dataset_path or embedded_path("train"))
-    if not training:
-        raise TaskError(f"{config.dataset_path}: no task in it")
-    shuffled = random.Random(0)
-    if config.eval_dataset_path is not None or config.dataset_path is None:
-        held_out = load_tasks(config.eval_dataset_path or embedded_path("held_out"))
-        clash = {task.id for task in training} & {task.id for task in held_out}
-        if clash and config.eval_dataset_path != config.dataset_path:
-            print(f"Note: {len(clash)} held-out tasks are training tasks too, such as {min(clash)}.")
-    elif len(training) == 1:
-        print("Note: the only task is evaluated on too: give --eval_dataset_path for held-out ones.")
-        held_out = list(training)
-    else:
-        shuffled.shuffle(training)
-        size = max(1, round(HELD_OUT_SHARE * len(training)))
-        held_out, training = training[:size], training[size:]
-        print(f"Held out {len(held_out)} of {len(held_out) + len(training)} tasks; --eval_dataset_path gives others.")
-    shuffled.shuffle(held_out)
-    return training, held_out[: config.eval_episodes]
 
 
 class ModelError(Exception):

@@ -1,0 +1,93 @@
+"""What surrounds the learning algorithm: settings it does not see, the tasks, and the environments that play them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.settings import setting
+from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
+from fctncalling.data.types import Task
+
+HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
+
+
+@dataclass
+class Surroundings:
+    """Settings that the learning algorithm does not see."""
+
+    handler: str = setting("auto", "How calls are written; auto: BFCL's form of the task's language.")
+    chat_template: str | None = setting(None, "File with a chat template; none: the tokenizer's own.")
+    enable_tool_use: bool = setting(
+        False, "Whether a confined Python executor and a calculator are offered beside the tasks' own functions."
+    )
+    num_tool_executors: int | None = setting(
+        None, "Snippets that run at once; none: the configuration's, or one a core.", within="[1, inf)"
+    )
+    tool_config_path: str | None = setting(
+        None, "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults."
+    )
+    tensorboard: bool = setting(True, "Whether tensorboard events are written, where it is installed.")
+    log_episodes_interval: int = setting(
+        10, "Updates between two whose training episodes are written out; 0: none.", within="[0, inf)"
+    )
+
+
+def environments(config: TrainConfig, surroundings: Surroundings) -> tuple[Callable[[], Any], list[str], list[str]]:
+    """Return a maker of environments, the ids of the training tasks and those of the held-out tasks."""
+    if config.env_name != "fctncalling_env":
+        import gymnasium
+
+        count = config.episodes_per_update
+        return (
+            lambda: gymnasium.make(config.env_name, disable_env_checker=True),
+            [f"train_{i}" for i in range(count)],
+            [f"held_out_{i}" for i in range(config.eval_episodes)],
+        )
+    from fctncalling.envs.function_calling import FunctionCallingEnv
+    from fctncalling.tool_use import tools_of
+
+    tools = tools_of(
+        enabled=surroundings.enable_tool_use,
+        num_executors=surroundings.num_tool_executors,
+        config_path=surroundings.tool_config_path,
+    )
+    training, held_out = load_task_sets(config)
+    tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
+
+    def make_env() -> FunctionCallingEnv:
+        return FunctionCallingEnv(
+            tasks=tasks,
+            handler=surroundings.handler,
+            reward=config.reward,
+            max_steps_per_turn=config.max_steps_per_turn,
+            tools=tools,
+        )
+
+    return make_env, [task.id for task in training], [task.id for task in held_out]
+
+
+def load_task_sets(config: TrainConfig) -> tuple[list[Task], list[Task]]:
+    """Return training tasks and at most --eval_episodes held-out ones, drawn by a fixed seed from all categories."""
+    training = load_tasks(config.dataset_path or embedded_path("train"))
+    if not training:
+        raise TaskError(f"{config.dataset_path}: no task in it")
+    shuffled = random.Random(0)
+    if config.eval_dataset_path is not None or config.dataset_path is None:
+        held_out = load_tasks(config.eval_dataset_path or embedded_path("held_out"))
+        clash = {task.id for task in training} & {task.id for task in held_out}
+        if clash and config.eval_dataset_path != config.dataset_path:
+            print(f"Note: {len(clash)} held-out tasks are training tasks too, such as {min(clash)}.")
+    elif len(training) == 1:
+        print("Note: the only task is evaluated on too: give --eval_dataset_path for held-out ones.")
+        held_out = list(training)
+    else:
+        shuffled.shuffle(training)
+        size = max(1, round(HELD_OUT_SHARE * len(training)))
+        held_out, training = training[:size], training[size:]
+        print(f"Held out {len(held_out)} of {len(held_out) + len(training)} tasks; --eval_dataset_path gives others.")
+    shuffled.shuffle(held_out)
+    return training, held_out[: config.eval_episodes]
