@@ -18,6 +18,7 @@ from fctncalling.algorithms.diagnostics import Metrics, TokenTerms, step_metrics
 from fctncalling.algorithms.experience import Experience, Minibatch, gather, plan_epoch
 from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.policy import ActorCritic, TokenOutputs
+from fctncalling.algorithms.processes import ALONE, Processes, whole_norm
 from fctncalling.algorithms.targets import Targets, check_finite, compute_targets
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 
@@ -45,6 +46,7 @@ def update(
     episodes: Sequence[EpisodeRecord],
     config: TrainConfig,
     generator: torch.Generator,  # on the CPU: decides the minibatches
+    processes: Processes = ALONE,  # each gives the same episodes and gets the same metrics
 ) -> Metrics:
     """Improve the policy on the episodes and return the metrics of the update.
 
@@ -55,13 +57,13 @@ def update(
     algorithm = ALGORITHMS[config.algorithm_name]
     experience = gather(episodes, next(policy.parameters()).device)
     minibatches = plan_epoch(experience, config, generator)
-    targets = compute_targets(policy, experience, minibatches, algorithm, config, generator)
+    targets = compute_targets(policy, experience, minibatches, algorithm, config, generator, processes)
 
     steps: list[Metrics] = []
     early_stop_epoch = 0
     for epoch in range(1, config.ppo_epoch + 1):
         for minibatch in minibatches:
-            step = accumulate_gradients(policy, experience, targets, minibatch, algorithm, config)
+            step = accumulate_gradients(policy, experience, targets, minibatch, algorithm, config, processes)
             steps.append(step)
             if config.target_kl is not None and step["losses/approx_kl"] > config.target_kl:
                 early_stop_epoch = epoch
@@ -82,6 +84,7 @@ def accumulate_gradients(
     minibatch: Minibatch,
     algorithm: Algorithm,
     config: TrainConfig,
+    processes: Processes = ALONE,
 ) -> Metrics:
     """Set the gradients to those of the minibatch's loss, however it is split, and return the figures of the pass."""
     policy.zero_grad(set_to_none=True)
@@ -91,7 +94,7 @@ def accumulate_gradients(
         total = float(sum(len(rows) for rows in minibatch))
     value_coef = config.value_coef if algorithm.critic else 0.0
     parts = []
-    for batch, numbers in batches:
+    for (batch, numbers), counts in processes.share(batches):
         outputs = policy(*batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0)
         target = Targets(*(field[numbers] for field in targets))
         terms = token_terms(outputs, target, experience.spans(numbers), algorithm, config)
@@ -101,9 +104,11 @@ def accumulate_gradients(
         loss = losses.aggregate(token_losses * terms.weights, terms.counted, total)
         if not torch.isfinite(loss):
             _name_the_culprit(outputs._asdict() | terms._asdict() | {"loss": loss})
-        torch.autograd.backward(loss)
-        parts.append(TokenTerms(*(term.detach() for term in terms)))
-    return step_metrics(parts, config)
+        processes.backward(loss, counts=counts)
+        if counts:
+            parts.append(TokenTerms(*(term.detach() for term in terms)))
+    processes.add_up_gradients(policy)
+    return step_metrics(processes.interleaved(parts), config)
 
 
 def token_terms(
@@ -145,8 +150,8 @@ def token_terms(
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
     """Cut the gradients of language model and critic to --max_grad_norm apart, step both, return their norms."""
     norms = {
-        "policy_grad_norm": clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm),
-        "critic_grad_norm": clip_grad_norm_(policy.critic_parameters(), config.max_grad_norm),
+        "policy_grad_norm": whole_norm(clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm)),
+        "critic_grad_norm": whole_norm(clip_grad_norm_(policy.critic_parameters(), config.max_grad_norm)),
     }
     for name, norm in norms.items():
         check_finite(name, norm, "before a step")

@@ -15,6 +15,7 @@ from fctncalling.algorithms.batch import make_batch, microbatches
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.experience import Experience, Minibatch
 from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.processes import ALONE, Processes
 
 
 class Targets(NamedTuple):
@@ -37,21 +38,22 @@ def compute_targets(
     algorithm: Algorithm,
     config: TrainConfig,
     generator: torch.Generator,
+    processes: Processes = ALONE,
 ) -> Targets:
     """Return the targets of an update.
 
     The forward passes run over the first epoch's own microbatches: same function, same shapes, so the ratio of the
     first optimiser step is 1 exactly and its KL 0.
     """
-    old_logprobs, old_values = _read_policy(policy, experience, minibatches, config)
+    old_logprobs, old_values = _read_policy(policy, experience, minibatches, config, processes)
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
-    reference = _read_reference(policy, experience, minibatches, config)
+    reference = _read_reference(policy, experience, minibatches, config, processes)
     if config.kl_coef and config.kl_mode == "reward":  # a token's own: the estimate below adds it up at every token
         penalties = config.kl_coef * losses.kl_k1(reference - old_logprobs)
         tokens = experience.tokens
         experience = experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
-    bootstrap = _bootstrap(policy, experience, config) if algorithm.critic else None
+    bootstrap = _bootstrap(policy, experience, config, processes) if algorithm.critic else None
     estimate = _estimate(algorithm, experience, old_values, bootstrap, config)
     check_finite("rewards", experience.tokens.rewards)
     check_finite("advantages", estimate.advantages)
@@ -75,33 +77,46 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
 
 @torch.no_grad()
 def _read_policy(
-    policy: ActorCritic, experience: Experience, minibatches: Sequence[Minibatch], config: TrainConfig
+    policy: ActorCritic,
+    experience: Experience,
+    minibatches: Sequence[Minibatch],
+    config: TrainConfig,
+    processes: Processes,
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities and values of all acted tokens, both (N,), under the weights as they are."""
-    logprobs = torch.empty_like(experience.tokens.rewards)
-    values = torch.empty_like(logprobs)
+    logprobs = torch.zeros_like(experience.tokens.rewards)
+    values = torch.zeros_like(logprobs)
     for minibatch in minibatches:
-        for rows in minibatch:
+        for rows, counts in processes.share(minibatch):
             batch, numbers = experience.batch(rows)
             outputs = policy(*batch, temperature=config.temperature)
-            logprobs[numbers], values[numbers] = outputs.logprobs, outputs.values
+            if counts:
+                logprobs[numbers], values[numbers] = outputs.logprobs, outputs.values
+    processes.add_up(logprobs, values)
     return logprobs, values
 
 
 def _read_reference(
-    policy: ActorCritic, experience: Experience, minibatches: Sequence[Minibatch], config: TrainConfig
+    policy: ActorCritic,
+    experience: Experience,
+    minibatches: Sequence[Minibatch],
+    config: TrainConfig,
+    processes: Processes,
 ) -> Tensor:
     """Return the reference's log-probabilities of all acted tokens, (N,); 0 where --kl_coef does not ask for them."""
     logprobs = torch.zeros_like(experience.tokens.rewards)
     for minibatch in minibatches if config.kl_coef else ():
-        for rows in minibatch:
+        for rows, counts in processes.share(minibatch):
             batch, numbers = experience.batch(rows)
-            logprobs[numbers] = policy.reference_logprobs(*batch, temperature=config.temperature)
+            outputs = policy.reference_logprobs(*batch, temperature=config.temperature)
+            if counts:
+                logprobs[numbers] = outputs
+    processes.add_up(logprobs)
     return logprobs
 
 
 @torch.no_grad()
-def _bootstrap(policy: ActorCritic, experience: Experience, config: TrainConfig) -> Tensor:
+def _bootstrap(policy: ActorCritic, experience: Experience, config: TrainConfig, processes: Processes) -> Tensor:
     """Return the value after the last token of each episode, (E,); 0 where it terminated: nothing comes after."""
     values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
     cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
@@ -109,10 +124,13 @@ def _bootstrap(policy: ActorCritic, experience: Experience, config: TrainConfig)
         return values
     last_rows = [experience.episodes[index].rows[-1] for index in cut]
     lengths = [len(row.ids) for row in last_rows]
-    for group in microbatches(lengths, max_tokens=config.max_microbatch_tokens):
+    for group, counts in processes.share(microbatches(lengths, max_tokens=config.max_microbatch_tokens)):
         batch = make_batch([last_rows[member] for member in group], device=values.device)
         columns = torch.tensor([lengths[member] - 1 for member in group], device=values.device)
-        values[[cut[member] for member in group]] = policy.values_at(batch.ids, batch.attention_mask, columns)
+        ends = policy.values_at(batch.ids, batch.attention_mask, columns)
+        if counts:
+            values[[cut[member] for member in group]] = ends
+    processes.add_up(values)
     return values
 
 
