@@ -1,0 +1,161 @@
+"""The processes of one run: what each takes on, and how they come to the same numbers.
+
+All of them know all episodes of an update; what is shared out is the work: episodes to play and microbatches to pass
+through the model. So minibatches, advantages and whitening are those of one process, and only sums travel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fctncalling.algorithms.config import SettingError, resolve_device
+from fctncalling.algorithms.sharding import Sharding, plain
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.policy import ActorCritic
+
+T = TypeVar("T")
+
+MAX_TRAVELLING = 2**26  # numbers of one sum between processes, 256 MiB in fp32
+PATIENCE_S = 7200  # how long a process waits for another: a rollout may be far longer on one than on the next
+ONE_ON_A_CPU = (
+    "Note: accelerate launch runs one process on a CPU, whatever --num_processes says; "
+    "torchrun --nproc_per_node N runs N."
+)
+
+
+class Processes:
+    """`count` processes, of which this one is number `rank`; one alone where nothing else is said."""
+
+    def __init__(
+        self, rank: int = 0, count: int = 1, device: torch.device | str = "cpu", sharding: Sharding | None = None
+    ) -> None:
+        self.rank, self.count, self.device = rank, count, torch.device(device)
+        self.sharding = sharding  # set where every process holds a part of each weight (FSDP)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process speaks and writes for all."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[T]) -> list[tuple[T, bool]]:
+        """Return every count-th item, with whether it counts: all get equally many, filled up by items that do not.
+
+        Every pass through sharded weights is a meeting of all processes, so none may skip one.
+        """
+        rounds = -(-len(items) // self.count)
+        places = range(self.rank, rounds * self.count, self.count)
+        return [(items[min(place, len(items) - 1)], place < len(items)) for place in places]
+
+    def gather(self, value: T) -> list[T]:
+        """Return the value of every process, in their order; tensors come to this process's device."""
+        if self.count == 1:
+            return [value]
+        buffer = io.BytesIO()
+        torch.save(value, buffer)
+        letters: list[Any] = [b""] * self.count
+        torch.distributed.all_gather_object(letters, buffer.getvalue())
+        return [torch.load(io.BytesIO(it), map_location=self.device, weights_only=False) for it in letters]
+
+    def interleaved(self, own: list[T]) -> list[T]:
+        """Return the items of all processes in the order they were shared out in."""
+        parts = self.gather(own)
+        return [part[place] for place in range(len(parts[0])) for part in parts if place < len(part)]
+
+    def total(self, number: float) -> float:
+        """Return the sum of the number over all processes."""
+        return sum(self.gather(number))
+
+    def add_up(self, *tensors: Tensor) -> None:
+        """Replace each tensor by its sum over all processes, in place."""
+        for tensor in tensors if self.count > 1 else ():
+            torch.distributed.all_reduce(tensor)
+
+    def backward(self, loss: Tensor, *, counts: bool = True) -> None:
+        """Add the gradient of this process's part of a loss that is a sum over all; nothing where it does not count."""
+        loss = loss if counts else 0.0 * loss
+        torch.autograd.backward(loss * self.count if self.sharding else loss)  # sharded gradients are averaged
+
+    def add_up_gradients(self, module: nn.Module) -> None:
+        """Replace the gradients of a module by their sum over all processes; sharded ones were summed on the way."""
+        if self.count == 1 or self.sharding is not None:
+            return
+        waiting: list[Tensor] = []
+        for parameter in module.parameters():
+            if parameter.grad is not None:
+                waiting.append(parameter.grad)
+            if sum(gradient.numel() for gradient in waiting) > MAX_TRAVELLING:
+                _add_up_together(waiting)
+                waiting = []
+        if waiting:
+            _add_up_together(waiting)
+
+    def shard(self, policy: ActorCritic) -> None:
+        """Leave this process its part of each weight, where the run asks for that."""
+        if self.sharding is not None:
+            self.sharding.apply(policy)
+
+    @contextlib.contextmanager
+    def whole(self, policy: ActorCritic) -> Iterator[ActorCritic]:
+        """Yield the policy with every weight in one piece, as acting and saving need it; all processes take part."""
+        if self.sharding is None:
+            yield policy
+            return
+        with self.sharding.gathered(policy, self.device) as gathered:
+            yield gathered
+
+    def __str__(self) -> str:
+        shards = ", each with a part of every weight (FSDP)" if self.sharding is not None else ""
+        return f"{self.count} process{'es' if self.count > 1 else ''} on {self.device.type}{shards}"
+
+
+ALONE = Processes()
+
+
+def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
+    """Return the processes that torchrun or accelerate launch started, connected; or the one that runs alone.
+
+    SettingError where --fsdp or accelerate's configuration asks for what cannot be.
+    """
+    chosen = resolve_device(device)
+    wants_fsdp = fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        if wants_fsdp:
+            raise SettingError("--fsdp: one process has no one to share its weights with; start several with torchrun")
+        return Processes(device=chosen)
+    from datetime import timedelta
+
+    from accelerate import PartialState
+
+    # transformers would leave the weights of all processes but the first empty; each is to read its own.
+    os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
+    threads = torch.get_num_threads()
+    state = PartialState(cpu=chosen.type == "cpu", timeout=timedelta(seconds=PATIENCE_S))
+    torch.set_num_threads(threads)
+    sharding = Sharding.configured() if wants_fsdp else None
+    return Processes(state.process_index, state.num_processes, state.device, sharding)
+
+
+def note_of_launch(processes: Processes) -> str | None:
+    """Return what a user should know of how the processes were started; None where there is nothing."""
+    launched = any(name.startswith("ACCELERATE_") for name in os.environ)
+    return ONE_ON_A_CPU if launched and processes.count == 1 and processes.device.type == "cpu" else None
+
+
+def whole_norm(norm: Tensor) -> Tensor:
+    """Return a gradient norm as an ordinary number; of sharded weights each process knows but a part."""
+    return plain(norm)
+
+
+def _add_up_together(tensors: list[Tensor]) -> None:
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    torch.distributed.all_reduce(flat)
+    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(part.view_as(tensor))

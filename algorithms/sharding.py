@@ -1,0 +1,129 @@
+"""Weights that no process holds whole: fully sharded data parallel (FSDP2), as accelerate's configuration has it.
+
+Acting token by token through sharded weights would be a meeting of all processes at every token, and episodes differ in
+length. So each process gathers the weights once, into a copy that lives as long as a rollout does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from fctncalling.algorithms.config import SettingError
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.policy import ActorCritic
+
+ENTRANCES = ("values_at", "reference_logprobs")  # beside forward, the ways into a policy
+
+
+class Sharding:
+    """Shards a policy: a unit a layer, and one of all the rest."""
+
+    def __init__(self, plugin: Any) -> None:
+        """plugin: accelerate's FullyShardedDataParallelPlugin."""
+        self.plugin = plugin
+        self._copy: ActorCritic | None = None  # the policy with empty weights
+
+    @classmethod
+    def configured(cls) -> Sharding:
+        """Return the sharding of accelerate's configuration (its FSDP_... variables); SettingError if version 1."""
+        import os
+
+        from accelerate import FullyShardedDataParallelPlugin
+
+        version = os.environ.get("FSDP_VERSION", "2")
+        if version != "2":
+            raise SettingError(
+                f"fsdp_version of accelerate's configuration: got {version}, expected 2; run accelerate config again, "
+                "or give --fsdp and no configuration"
+            )
+        return cls(FullyShardedDataParallelPlugin(fsdp_version=2))
+
+    def apply(self, policy: ActorCritic) -> None:
+        """Leave this process its part of each weight of the policy; make optimisers afterwards."""
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+
+        self._copy = _emptied(policy)
+        options = {
+            "mp_policy": self.plugin.mixed_precision_policy or MixedPrecisionPolicy(),
+            "offload_policy": self.plugin.cpu_offload,
+        }
+        layers = set(
+            self.plugin.transformer_cls_names_to_wrap or getattr(policy.model, "_no_split_modules", None) or ()
+        )
+        for module in [module for module in policy.modules() if type(module).__name__ in layers]:
+            fully_shard(module, reshard_after_forward=self.plugin.reshard_after_forward, **options)
+        fully_shard(policy, **options)
+        for name in ENTRANCES:
+            register_fsdp_forward_method(policy, name)
+
+    @contextlib.contextmanager
+    def gathered(self, policy: ActorCritic, device: torch.device) -> Iterator[ActorCritic]:
+        """Yield a copy of the policy with its weights as they are; they are let go at the end."""
+        if self._copy is None:
+            yield policy  # not sharded yet
+            return
+        parameters = dict(self._copy.named_parameters())
+        with torch.no_grad():
+            for name, weight in policy.named_parameters():
+                parameters[name].data = plain(weight.detach()).to(device)
+        try:
+            yield self._copy
+        finally:
+            for parameter in parameters.values():
+                parameter.data = parameter.data.new_empty(0)
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """Return a tensor of which processes hold parts in one piece; all of them take part. Others as they are."""
+    whole: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return whole
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return this process's part of a tensor."""
+    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
+
+
+def whole_state(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return the optimiser's state dict with every tensor in one piece: what one process would save."""
+    state = optimiser.state_dict()
+    slots = {
+        number: {name: plain(value) if isinstance(value, Tensor) else value for name, value in slot.items()}
+        for number, slot in state["state"].items()
+    }
+    return {**state, "state": slots}
+
+
+def load_whole_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Take over a state dict whose tensors are in one piece, each process its part."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    slots = {
+        number: {name: _parted(value, parameters[number]) for name, value in slot.items()}
+        for number, slot in state["state"].items()
+    }
+    optimiser.load_state_dict({**state, "state": slots})
+
+
+def _parted(value: Any, parameter: Any) -> Any:
+    """Return a value of an optimiser's state laid out as its parameter is."""
+    if not hasattr(parameter, "device_mesh") or not isinstance(value, Tensor) or value.shape != parameter.shape:
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value.to(local(parameter).device), parameter.device_mesh, parameter.placements)
+
+
+def _emptied(policy: ActorCritic) -> ActorCritic:
+    """Return a copy of the policy whose weights take no memory; a reference model is shared, not copied."""
+    known: dict[int, Any] = {id(policy._reference): policy._reference}
+    for weight in policy.parameters():
+        known[id(weight)] = nn.Parameter(weight.detach().new_empty(0), requires_grad=weight.requires_grad)
+    return copy.deepcopy(policy, known)
