@@ -34,25 +34,24 @@ class RaggedCache(Cache):
         self._columns = torch.zeros(0, 0, dtype=torch.int64)
         self._width = self._capacity = 0
 
-    def emptied(self) -> RaggedCache:
-        """Return self with every row empty; the buffers stay."""
-        self.lengths = [0] * self.num_rows
-        return self
+    @property
+    def num_bytes(self) -> int:
+        """Memory of all buffers."""
+        return sum(buffer.nbytes for buffer in (*self._keys, *self._values))
 
-    def place(self, counts: Sequence[int], block_width: int, rows: Sequence[int] | None, device: Any) -> Places:
-        """Announce a left-padded block: row i brings `counts[i]` tokens; None stands for the first rows."""
-        chosen = range(len(counts)) if rows is None else rows
-        before = [self.lengths[row] for row in chosen]
-        for row, count in zip(chosen, counts, strict=True):
+    def place(self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any) -> Places:
+        """Announce a left-padded block: its row i brings `counts[i]` tokens, 0 or more, to row `rows[i]`."""
+        before = [self.lengths[row] for row in rows]
+        for row, count in zip(rows, counts, strict=True):
             self.lengths[row] += count
-        self._width = max(self.lengths[row] for row in chosen)
+        self._width = max(1, *(self.lengths[row] for row in rows))
         self._grow(self._width)
         first = torch.tensor([start + count - block_width for start, count in zip(before, counts, strict=True)])
         positions = first.unsqueeze(1) + torch.arange(block_width)
         padding = torch.arange(block_width) < block_width - torch.tensor(counts).unsqueeze(1)
         positions = positions.masked_fill(padding, -1).to(device)
         self._columns = positions.where(positions >= 0, torch.full_like(positions, self._capacity))
-        self._rows = None if list(chosen) == list(range(len(counts))) else torch.tensor(list(chosen), device=device)
+        self._rows = None if list(rows) == list(range(len(counts))) else torch.tensor(list(rows), device=device)
         return Places(positions, self._width)
 
     def update(
@@ -66,13 +65,19 @@ class RaggedCache(Cache):
         return self._write(self._keys[layer_idx], key_states), self._write(self._values[layer_idx], value_states)
 
     def swap(self, one: int, other: int) -> None:
-        """Let two rows change places."""
-        used = max(self.lengths[one], self.lengths[other])
+        """Let two rows change places; what an empty one holds is not kept."""
+        here, there = self.lengths[one], self.lengths[other]
         for buffer in (*self._keys, *self._values):
-            held = buffer[one, :, :used].clone()
-            buffer[one, :, :used] = buffer[other, :, :used]
-            buffer[other, :, :used] = held
-        self.lengths[one], self.lengths[other] = self.lengths[other], self.lengths[one]
+            held = buffer[one, :, :here].clone()
+            buffer[one, :, :there] = buffer[other, :, :there]
+            buffer[other, :, :here] = held
+        self.lengths[one], self.lengths[other] = there, here
+
+    def share(self, source: int, row: int, count: int) -> None:
+        """Copy the first `count` tokens of a row to the begin of an empty one."""
+        for buffer in (*self._keys, *self._values):
+            buffer[row, :, :count] = buffer[source, :, :count]
+        self.lengths[row] = count
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the longest row's length; models ask only where no positions are given."""
@@ -91,13 +96,18 @@ class RaggedCache(Cache):
     def _grow(self, width: int) -> None:
         if width <= self._capacity:
             return
-        capacity = max(width, 2 * self._capacity, 64)
+        capacity = grown(self._capacity, width)
         for buffers in (self._keys, self._values):
             for i, old in enumerate(buffers):
                 new = old.new_zeros(*old.shape[:2], capacity + 1, old.shape[3])
                 new[:, :, : self._capacity] = old[:, :, : self._capacity]
                 buffers[i] = new
         self._capacity = capacity
+
+
+def grown(capacity: int, width: int) -> int:
+    """Return the next capacity of a buffer that is to hold `width` tokens: a fourth at a time, so little is free."""
+    return max(width, capacity + max(64, capacity // 4))
 
 
 def attention_mask(model: nn.Module, places: Places, dtype: torch.dtype) -> Tensor | dict[str, Tensor]:

@@ -2,63 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.cache import RaggedCache, attention_mask, check_supported
+from fctncalling.algorithms.actor import Action, Actor, Request, ScriptedActor
+from fctncalling.algorithms.cache import check_supported
+from fctncalling.algorithms.reader import ModelReader, Read, Reader
+from fctncalling.algorithms.sampling import sample
+from fctncalling.algorithms.stopping import Stops
+
+__all__ = ["Action", "Actor", "CacheBudgetError", "GenerationEngine", "Request", "ScriptedActor"]
+
+
+class CacheBudgetError(ValueError):
+    """The caches of the running episodes do not fit into their budget."""
 
 
 @dataclass
-class Request:
-    """What a slot's sequence grows by before the next action is sampled; the rest is for scripted actors."""
+class _Slot:
+    """One growing sequence, and the request it is at."""
 
-    slot: int
-    new_ids: list[int]
-    max_new_tokens: int | None = None  # a tighter limit than the engine's, where an episode's budget runs out
-    stop: Sequence[str] = ()  # strings at which the action pauses
-    task_id: str = ""
-    turn: int = 0
-    step_in_turn: int = 0
-    info: Mapping[str, Any] = field(default_factory=dict)
+    number: int
+    stream: torch.Generator
+    unread: list[int] = field(default_factory=list)  # sampled or given, not yet passed through the model
+    opening: tuple[int, ...] = ()  # what the sequence began with
+    request: Request | None = None
+    action: Action = field(default_factory=Action)
+    stops: Stops | None = None
+    noise: list[float] = field(default_factory=list)  # uniform in [0, 1), one a token; none where greedy
+    limit: int = 0  # tokens of the action
 
-
-@dataclass
-class Action:
-    """The sampled tokens, their log-probabilities at the sampling temperature, and whether a limit cut them."""
-
-    ids: list[int]
-    logprobs: list[float]
-    truncated: bool
+    @property
+    def joining(self) -> bool:
+        """Whether it has more to read than the last token, before it can decode with the others."""
+        return len(self.unread) != 1 or not self.action.ids
 
 
-class Actor(Protocol):
-    """Who answers requests: a model behind a `GenerationEngine`, or a `ScriptedActor`."""
+class GenerationEngine(Actor):
+    """Samples from any transformers causal language model with a hand-written loop around it.
 
-    def start(self, num_slots: int) -> None:
-        """Forget everything and offer slots 0..num_slots-1."""
+    Every token is read once: what a slot's sequence held is kept, a request's new ids are read, and the slot joins
+    those that decode, one token a step, until its action ends. Slots join and leave while others go on. Of slots that
+    begin alike (groups of one prompt) the prompt is read once. Sampling is by inverse distribution function from a
+    random stream of each slot's own, so what a slot says does not depend on which others run beside it (beyond
+    rounding). Temperature 0 is greedy, its log-probabilities are those at temperature 1. There is no top-k or top-p:
+    the loss sees the sampled distribution.
 
-    def begin(self, slot: int, seed: int | None = None) -> None:
-        """Empty a slot for a new sequence, with a random stream of its own where a seed is given."""
-
-    def restart(self, slot: int) -> None:
-        """Empty a slot for a sequence that is rendered again, and go on with its random stream."""
-
-    def generate(self, requests: Sequence[Request]) -> list[Action]:
-        """Return one action a request, in their order."""
-        ...
-
-
-class GenerationEngine:
-    """Samples from any transformers causal language model with a hand-written loop around its forward.
-
-    All requested slots read their new ids, then decode together until each has its end token; a row that ended leaves
-    the batch at once. Sampling is by inverse distribution function from a random stream of each slot's own, so what a
-    slot says does not depend on which others run beside it (beyond rounding). Temperature 0 is greedy, its
-    log-probabilities are those at temperature 1. There is no top-k or top-p: the loss sees the sampled distribution.
+    `decode` reads tokens for stop strings. `value_head` maps hidden states (n, H) to values (n,), which then come with
+    the actions. `max_cache_tokens` bounds slots times the longest sequence; CacheBudgetError where it is passed.
+    `generator` is drawn from by slots begun without a seed.
     """
 
     def __init__(
@@ -70,187 +65,206 @@ class GenerationEngine:
         max_new_tokens: int = 128,
         generator: torch.Generator | None = None,
         decode: Callable[[Sequence[int]], str] | None = None,
+        value_head: Callable[[Tensor], Tensor] | None = None,
         max_prefill_tokens: int = 8192,
+        max_cache_tokens: int | None = None,
     ) -> None:
         if temperature < 0 or max_new_tokens < 1:
             raise ValueError(f"want temperature >= 0 and max_new_tokens >= 1, got {temperature} and {max_new_tokens}")
         check_supported(model)
-        self.model, self.stop_ids, self.decode = model, frozenset(stop_ids), decode
+        self.model, self.stop_ids, self.decode, self.value_head = model, frozenset(stop_ids), decode, value_head
         self.temperature, self.max_new_tokens = temperature, max_new_tokens
-        self.max_prefill_tokens = max_prefill_tokens
+        self.max_prefill_tokens, self.max_cache_tokens = max_prefill_tokens, max_cache_tokens
         self.generator = generator or torch.Generator().manual_seed(0)
-        self.num_forward_tokens = self.num_sampled_tokens = 0  # since construction; the first with padding
-        self._cache = RaggedCache(0)
+        self.num_sampled_tokens = self._num_read = 0
+        self._slots: list[_Slot] = []
+        self._reader: Reader = self._new_reader(0)
+
+    @property
+    def num_forward_tokens(self) -> int:
+        """Tokens passed through the model since construction, without padding."""
+        return self._num_read + self._reader.num_tokens
+
+    @property
+    def num_cache_bytes(self) -> int:
+        """Memory of the kept keys and values."""
+        return self._reader.num_bytes
 
     def start(self, num_slots: int) -> None:
         """Forget everything and offer slots 0..num_slots-1; call it whenever the weights changed."""
-        self._cache = RaggedCache(num_slots) if self._cache.num_rows != num_slots else self._cache.emptied()
+        self._num_read += self._reader.num_tokens
+        self._reader = self._new_reader(num_slots)
+        self._slots = [_Slot(number, self.generator) for number in range(num_slots)]
         self._row = list(range(num_slots))  # slot -> its row in the cache
         self._slot = list(range(num_slots))  # row -> its slot
-        self._unread: list[list[int]] = [[] for _ in range(num_slots)]  # sampled, not yet passed through the model
-        self._streams = [self.generator] * num_slots
+        self._busy: set[int] = set()  # slots with a request
+        self._openings: dict[tuple[int, ...], list[int]] = {}  # a first prompt -> the slots that hold it
 
     def begin(self, slot: int, seed: int | None = None) -> None:
         """Empty a slot for a new sequence, with a random stream of its own where a seed is given."""
         self.restart(slot)
-        self._streams[slot] = self.generator if seed is None else torch.Generator().manual_seed(seed)
+        self._slots[slot].stream = self.generator if seed is None else torch.Generator().manual_seed(seed)
 
     def restart(self, slot: int) -> None:
         """Empty a slot for a sequence that is rendered again, and go on with its random stream."""
-        self._cache.lengths[self._row[slot]] = 0
-        self._unread[slot] = []
+        old = self._slots[slot]
+        if slot in (holders := self._openings.get(old.opening, [])):
+            holders.remove(slot)
+            if not holders:
+                del self._openings[old.opening]
+        self._slots[slot] = _Slot(slot, old.stream)
+        self._busy.discard(slot)
+        self._reader.lengths[self._row[slot]] = 0
 
-    def generate(self, requests: Sequence[Request]) -> list[Action]:
-        """Return one action a request, in their order."""
-        if not requests:
+    def submit(self, request: Request) -> None:
+        """Take a request; its slot must have none that waits for an answer."""
+        slot = self._slots[request.slot]
+        if slot.request is not None:
+            raise ValueError(f"slot {request.slot} has a request already: wait for its action, or begin the slot again")
+        slot.unread = [*slot.unread, *request.new_ids]
+        if not slot.unread:
+            raise ValueError(f"slot {request.slot} has nothing to read: an action needs at least one prompt token")
+        slot.stops = Stops(request, self.stop_ids, self.decode)
+        slot.request, slot.action = request, Action()
+        slot.limit = min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens)
+        if self.temperature > 0:
+            # Always max_new_tokens numbers an action: a stream must not depend on how long its actions are.
+            slot.noise = torch.rand(self.max_new_tokens, generator=slot.stream, dtype=torch.float64).tolist()
+        self._busy.add(request.slot)
+
+    def advance(self) -> list[tuple[int, Action]]:
+        """Work on until an eighth of the requests is answered; return (slot, action) of each that is.
+
+        A whole eighth, as reading a few tokens of one slot costs nearly as much as those of several.
+        """
+        if not self._busy:
             return []
+        wanted, finished = max(1, len(self._busy) // 8), list[tuple[int, Action]]()
         training = self.model.training
         if training:
             self.model.eval()
         try:
             with torch.inference_mode():
-                return self._generate(requests)
+                while len(finished) < wanted:
+                    joining = [self._slots[number] for number in self._busy if self._slots[number].joining]
+                    finished += self._join(joining) if joining else self._step()
         finally:
             if training:
                 self.model.train()
+        return finished
 
-    def _generate(self, requests: Sequence[Request]) -> list[Action]:
-        order = sorted(range(len(requests)), key=lambda i: self._row[requests[i].slot])  # row -> request
-        for row, i in enumerate(order):
-            self._swap(row, self._row[requests[i].slot])
-        limits = [min(r.max_new_tokens or self.max_new_tokens, self.max_new_tokens) for r in requests]
-        noise = self._draw(requests, max(limits))
-        logits = self._read([requests[i] for i in order])
-        actions = [Action([], [], True) for _ in requests]
-        step = 0
-        while order:
-            tokens, logprobs = self._sample(logits, noise[order, step] if noise is not None else None)
-            step += 1
-            for row in range(len(order) - 1, -1, -1):
-                action, request = actions[order[row]], requests[order[row]]
-                action.ids.append(tokens[row])
-                action.logprobs.append(logprobs[row])
-                action.truncated = not self._ends(action, request)
-                if not action.truncated or step >= limits[order[row]]:
-                    self._unread[request.slot] = [tokens[row]]
-                    self._leave(row, order, tokens)
-            if order:
-                logits = self._forward(torch.tensor(tokens[: len(order)]).unsqueeze(1), [1] * len(order), None)
-        self.num_sampled_tokens += sum(len(action.ids) for action in actions)
-        return actions
+    def _join(self, joining: Sequence[_Slot]) -> list[tuple[int, Action]]:
+        """Let slots read what they have not read, and sample a token each."""
+        first, then = list[_Slot](), list[_Slot]()
+        for slot in sorted(joining, key=lambda slot: self._row[slot.number]):
+            if self._reader.lengths[self._row[slot.number]] or slot.opening:
+                first.append(slot)
+                continue
+            slot.opening = tuple(slot.unread)
+            holders = self._openings.setdefault(slot.opening, [])
+            (then if holders and len(slot.unread) > 1 else first).append(slot)
+            holders.append(slot.number)
+        self._check_budget([self._reader.lengths[self._row[s.number]] + len(s.unread) for s in joining])
+        finished = self._read(first) if first else []
+        for slot in then:
+            source = self._openings[slot.opening][0]
+            self._reader.share(self._row[source], self._row[slot.number], len(slot.unread) - 1)
+            slot.unread = slot.unread[-1:]
+        return finished + (self._read(then) if then else [])
 
-    def _leave(self, row: int, order: list[int], tokens: list[int]) -> None:
-        """Take a row out of the decoding batch: the batch's last row takes its place."""
-        last = len(order) - 1
-        self._swap(row, last)
-        tokens[row] = tokens[last]
-        order[row] = order[last]
-        order.pop()
+    def _read(self, slots: Sequence[_Slot]) -> list[tuple[int, Action]]:
+        read = self._reader.read([self._row[slot.number] for slot in slots], [slot.unread for slot in slots])
+        return self._take(slots, read)
 
-    def _ends(self, action: Action, request: Request) -> bool:
-        if action.ids[-1] in self.stop_ids:
-            return True
-        if not request.stop or self.decode is None:
+    def _step(self) -> list[tuple[int, Action]]:
+        """Let the busy slots decode one token each."""
+        span = self._close_gaps()
+        rows: list[_Slot | None] = [
+            self._slots[number] if number in self._busy else None for number in self._slot[:span]
+        ]
+        self._check_budget([max(self._reader.lengths[:span]) + 1])
+        tokens = [slot.unread[0] if slot else 0 for slot in rows]
+        return self._take(rows, self._reader.step(tokens, [slot is not None for slot in rows]))
+
+    def _take(self, rows: Sequence[_Slot | None], read: Read) -> list[tuple[int, Action]]:
+        """Sample a token for each row that has a slot; return the actions that end with it."""
+        noise = None
+        if self.temperature > 0:
+            drawn = [slot.noise[sum(slot.action.acted)] if slot else 0.0 for slot in rows]
+            noise = torch.tensor(drawn, dtype=torch.float64, device=read.logits.device)
+        tokens, logprobs = sample(read.logits, noise, self.temperature)
+        values: list[float | None] = [None] * len(rows)
+        if self.value_head is not None and read.hidden is not None:
+            values = self.value_head(read.hidden).tolist()
+        finished = []
+        for slot, token, logprob, value in zip(rows, tokens.tolist(), logprobs.tolist(), values, strict=True):
+            if slot is not None and self._write(slot, token, logprob, value):
+                finished.append((slot.number, slot.action))
+        self.num_sampled_tokens += sum(slot is not None for slot in rows)
+        return finished
+
+    def _write(self, slot: _Slot, token: int, logprob: float, value: float | None) -> bool:
+        """Add a sampled token to a slot's action; return whether the action ends with it."""
+        request, action = slot.request, slot.action
+        assert request is not None
+        assert slot.stops is not None
+        action.append(token, logprob, value)
+        slot.unread = [token]
+        if request.on_token is not None:
+            request.on_token(token, logprob)
+        reason = slot.stops.reason(action)
+        if reason == "stop" and request.on_stop is not None:
+            reason = self._put_in(slot, request.on_stop(action))
+        if not reason and len(action.ids) >= slot.limit:
+            reason = "length"
+        if not reason:
             return False
-        text = self.decode(action.ids)
-        return any(stop in text for stop in request.stop)
+        action.stop_reason, slot.request = reason, None
+        self._busy.discard(slot.number)
+        return True
+
+    def _put_in(self, slot: _Slot, ids: Sequence[int] | None) -> str:
+        """Let an action go on behind its stop with the ids that answer it; return why it ends where it does."""
+        request, action = slot.request, slot.action
+        if ids is None:
+            return "stop"
+        if len(action.ids) + len(ids) >= slot.limit:
+            return "length"
+        assert request is not None
+        assert slot.stops is not None
+        for token in ids:
+            action.append(token, None, 0.0 if self.value_head is not None else None)
+            if request.on_token is not None:
+                request.on_token(token, None)
+        slot.unread = [*slot.unread, *ids]
+        slot.stops.answered(action)
+        return ""
+
+    def _close_gaps(self) -> int:
+        """Return how many first rows hold all busy slots, after moving some where too many idle ones lie between."""
+        rows = sorted(self._row[number] for number in self._busy)
+        if rows[-1] + 1 - len(rows) > len(rows) // 8:
+            free = iter([row for row in range(len(rows)) if self._slot[row] not in self._busy])
+            for row in rows:
+                if row >= len(rows):
+                    self._swap(row, next(free))
+            return len(rows)
+        return rows[-1] + 1
 
     def _swap(self, one: int, other: int) -> None:
-        if one == other:
-            return
-        self._cache.swap(one, other)
+        self._reader.swap(one, other)
         self._slot[one], self._slot[other] = self._slot[other], self._slot[one]
         self._row[self._slot[one]], self._row[self._slot[other]] = one, other
 
-    def _draw(self, requests: Sequence[Request], limit: int) -> Tensor | None:
-        """Return uniform numbers (requests, limit), each row from its slot's own stream; None where greedy."""
-        if self.temperature == 0:
-            return None
-        # Always max_new_tokens numbers an action: a stream must not depend on the limits of the slots beside it.
-        streams = [self._streams[request.slot] for request in requests]
-        rows = [torch.rand(self.max_new_tokens, generator=stream, dtype=torch.float64) for stream in streams]
-        return torch.stack(rows)[:, :limit]
+    def _check_budget(self, lengths: Sequence[int]) -> None:
+        longest, budget = max(lengths), self.max_cache_tokens
+        if budget is not None and longest * len(self._slots) > budget:
+            raise CacheBudgetError(
+                f"{len(self._slots)} episodes side by side, the longest of {longest} tokens, want "
+                f"{longest * len(self._slots)} tokens of cache, over --max_cache_tokens {budget}: raise it, or lower "
+                "--n_rollout_threads or --max_episode_tokens"
+            )
 
-    def _sample(self, logits: Tensor, noise: Tensor | None) -> tuple[list[int], list[float]]:
-        """Return a token and its log-probability for each row of logits (n, V); noise (n,) uniform in [0, 1)."""
-        scaled = logits.float() if noise is None else logits.float() / self.temperature
-        logprobs = scaled.log_softmax(-1)
-        if noise is None:
-            tokens = logprobs.argmax(-1)
-        else:
-            below = logprobs.double().exp().cumsum(-1)
-            threshold = noise.to(below.device).unsqueeze(-1) * below[:, -1:]
-            tokens = (below <= threshold).sum(-1).clamp(max=logits.shape[-1] - 1)
-        return tokens.tolist(), logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).tolist()
-
-    def _read(self, requests: Sequence[Request]) -> Tensor:
-        """Pass each slot's unread and new ids through the model; return the logits (n, V) behind the last of each."""
-        news = [self._unread[r.slot] + r.new_ids for r in requests]
-        for new, request in zip(news, requests, strict=True):
-            if not new:
-                raise ValueError(f"slot {request.slot} has nothing to read: an action needs at least one prompt token")
-            self._unread[request.slot] = []
-        by_length = sorted(range(len(news)), key=lambda i: len(news[i]))
-        logits: list[Tensor | None] = [None] * len(news)
-        while by_length:
-            width = len(news[by_length[-1]])
-            # Rows shorter than half the block would be mostly padding, which costs as much as text.
-            group = [i for i in by_length if 2 * len(news[i]) > width][-max(1, self.max_prefill_tokens // width) :]
-            del by_length[-len(group) :]
-            block = torch.tensor([[0] * (width - len(news[i])) + news[i] for i in group])
-            out = self._forward(block, [len(news[i]) for i in group], group)
-            for i, row in zip(group, out, strict=True):
-                logits[i] = row
-        return torch.stack([row for row in logits if row is not None])
-
-    def _forward(self, block: Tensor, counts: Sequence[int], rows: Sequence[int] | None) -> Tensor:
-        """Return the logits (n, V) behind the last column of a left-padded block (n, q) of new ids.
-
-        Row i of the block has `counts[i]` ids and belongs to cache row `rows[i]`; None stands for the first n rows.
-        """
-        parameter = next(self.model.parameters())
-        places = self._cache.place(counts, block.shape[1], rows, parameter.device)
-        self.num_forward_tokens += block.numel()
-        output = self.model(
-            input_ids=block.to(parameter.device),
-            attention_mask=attention_mask(self.model, places, parameter.dtype),
-            position_ids=places.positions.clamp(min=0),
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        logits: Tensor = output.logits
-        return logits[:, -1]
-
-
-class ScriptedActor:
-    """Answers with the texts of a callable (task_id, turn, step_in_turn, info) -> text, encoded, end of turn included.
-
-    Played through the same rollout as a model, it makes demonstrations with the ids and masks that learning will see.
-    """
-
-    def __init__(
-        self,
-        script: Callable[[str, int, int, Mapping[str, Any]], str],
-        encode: Callable[[str], list[int]],
-        end_of_turn_id: int,
-    ) -> None:
-        self.script, self.encode, self.end_of_turn_id = script, encode, end_of_turn_id
-
-    def start(self, num_slots: int) -> None:
-        """Do nothing: a script keeps no sequences."""
-
-    def begin(self, slot: int, seed: int | None = None) -> None:
-        """Do nothing: a script keeps no sequences."""
-
-    def restart(self, slot: int) -> None:
-        """Do nothing: a script keeps no sequences."""
-
-    def generate(self, requests: Sequence[Request]) -> list[Action]:
-        """Return one action a request, in their order; log-probabilities are 0."""
-        actions = []
-        for request in requests:
-            text = self.script(request.task_id, request.turn, request.step_in_turn, request.info)
-            ids = [*self.encode(text), self.end_of_turn_id]
-            actions.append(Action(ids, [0.0] * len(ids), False))
-        return actions
+    def _new_reader(self, num_rows: int) -> Reader:
+        hidden = self.value_head is not None
+        return ModelReader(self.model, num_rows, hidden=hidden, max_tokens=self.max_prefill_tokens)

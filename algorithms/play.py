@@ -9,8 +9,8 @@ from typing import Any
 
 import gymnasium
 
+from fctncalling.algorithms.actor import Action, Actor, Request
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.generation import Action, Actor, Request
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.data.types import Episode, Message, StepRecord, Verdict
 
@@ -82,7 +82,7 @@ class Play:
         """Record the action, hand its text to the environment, and render what comes back."""
         row, turn = self.rows[-1], int(self.info.get("turn", 0))
         row.ids += action.ids
-        row.acted += [True] * len(action.ids)
+        row.acted += action.acted
         row.ends_action += [False] * (len(action.ids) - 1) + [True]
         row.rollout_logprobs += action.logprobs
         row.rewards += [0.0] * len(action.ids)

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from fctncalling.algorithms.actor import Actor
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.generation import Actor
 from fctncalling.algorithms.logs import success_by_category, write_json
 from fctncalling.algorithms.play import TextEnv
 from fctncalling.algorithms.rollout import collect

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fctncalling.algorithms.actor import Actor
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.generation import Actor
 from fctncalling.algorithms.play import Play, TextEnv
 from fctncalling.algorithms.template import ChatTemplate
 

@@ -150,4 +150,4 @@ def test_a_script_speaks_its_texts_with_the_end_of_turn() -> None:
     )
     actor.start(1)
     (action,) = actor.generate([Request(0, [1], task_id="t", turn=3, step_in_turn=4, info={"x": 5})])
-    assert action == Action([*map(ord, "t345"), 2], [0.0] * 5, False)
+    assert action == Action([*map(ord, "t345"), 2], [0.0] * 5, [True] * 5, "end")

@@ -1,0 +1,104 @@
+"""Reading tokens into attention caches that are kept: what a decode engine asks of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fctncalling.algorithms.cache import RaggedCache, attention_mask, check_supported
+
+
+class Read(NamedTuple):
+    """What a model says behind the last token of each of n rows."""
+
+    logits: Tensor  # (n, V)
+    hidden: Tensor | None  # (n, H) the states they come from, where asked for
+
+
+class Reader(Protocol):
+    """A model and one growing sequence a row, whose keys and values it keeps."""
+
+    lengths: list[int]  # tokens kept in each row; 0 empties it
+    num_tokens: int  # passed through the model so far, without padding
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the keys and values kept, rows' free places included."""
+
+    def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
+        """Pass new tokens through the model, one list (not empty) a row; rows are any, each at most once."""
+        ...
+
+    def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
+        """Pass one token of each of the first rows through; what comes back for rows not active means nothing."""
+        ...
+
+    def swap(self, one: int, other: int) -> None:
+        """Let two rows change places."""
+
+    def share(self, source: int, row: int, count: int) -> None:
+        """Let an empty row begin with the first `count` tokens of another."""
+
+
+class ModelReader:
+    """Any causal language model of transformers, through its own forward."""
+
+    def __init__(self, model: nn.Module, num_rows: int, *, hidden: bool = False, max_tokens: int = 8192) -> None:
+        """hidden: whether states are asked for; max_tokens: padded tokens of one forward over several rows."""
+        check_supported(model)
+        self.model, self.hidden, self.max_tokens = model, hidden, max_tokens
+        self.cache, self.num_tokens = RaggedCache(num_rows), 0
+        self.lengths = self.cache.lengths
+        self._parameter = next(model.parameters())
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the keys and values kept, rows' free places included."""
+        return self.cache.num_bytes
+
+    def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
+        """Pass new tokens through the model, rows of like length in one left-padded block."""
+        by_length = sorted(range(len(news)), key=lambda i: len(news[i]))
+        found: dict[int, tuple[Tensor, Tensor | None]] = {}
+        while by_length:
+            width = len(news[by_length[-1]])
+            # Rows shorter than half the block would be mostly padding, which costs as much as text.
+            group = [i for i in by_length if 2 * len(news[i]) > width][-max(1, self.max_tokens // width) :]
+            del by_length[-len(group) :]
+            block = [[0] * (width - len(news[i])) + list(news[i]) for i in group]
+            out = self._forward(block, [len(news[i]) for i in group], [rows[i] for i in group])
+            for place, i in enumerate(group):
+                found[i] = (out.logits[place], None if out.hidden is None else out.hidden[place])
+        logits, hidden = zip(*(found[i] for i in range(len(news))), strict=True)
+        return Read(torch.stack(logits), torch.stack(hidden) if self.hidden else None)
+
+    def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
+        """Pass one token of each of the first rows through."""
+        return self._forward([[token] for token in tokens], list(map(int, active)), range(len(tokens)))
+
+    def swap(self, one: int, other: int) -> None:
+        """Let two rows change places."""
+        self.cache.swap(one, other)
+
+    def share(self, source: int, row: int, count: int) -> None:
+        """Let an empty row begin with the first `count` tokens of another."""
+        self.cache.share(source, row, count)
+
+    def _forward(self, block: list[list[int]], counts: list[int], rows: Sequence[int]) -> Read:
+        """Return what is said behind the last column of a left-padded block; row i brings `counts[i]` tokens."""
+        device, model = self._parameter.device, self.model
+        places = self.cache.place(counts, len(block[0]), rows, device)
+        self.num_tokens += sum(counts)
+        output: Any = model(
+            input_ids=torch.tensor(block, device=device),
+            attention_mask=attention_mask(model, places, self._parameter.dtype),
+            position_ids=places.positions.clamp(min=0),
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+            output_hidden_states=self.hidden,
+        )
+        return Read(output.logits[:, -1], output.hidden_states[-1][:, -1] if self.hidden else None)

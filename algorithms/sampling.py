@@ -1,0 +1,35 @@
+"""From logits and uniform noise to tokens and their log-probabilities."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+BELOW_ONE = 1 - 2**-23  # in single precision a number closer to 1 may become 1, past the last likely token
+
+
+class Sampled(NamedTuple):
+    """One token a row of logits. n rows."""
+
+    tokens: Tensor  # (n,) int64
+    logprobs: Tensor  # (n,) float32, at the sampling temperature
+
+
+def sample(logits: Tensor, noise: Tensor | None, temperature: float) -> Sampled:
+    """Return a token for each row of logits (n, V): by inverse distribution function of noise (n,), uniform in [0, 1).
+
+    None is greedy, with log-probabilities at temperature 1.
+    """
+    scaled = logits.float()
+    if noise is not None and temperature != 1:
+        scaled = scaled / temperature
+    logprobs = scaled.log_softmax(-1)
+    if noise is None:
+        tokens = logprobs.argmax(-1, keepdim=True)
+    else:
+        below = logprobs.exp().cumsum(-1)
+        threshold = noise.to(below).clamp_(max=BELOW_ONE).unsqueeze(-1) * below[:, -1:]
+        tokens = torch.searchsorted(below, threshold, right=True).clamp_(max=logits.shape[-1] - 1)
+    return Sampled(tokens.squeeze(-1), logprobs.gather(-1, tokens).squeeze(-1))
