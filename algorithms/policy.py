@@ -14,13 +14,12 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from fctncalling.algorithms.adapters import ACTOR, CRITIC, Adapters
+from fctncalling.algorithms.token_scores import token_scores
+from fctncalling.algorithms.value_head import VALUE_HEAD_FILE, ValueHead
 
-VALUE_HEAD_FILE = "value_head.safetensors"
 CRITIC_MODEL_FILE = "critic_model.safetensors"
-MAX_LOGITS = 2**24  # logits held at once, 64 MiB in fp32: positions are taken in chunks of this over the vocabulary
 
 
 class TokenOutputs(NamedTuple):
@@ -29,26 +28,6 @@ class TokenOutputs(NamedTuple):
     logprobs: Tensor  # (N,) of the token that was sampled, at the sampling temperature
     entropies: Tensor  # (N,) of the distribution it was sampled from, in nats
     values: Tensor  # (N,) of the state before the token
-
-
-class ValueHead(nn.Module):
-    """Maps hidden states (..., H) to values (...), 0 everywhere at the start: advantages then equal returns."""
-
-    def __init__(self, hidden_size: int, *, kind: str = "mlp", width: int = 128) -> None:
-        super().__init__()
-        if kind not in ("linear", "mlp"):
-            raise ValueError(f'value head: got kind "{kind}", expected "linear" or "mlp"')
-        self.hidden = nn.Linear(hidden_size, width) if kind == "mlp" else None
-        self.out = nn.Linear(hidden_size if self.hidden is None else width, 1)
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        features = hidden_states.float()
-        if self.hidden is not None:
-            features = torch.tanh(self.hidden(features))
-        values: Tensor = self.out(features).squeeze(-1)
-        return values
 
 
 class ActorCritic(nn.Module):
@@ -90,7 +69,9 @@ class ActorCritic(nn.Module):
                 "acted[:, 0] is true: the first token of a row has no token before it to be predicted from"
             )
         hidden = self._hidden_states(ids, attention_mask, position_ids)[rows, columns - 1]  # (N, H)
-        logprobs, entropies = self._token_scores(hidden, ids[rows, columns], temperature, entropy_gradient)
+        logprobs, entropies = token_scores(
+            self.model, hidden, ids[rows, columns], temperature=temperature, entropy_gradient=entropy_gradient
+        )
         if self._critic_reads_alone:
             hidden = self._critic_states(ids, attention_mask, position_ids)[rows, columns - 1]
         return TokenOutputs(logprobs, entropies, self._values(hidden))
@@ -122,7 +103,9 @@ class ActorCritic(nn.Module):
             raise ValueError("no reference is kept: call refer_to(model) before an update with --kl_coef above 0")
         with self.adapters.use(None) if self.adapters is not None else contextlib.nullcontext():
             hidden = reference._hidden_states(ids, attention_mask, None)[rows, columns - 1]
-        return reference._token_scores(hidden, ids[rows, columns], temperature, False)[0]
+        return token_scores(
+            reference.model, hidden, ids[rows, columns], temperature=temperature, entropy_gradient=False
+        )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
         """Return the trainable weights of the language model: those of its adapter, where it has one."""
@@ -168,7 +151,7 @@ class ActorCritic(nn.Module):
         head_file = Path(folder) / VALUE_HEAD_FILE
         if not head_file.exists():
             raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
-        _load_value_head(self.value_head, head_file)
+        self.value_head.load(head_file)
         model_file = Path(folder) / CRITIC_MODEL_FILE
         if self.critic_model is not None and model_file.exists():
             from safetensors.torch import load_file
@@ -227,40 +210,6 @@ class ActorCritic(nn.Module):
         values: Tensor = self.value_head(hidden.detach() if self.critic_detach else hidden)
         return values
 
-    def _token_scores(
-        self, hidden: Tensor, targets: Tensor, temperature: float, entropy_gradient: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and entropies, both (N,), from hidden states (N, H), chunk after chunk."""
-        chunk = max(1, MAX_LOGITS // self.model.get_output_embeddings().weight.shape[0])
-        pieces = list(zip(torch.split(hidden, chunk), torch.split(targets, chunk), strict=True))
-        if len(pieces) <= 1:
-            return self._score(hidden, targets, temperature, entropy_gradient)
-        scores = [  # recomputed in the backward pass: only one chunk of logits lives at a time
-            checkpoint(self._score, *piece, temperature, entropy_gradient, use_reentrant=False) for piece in pieces
-        ]
-        logprobs, entropies = zip(*scores, strict=True)
-        return torch.cat(logprobs), torch.cat(entropies)
-
-    def _score(
-        self, hidden: Tensor, targets: Tensor, temperature: float, entropy_gradient: bool
-    ) -> tuple[Tensor, Tensor]:
-        logits = _adjust_logits(self.model.get_output_embeddings()(hidden).float(), self.model.config) / temperature
-        log_softmax = logits.log_softmax(-1)  # (N, V)
-        with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-            entropies = -(log_softmax.exp() * log_softmax).sum(-1)
-        return log_softmax.gather(1, targets[:, None]).squeeze(1), entropies
-
-
-def _adjust_logits(logits: Tensor, config: Any) -> Tensor:
-    """Return the logits as the model's own forward scales or caps them (Granite, Cohere; Gemma)."""
-    if scaling := getattr(config, "logits_scaling", None):
-        logits = logits / scaling
-    if scale := getattr(config, "logit_scale", None):
-        logits = logits * scale
-    if cap := getattr(config, "final_logit_softcapping", None):
-        logits = torch.tanh(logits / cap) * cap
-    return logits
-
 
 def _padded_right(attention_mask: Tensor) -> bool:
     """Return whether no row has padding before a token."""
@@ -271,20 +220,6 @@ def _save_weights(module: nn.Module, path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({name: weight.contiguous() for name, weight in module.state_dict().items()}, path)
-
-
-def _load_value_head(head: ValueHead, path: Path) -> None:
-    from safetensors.torch import load_file
-
-    saved = load_file(path)
-    expected = {name: tuple(weight.shape) for name, weight in head.state_dict().items()}
-    found = {name: tuple(weight.shape) for name, weight in saved.items()}
-    if found != expected:
-        raise ValueError(
-            f"{path}: the saved value head has {found}, this run's has {expected}. "
-            "Give the --critic_head and --critic_hidden it was trained with, or remove the file to start a fresh head."
-        )
-    head.load_state_dict(saved)
 
 
 def _refuse_half_precision(module: nn.Module) -> None:

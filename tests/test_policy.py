@@ -10,9 +10,10 @@ import torch
 from token_worlds import VOCABULARY, act, empty_row, observe, tiny_policy
 from torch import Tensor, nn
 
-from fctncalling.algorithms import policy as policy_module
+from fctncalling.algorithms import token_scores
 from fctncalling.algorithms.batch import TokenRecord, make_batch
-from fctncalling.algorithms.policy import ActorCritic, ValueHead
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.value_head import ValueHead
 
 torch.set_num_threads(1)
 
@@ -116,7 +117,7 @@ def test_chunks_of_logits_change_neither_outputs_nor_gradients(monkeypatch: pyte
     batch = make_batch(rows_of_several_lengths())
     results = []
     for max_logits in (2**24, 3 * VOCABULARY):
-        monkeypatch.setattr(policy_module, "MAX_LOGITS", max_logits)
+        monkeypatch.setattr(token_scores, "MAX_LOGITS", max_logits)
         policy = tiny_policy().eval()
         outputs = policy(*batch, entropy_gradient=True)
         (outputs.logprobs.sum() + outputs.entropies.sum()).backward()
