@@ -79,6 +79,20 @@ class TrainConfig:
     eval_interval: int = setting(10, "Updates between two evaluations; 0: only before and after.", within="[0, inf)")
     eval_episodes: int = setting(320, "Held-out episodes of one evaluation.", within="[1, inf)")
 
+    # Which tasks are played.
+    task_sampling: str = setting(
+        "uniform", "How tasks are drawn. uniform: each comes once before any comes again; success: the likelier, the "
+        "closer its success so far (at first its category's) is to one half.", choices=("uniform", "success"),
+    )  # fmt: skip
+    mixture: str | None = setting(
+        None, "Categories and their weights, such as multi_turn_base=2,simple_python=1; those not named are left out. "
+        "none: as the tasks are.",
+    )  # fmt: skip
+    curriculum: str | None = setting(
+        None, "Stages from easy to hard, such as simple_python+multiple:10,2:20: ten updates on two categories, twenty "
+        "on tasks of at most 2 turns, then all tasks. none: all tasks at once.",
+    )  # fmt: skip
+
     # Credit.
     gamma: float = setting(0.99, "Discount from one action to the next.", within="[0, 1]")
     lam: float = setting(0.95, "Lambda of the advantage estimate from one action to the next.", within="[0, 1]")

@@ -9,6 +9,7 @@ from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.settings import setting
+from fctncalling.algorithms.task_sampling import Candidate
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
 from fctncalling.data.types import Task
 
@@ -36,15 +37,17 @@ class Surroundings:
     )
 
 
-def environments(config: TrainConfig, surroundings: Surroundings) -> tuple[Callable[[], Any], list[str], list[str]]:
-    """Return a maker of environments, the ids of the training tasks and those of the held-out tasks."""
+def environments(
+    config: TrainConfig, surroundings: Surroundings
+) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
+    """Return a maker of environments, the training tasks to draw from and the ids of the held-out tasks."""
     if config.env_name != "fctncalling_env":
         import gymnasium
 
         count = config.episodes_per_update
         return (
             lambda: gymnasium.make(config.env_name, disable_env_checker=True),
-            [f"train_{i}" for i in range(count)],
+            [Candidate(f"train_{i}") for i in range(count)],
             [f"held_out_{i}" for i in range(config.eval_episodes)],
         )
     from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -67,7 +70,8 @@ def environments(config: TrainConfig, surroundings: Surroundings) -> tuple[Calla
             tools=tools,
         )
 
-    return make_env, [task.id for task in training], [task.id for task in held_out]
+    candidates = [Candidate(task.id, task.category, len(task.question)) for task in training]
+    return make_env, candidates, [task.id for task in held_out]
 
 
 def load_task_sets(config: TrainConfig) -> tuple[list[Task], list[Task]]:

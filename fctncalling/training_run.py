@@ -22,6 +22,7 @@ from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.report import evaluate
 from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.task_sampling import Successes, TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
 
 EVALUATION_SEED = 20  # all evaluations of all runs draw alike, so that they differ by the policy alone
@@ -40,6 +41,7 @@ class Counters:
     evaluated_at: int = -1  # the update at which held-out tasks were last played
     before: dict[str, Any] = field(default_factory=dict)  # the evaluation before the first update
     latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
+    successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
 
 
 class TrainingRun:
@@ -55,13 +57,13 @@ class TrainingRun:
         policy: ActorCritic,
         template: ChatTemplate,
         make_env: Callable[[], TextEnv],
-        task_ids: Sequence[str],
+        sampler: TaskSampler,
         held_out_ids: Sequence[str],
         log: RunLog,
         log_episodes_interval: int = 10,
     ) -> None:
         self.config, self.policy, self.template, self.log = config, policy, template, log
-        self.make_env, self.task_ids, self.held_out_ids = make_env, task_ids, held_out_ids
+        self.make_env, self.sampler, self.held_out_ids = make_env, sampler, held_out_ids
         self.log_episodes_interval = log_episodes_interval
         self.envs = [make_env() for _ in range(config.n_rollout_threads)]
         self.optimisers = make_optimisers(policy, config)
@@ -107,6 +109,8 @@ class TrainingRun:
         metrics["charts/learning_rate"] = self.config.lr
         seconds = time.perf_counter() - started
         self.counters.updates += 1
+        outcomes = ((episode.task_id, episode.success) for episode in episodes if not episode.invalid)
+        self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += time.process_time() - cpu
         tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
         timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
@@ -208,21 +212,16 @@ class TrainingRun:
         )
 
     def _next_tasks(self, extra: int = 0) -> list[str]:
-        """Return the tasks of the next round: each task once before any comes again, in an order of the seed's.
-
-        Where episodes are compared in groups, each comes --group_size times in a row.
-        """
+        """Return the tasks of the next round; where episodes are compared in groups, --group_size times in a row."""
         size = self.config.group_size if self.config.algorithm_name == "GRPO" else 1
-        count, number = self.config.episodes_per_update // size, len(self.task_ids)
-        first = (self.counters.updates + self.counters.extra_rounds + extra) * count
-        orders: dict[int, Any] = {}
-        chosen = []
-        for position in range(first, first + count):
-            epoch = position // number
-            if epoch not in orders:
-                orders[epoch] = np.random.default_rng([self.config.seed, 3, epoch]).permutation(number)
-            chosen += [self.task_ids[orders[epoch][position % number]]] * size
-        return chosen
+        count = self.config.episodes_per_update // size
+        drawn = self.sampler.draw(
+            count,
+            position=(self.counters.updates + self.counters.extra_rounds + extra) * count,
+            update=self.counters.updates,
+            successes=self.counters.successes,
+        )
+        return [task_id for task_id in drawn for _ in range(size)]
 
 
 def _seed(*words: int) -> int:

@@ -46,9 +46,9 @@ def test_settings_of_tools_without_tools_are_refused(tmp_path: Path, capsys: pyt
 
 
 def test_environments_of_a_run_offer_the_tools_beside_the_tasks_functions() -> None:
-    plain, task_ids, _ = environments(TrainConfig(), Surroundings())
+    plain, candidates, _ = environments(TrainConfig(), Surroundings())
     equipped, _, _ = environments(TrainConfig(), Surroundings(enable_tool_use=True, num_tool_executors=2))
-    task_id = next(name for name in task_ids if "multi_turn" in name)
+    task_id = next(task.id for task in candidates if "multi_turn" in task.category)
     offers = []
     for make_env in (plain, equipped):
         env = make_env()

@@ -18,7 +18,7 @@ from toys import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms import ppo
-from fctncalling.algorithms.checkpoint import find_checkpoint
+from fctncalling.algorithms.checkpoint import find_checkpoint, load_state
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.train import main
 from fctncalling.surroundings import load_task_sets
@@ -149,12 +149,15 @@ def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_pat
     for options in (grouped, ["--algorithm_name=APPO", "--action_logprob_norm=word", "--critic_warmup_updates=2"]):
         name = options[0][-4:]
         arguments = [*options, "--kl_coef=0.1", "--kl_mode=reward", "--dual_clip=3", "--lam_value=1"]
+        arguments += ["--task_sampling=success"]
         whole, cut = tmp_path / name / "whole", tmp_path / name / "cut"
         assert main(flags(model, whole, *arguments)) == 0
         assert main(flags(model, cut, *arguments, updates=3)) == 0
         assert main(flags(model, cut, *arguments, "--resume")) == 0
         wanted, got = ((run_folder(folder, name) / "checkpoints" / "update_000004") for folder in (whole, cut))
         assert all(torch.equal(weights(wanted)[key], weights(got)[key]) for key in weights(wanted))
+        played, again = (load_state(folder)["counters"]["successes"] for folder in (wanted, got))
+        assert played == again != {}
         lines = (run_folder(whole, name) / "metrics.jsonl").read_text().splitlines()
         assert lines[-1] == (run_folder(cut, name) / "metrics.jsonl").read_text().splitlines()[-1]
         assert json.loads(lines[1]).keys() >= {"losses/kl_ref"}

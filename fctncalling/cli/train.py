@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from fctncalling.algorithms import settings
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
+from fctncalling.algorithms.task_sampling import TaskSampler
 from fctncalling.cli.progress import Progress
 from fctncalling.data.bfcl import TaskError
 from fctncalling.policy_parts import complete, weights_folder
@@ -115,7 +116,8 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
 
     folder = results_folder(config)
     checkpoint = find_checkpoint(folder / "checkpoints", config.resume) if config.resume is not None else None
-    make_env, task_ids, held_out_ids = environments(config, surroundings)
+    make_env, candidates, held_out_ids = environments(config, surroundings)
+    sampler = TaskSampler(candidates, config)
     policy, template = load_policy(config, surroundings, checkpoint)
     described = {**dataclasses.asdict(config), **dataclasses.asdict(surroundings), "versions": versions()}
     log = RunLog(folder, described, resume=checkpoint is not None, tensorboard=surroundings.tensorboard)
@@ -127,7 +129,7 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
         policy=policy,
         template=template,
         make_env=make_env,
-        task_ids=task_ids,
+        sampler=sampler,
         held_out_ids=held_out_ids,
         log=log,
         log_episodes_interval=surroundings.log_episodes_interval,

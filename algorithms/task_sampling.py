@@ -1,0 +1,175 @@
+"""Which tasks an update plays: evenly by default, or by category weights, by success so far and in stages.
+
+Pure: the seed, the position in the run and the successes so far decide; nothing else is remembered. By default each
+task comes once before any comes again. With --mixture, --task_sampling success or --curriculum a task has a weight,
+and a round is a systematic sample of the weights: every task, and every category, comes as often as its share of the
+round says, to within one, and over many rounds exactly so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.settings import SettingError
+
+Successes = dict[str, list[float]]
+"""Task id -> [episodes, successes], both fading with every update. JSON-shaped: it lies in the checkpoint."""
+
+FADE = 0.9  # what a record keeps at each update: an estimate speaks of the last ten or so
+PRIOR_EPISODES = 2.0  # how many episodes at its category's rate a task starts with
+LEAST_WEIGHT = 0.05  # of a task that always or never succeeds: it stays in play, should that change
+FORGOTTEN = 0.01  # episodes below which a record is dropped
+
+
+class Candidate(NamedTuple):
+    """A task as far as drawing it goes."""
+
+    id: str
+    category: str = ""
+    num_turns: int = 1
+
+
+class Stage(NamedTuple):
+    """Some updates at the start of a run, or between two other stages."""
+
+    name: str  # as it was written
+    categories: frozenset[str]
+    max_turns: int | None  # tasks of at most so many turns, in place of categories
+    num_updates: int
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether a task may be drawn in this stage."""
+        if self.max_turns is not None:
+            return candidate.num_turns <= self.max_turns
+        return candidate.category in self.categories
+
+
+class TaskSampler:
+    """Draws the tasks of a run. SettingError where --mixture or --curriculum does not fit them."""
+
+    def __init__(self, candidates: Sequence[Candidate], config: TrainConfig) -> None:
+        self.candidates, self._seed = candidates, config.seed
+        self._mixture = read_mixture(config.mixture) if config.mixture else {}
+        self._stages = read_curriculum(config.curriculum) if config.curriculum else []
+        self._by_success = config.task_sampling == "success"
+        self._weighted = bool(self._mixture or self._stages or self._by_success)
+        names = sorted({candidate.category for candidate in candidates})
+        self._known = ", ".join(filter(None, names)) or "none, for these tasks have no categories"
+        self._category = np.array([names.index(candidate.category) for candidate in candidates])
+        self._shares = np.array([self._mixture.get(name, 0.0 if self._mixture else 1.0) for name in names])
+        self._check(names)
+        self._admitted = [np.array([stage.admits(c) for c in candidates]) for stage in self._stages]
+        for stage, admitted in zip(self._stages, self._admitted, strict=True):
+            if not (admitted & (self._shares[self._category] > 0)).any():
+                also = f" that --mixture {config.mixture} leaves in" if self._mixture else ""
+                raise SettingError(f'--curriculum: stage "{stage.name}" admits no task{also}; known: {self._known}')
+
+    def draw(self, count: int, *, position: int, update: int, successes: Mapping[str, Sequence[float]]) -> list[str]:
+        """Return the ids of the next tasks of a run, `position` tasks into it, for the update of that number."""
+        if not self._weighted:
+            return [self.candidates[index].id for index in self._evenly(count, position)]
+        rng = np.random.default_rng([self._seed, 4, position])
+        order = rng.permutation(len(self.candidates))
+        order = order[np.argsort(self._category[order], kind="stable")]  # a category's tasks side by side
+        bounds = np.cumsum(self._weights(update, successes)[order])
+        points = (rng.random() + np.arange(count)) / count * bounds[-1]
+        within = np.minimum(points, np.nextafter(bounds[-1], 0.0))
+        drawn = rng.permutation(order[np.searchsorted(bounds, within, side="right")])
+        return [self.candidates[index].id for index in drawn]
+
+    def remember(self, successes: Successes, outcomes: Iterable[tuple[str, bool]]) -> Successes:
+        """Return the successes after an update that played these (task id, success); none where they play no part."""
+        if not self._by_success:
+            return {}
+        faded = {task: [FADE * number for number in record] for task, record in successes.items()}
+        kept = {task: record for task, record in faded.items() if record[0] >= FORGOTTEN}
+        for task, success in outcomes:
+            record = kept.setdefault(task, [0.0, 0.0])
+            record[0] += 1.0
+            record[1] += float(success)
+        return kept
+
+    def _evenly(self, count: int, position: int) -> list[int]:
+        """Return the tasks of an order in which each comes once before any comes again."""
+        number = len(self.candidates)
+        epochs = {place // number for place in range(position, position + count)}
+        orders = {epoch: np.random.default_rng([self._seed, 3, epoch]).permutation(number) for epoch in epochs}
+        return [int(orders[place // number][place % number]) for place in range(position, position + count)]
+
+    def _weights(self, update: int, successes: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
+        """Return a weight for each task; only their proportions matter."""
+        weights = self._uncertainty(successes) if self._by_success else np.ones(len(self.candidates))
+        weights = weights * self._in_stage(update)
+        if not self._mixture:
+            return weights
+        totals = np.bincount(self._category, weights, minlength=len(self._shares))
+        scale = np.divide(self._shares, totals, out=np.zeros_like(totals), where=totals > 0)
+        mixed: NDArray[np.float64] = weights * scale[self._category]
+        return mixed
+
+    def _in_stage(self, update: int) -> NDArray[np.bool_]:
+        """Return which tasks the stage of this update admits; all, once every stage is over."""
+        for stage, admitted in zip(self._stages, self._admitted, strict=True):
+            if update < stage.num_updates:
+                return admitted
+            update -= stage.num_updates
+        return np.ones(len(self.candidates), dtype=bool)
+
+    def _uncertainty(self, successes: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
+        """Return 4 p (1 - p) of each task's estimated success p: 1 at one half, little where the outcome is known."""
+        nothing = (0.0, 0.0)
+        played, solved = np.array([successes.get(candidate.id, nothing) for candidate in self.candidates]).T
+        of_category = [np.bincount(self._category, numbers) for numbers in (played, solved)]
+        rate = (of_category[1] + 1.0) / (of_category[0] + 2.0)  # one half where nothing was played
+        chance = (solved + PRIOR_EPISODES * rate[self._category]) / (played + PRIOR_EPISODES)
+        uncertainty: NDArray[np.float64] = np.maximum(4.0 * chance * (1.0 - chance), LEAST_WEIGHT)
+        return uncertainty
+
+    def _check(self, names: Sequence[str]) -> None:
+        """Raise SettingError where a flag names a category that no task has."""
+        named = {"--mixture": set(self._mixture), "--curriculum": {n for s in self._stages for n in s.categories}}
+        for flag, categories in named.items():
+            if unknown := sorted(categories - set(names)):
+                raise SettingError(f'{flag}: got "{unknown[0]}", of which there is no task; known: {self._known}')
+
+
+def read_mixture(text: str) -> dict[str, float]:
+    """Return category -> weight of a text such as "multi_turn_base=2,simple_python=1"; SettingError naming the flaw."""
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        category, _, weight = part.strip().partition("=")
+        if not category or not _is_weight(weight) or category in weights:
+            raise SettingError(
+                f'--mixture: got "{part}" in "{text}", expected CATEGORY=WEIGHT, each category once, its weight above '
+                "0; such as multi_turn_base=2,simple_python=1"
+            )
+        weights[category] = float(weight)
+    return weights
+
+
+def read_curriculum(text: str) -> list[Stage]:
+    """Return the stages of a text such as "simple_python+multiple:10,2:20"; SettingError naming the flaw."""
+    stages = []
+    for part in text.split(","):
+        whom, _, updates = part.strip().partition(":")
+        names = whom.split("+")
+        turns = int(whom) if whom.isdecimal() else None
+        if not all(names) or not updates.isdecimal() or int(updates) < 1 or turns == 0:
+            raise SettingError(
+                f'--curriculum: got "{part}" in "{text}", expected WHICH:UPDATES, where WHICH is categories joined by '
+                "+, or the most turns a task may have; such as simple_python+multiple:10,2:20"
+            )
+        stages.append(Stage(whom, frozenset(names if turns is None else ()), turns, int(updates)))
+    return stages
+
+
+def _is_weight(text: str) -> bool:
+    try:
+        return 0.0 < float(text) < float("inf")
+    except ValueError:
+        return False
