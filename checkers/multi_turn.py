@@ -56,21 +56,30 @@ def turn_fault(turn: TurnRecord, truth: TurnRecord, results_so_far: Counter[str]
     different = differences(turn.states, truth.states)
     if different:
         return Fault("multi_turn:instance_state_mismatch", f"not as expected: {', '.join(different)}")
-    missing = Counter(truth.results) - results_so_far
+    missing = _missing(truth.results, results_so_far)
     if missing:
-        told = ", ".join(shown(text) for text in missing)
+        told = ", ".join(map(shown, missing))
         return Fault("multi_turn:execution_response_mismatch", f"results never seen: {told}")
     return None
 
 
+def _missing(expected: Iterable[str], seen: Mapping[str, int]) -> list[str]:
+    """Return each text that is expected more often than it was seen."""
+    wanted: dict[str, int] = {}
+    for text in expected:
+        wanted[text] = wanted.get(text, 0) + 1
+    return [text for text, count in wanted.items() if count > seen.get(text, 0)]
+
+
 def differences(states: States, truth: States) -> list[str]:
     """Return "Class.attribute" for every public attribute of the truth that the states do not equal, in its order."""
-    return [
-        f"{name}.{attribute}"
-        for name, attributes in truth.items()
-        for attribute, expected in attributes.items()
-        if attribute not in states.get(name, {}) or _differ(states[name][attribute], expected)
-    ]
+    found = []
+    for name, attributes in truth.items():
+        own = states.get(name, {})
+        for attribute, expected in attributes.items():
+            if attribute not in own or _differ(own[attribute], expected):
+                found.append(f"{name}.{attribute}")
+    return found
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -5,7 +5,7 @@ The truth is replayed on a second set of tools, never on those of the answer: ju
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.checkers import check, kind_of, language_of
@@ -13,12 +13,13 @@ from fctncalling.checkers.answer import NOT_ONE_TURN
 from fctncalling.checkers.multi_turn import check_pairs
 from fctncalling.data.types import Task, TurnRecord, Verdict
 from fctncalling.envs.handlers import DecodeError, Handler, get_handler
-from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.envs.truths import ExtraTools, Truths, played, replay_truth
 
-ExtraTools = Mapping[str, "type | str"]
+__all__ = ["FORMS", "judge", "judge_turns", "replay_truth"]
 
 _HANDLER_OF_FORM = {"prompting": "python_calls", "tool_call": "tool_calls"}
 FORMS = (*_HANDLER_OF_FORM, "decoded_calls")
+_TRUTHS = Truths()
 
 
 def judge(
@@ -42,10 +43,10 @@ def judge(
     if kind_of(task.category) == "multi_turn":
         if not isinstance(response, list):
             return check(task, None, replay_truth(task, extra_tools) if truth is None else truth)
-        expected = _truth_turns(task, extra_tools, keep=False) if truth is None else iter(truth)
+        expected = _TRUTHS.turns_of(task, extra_tools) if truth is None else iter(truth)
         num_expected = len(task.ground_truth or ()) if truth is None else len(truth)
         # What an answer with a wrong number of turns left behind is looked at only as far as the truth goes.
-        turns = _run(task, [_calls_of_turn(turn, form) for turn in response[:num_expected]], extra_tools, "model")
+        turns = played(task, [_calls_of_turn(turn, form) for turn in response[:num_expected]], extra_tools, "model")
         return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
     if kind_of(task.category) == "agentic":
         return check(task, _last_message(response, form))
@@ -63,47 +64,9 @@ def _handler(task: Task, form: str) -> Handler:
     return get_handler(_HANDLER_OF_FORM[form])
 
 
-def replay_truth(task: Task, extra_tools: ExtraTools | None = None) -> tuple[TurnRecord, ...]:
-    """Return what the ground truth's calls leave behind, turn by turn, on fresh tools.
-
-    Raises ValueError for a task without ground truth, LookupError for a class without tool.
-    """
-    return tuple(_truth_turns(task, extra_tools, keep=True))
-
-
-def _truth_turns(task: Task, extra_tools: ExtraTools | None, *, keep: bool) -> Iterator[TurnRecord]:
-    if task.ground_truth is None:
-        raise ValueError(f'task "{task.id}": category {task.category} cannot be judged without a ground truth')
-    return _run(task, task.ground_truth, extra_tools, "ground_truth", keep=keep)
-
-
 def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRecord]) -> Verdict:
     """Return the verdict on turns that were played already; `per_turn` judges each turn for itself."""
     return check(task, turns, truth)
-
-
-def _run(
-    task: Task,
-    turns: Sequence[Sequence[str]],
-    extra_tools: ExtraTools | None,
-    owner: str,
-    *,
-    keep: bool = False,
-) -> Iterator[TurnRecord]:
-    """Yield what each turn leaves behind; unless kept, states are the tools' own, as they stand before the next."""
-    try:
-        session = ToolSession(
-            task.involved_classes,
-            task.initial_config,
-            long_context=task.long_context,
-            extra_tools=extra_tools,
-            owner=owner,
-        )
-    except LookupError as error:
-        raise LookupError(f'task "{task.id}": {error}') from None
-    for calls in turns:
-        results = [session.execute(call) for call in calls]
-        yield TurnRecord(results, session.public_state() if keep else session.live_state())
 
 
 def _calls_of_turn(turn: Any, form: str) -> list[str]:
@@ -118,10 +81,11 @@ def _last_message(response: Any, form: str) -> Any:
     """Return the last step that decodes to no call, or to nothing; None where every step calls."""
     if isinstance(response, str):
         response = [[response]]
-    if not isinstance(response, list) or len(response) != 1 or not isinstance(response[0], list):
+    if not isinstance(response, list) or len(response) != 1 or not isinstance(response[0], list | str | dict):
         return NOT_ONE_TURN
+    steps = list(response[0])  # BFCL goes through whatever a turn is: a text's characters, a call's name
     handler = get_handler(_HANDLER_OF_FORM.get(form, _HANDLER_OF_FORM["prompting"]))
-    return next((step for step in reversed(response[0]) if not any(_executable(handler, step))), None)
+    return next((step for step in reversed(steps) if not any(_executable(handler, step))), None)
 
 
 def _is_call(call: Any) -> bool:

@@ -18,11 +18,12 @@ from functools import lru_cache
 from typing import Any
 
 from fctncalling.envs.handlers.arithmetic import Evaluator, pure_function
+from fctncalling.envs.handlers.plain_calls import plain_call
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.handlers.source import parse_expression
 from fctncalling.envs.tools import tool_class
 
-MAX_CALL_CHARS = 400_000
+MAX_CALL_CHARS = 262_144
 """The longest call string that is executed: four times the longest text that is decoded, whose escapes may grow."""
 
 _KEPT_CHARS = 1000  # of a call string whose tree is kept
@@ -103,13 +104,13 @@ class ToolSession:
         memo: dict[int, Any] = {}
         with self._copying():
             return {
-                name: {attribute: snapshot(value, memo) for attribute, value in _public(instance)}
-                for name, instance in self._instances.items()
+                name: {attribute: snapshot(value, memo) for attribute, value in public.items()}
+                for name, public in self.live_state().items()
             }
 
     def live_state(self) -> dict[str, dict[str, Any]]:
         """Return what `public_state` returns, but not copied: to be compared at once and never changed."""
-        return {name: dict(_public(instance)) for name, instance in self._instances.items()}
+        return {name: _public(instance) for name, instance in self._instances.items()}
 
     def get_state(self) -> dict[str, Any]:
         """Return a private copy of everything the tools are, random streams and private parts included."""
@@ -132,6 +133,9 @@ class ToolSession:
     def _evaluate(self, call: str) -> Any:
         if len(call) > MAX_CALL_CHARS:
             raise ValueError(f"the call has {len(call)} characters; at most {MAX_CALL_CHARS} are executed")
+        plain = plain_call(call)
+        if plain is not None and plain.name in self._class_of and plain.name not in _DENIED:
+            return self._invoke(plain.name, call, plain.positional, plain.named)
         source = _CALLEE.sub(self._qualified, call)
         word = source.split("(")[0]
         word = word.split(".")[1] if "." in word else word
@@ -154,27 +158,24 @@ class ToolSession:
             if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
                 class_name = self._class_of.get(callee.attr)
                 if class_name is not None and callee.value.id == self._instance_name(class_name):
-                    return self._guarded(class_name, callee.attr, call)
+                    return lambda *positional, **named: self._invoke(callee.attr, call, positional, named)
             return pure_function(callee, evaluator)
 
         return resolve
 
-    def _guarded(self, class_name: str, method: str, call: str) -> Callable[..., Any]:
-        """Return a tool's method, telling what it may raise on bad arguments from what only a broken tool raises."""
-
-        def invoke(*positional: Any, **named: Any) -> Any:
-            try:
-                return getattr(self._instances[class_name], method)(*positional, **named)
-            except _TOOL_ERRORS:
+    def _invoke(self, method: str, call: str, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Call a tool's method, telling what it may raise on bad arguments from what only a broken tool raises."""
+        class_name = self._class_of[method]
+        try:
+            return getattr(self._instances[class_name], method)(*positional, **named)
+        except _TOOL_ERRORS:
+            raise
+        except (Exception, SystemExit) as error:
+            a_result = class_name in self._own_tools and isinstance(error, Exception)  # users raise as they like
+            if a_result or isinstance(error, InfrastructureError):
                 raise
-            except (Exception, SystemExit) as error:
-                a_result = class_name in self._own_tools and isinstance(error, Exception)  # users raise as they like
-                if a_result or isinstance(error, InfrastructureError):
-                    raise
-                cause = f"{type(error).__name__}: {error}"
-                raise InfrastructureError(f"tool {class_name}, call {call[:200]!r}: {cause}") from error
-
-        return invoke
+            cause = f"{type(error).__name__}: {error}"
+            raise InfrastructureError(f"tool {class_name}, call {call[:200]!r}: {cause}") from error
 
 
 def render_call(name: str, arguments: Mapping[Any, Any]) -> str:
@@ -206,8 +207,8 @@ def _loaded(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
     return instance
 
 
-def _public(instance: Any) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in getattr(instance, "__dict__", {}).items() if not name.startswith("_")]
+def _public(instance: Any) -> dict[str, Any]:
+    return {name: value for name, value in getattr(instance, "__dict__", {}).items() if name[:1] != "_"}
 
 
 @lru_cache(maxsize=256)

@@ -1,90 +1,102 @@
-"""A quick reader for the plainest calls, `[f(a=1, b='x', c=[1, 2])]`: what it reads, the full parser reads alike.
+"""A quick reader for plain calls, `[f(a=1, b='x', c=[1, 2])]`: what it reads, the full parser reads alike.
 
-Building a syntax tree takes most of the time of a single-turn verdict, and nearly all answers need none. Whatever is
-not plain (escapes, nested calls, arithmetic, keywords, anything unusual or wrong) is left to the full parser.
+Building a syntax tree takes most of the time of a verdict, and nearly all calls need none: one pattern says whether a
+text is plain, another finds its parts. Whatever is not plain (escapes, nested calls, arithmetic, keywords, anything
+unusual or wrong) is left to the full parser.
 """
 
 from __future__ import annotations
 
 import keyword
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
-_SCALAR = (
-    r"""(?:'([^'\\\n\r\0\ud800-\udfff]*)'|"([^"\\\n\r\0\ud800-\udfff]*)\""""
-    r"|(-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,17})|(-?(?:0|[1-9][0-9]{0,17}))|(True|False|None))"
-)
-_BLANK = r"[ \t\n]*"
-_NAME = r"(?!__)[A-Za-z_][A-Za-z0-9_]*"
-_CALL = re.compile(rf"{_BLANK}({_NAME}(?:\.{_NAME}){{0,20}})\({_BLANK}")
-_ARGUMENT = re.compile(rf"({_NAME}){_BLANK}={_BLANK}(?:{_SCALAR}|(\[)){_BLANK}")
-_ITEM = re.compile(rf"{_BLANK}{_SCALAR}{_BLANK}([,\]])")
-_NEXT = re.compile(rf"{_BLANK}([,)\]]){_BLANK}")
+# Nothing is tried twice: what a part has taken it keeps (`*+`), and its first character tells it from the others.
+_BLANK = r"[ \t\n]*+"
+_NAME = r"(?!__)[A-Za-z_][A-Za-z0-9_]*+"
+_DOTTED = rf"{_NAME}(?:\.{_NAME}){{0,20}}+"
+_TEXT = r"""(?:'[^'\\\n\r\0\ud800-\udfff]*+'|"[^"\\\n\r\0\ud800-\udfff]*+")"""
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]{1,17}+)?+(?:e[-+]?[0-9]{1,3}+)?+"
+_SCALAR = rf"(?:{_TEXT}|{_NUMBER}|True|False|None)"
+_LIST = rf"\[{_BLANK}(?:{_SCALAR}{_BLANK}(?:,{_BLANK}{_SCALAR}{_BLANK})*+)?+\]"
+_PAIR = rf"{_TEXT}{_BLANK}:{_BLANK}(?:{_SCALAR}|{_LIST}){_BLANK}"
+_VALUE = rf"(?:{_SCALAR}|{_LIST}|\{{{_BLANK}(?:{_PAIR}(?:,{_BLANK}{_PAIR})*+)?+\}})"
+_NAMED = rf"{_NAME}{_BLANK}={_BLANK}{_VALUE}{_BLANK}"
+_CALL = rf"{_DOTTED}\({_BLANK}(?:{_NAMED}(?:,{_BLANK}{_NAMED})*+)?+\){_BLANK}"
+_GIVEN = rf"(?:{_NAME}{_BLANK}={_BLANK})?+{_VALUE}{_BLANK}"
+
+_CALLS = re.compile(rf"\[{_BLANK}{_CALL}(?:,{_BLANK}{_CALL})*+\]")
+_ONE_CALL = re.compile(rf"({_NAME})\({_BLANK}(?:{_GIVEN}(?:,{_BLANK}{_GIVEN})*+)?+\)")
+# What stands in a text found to be plain.
+_CALLEES_AND_ARGUMENTS = re.compile(rf"({_DOTTED})(?:\(|{_BLANK}={_BLANK}({_VALUE}))")
+_ARGUMENTS = re.compile(rf"(?:({_NAME}){_BLANK}={_BLANK})?+({_VALUE})")
+_ITEMS = re.compile(_SCALAR)
+_PAIRS = re.compile(rf"({_TEXT}){_BLANK}:{_BLANK}({_SCALAR}|{_LIST})")
 _WORDS = {"True": True, "False": False, "None": None}
 _RESERVED = frozenset(keyword.kwlist)
 
 
 def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
     """Return [{name: {parameter: value}}] of a list of plain calls; None where the text is anything else."""
-    if not text.startswith("[") or not text.endswith("]"):
+    if _CALLS.fullmatch(text) is None:
         return None
     calls: list[dict[str, dict[Any, Any]]] = []
-    at = 1
-    while (head := _CALL.match(text, at)) is not None:
-        name = head[1]
-        if name in _RESERVED or ("." in name and not _RESERVED.isdisjoint(name.split("."))):
+    arguments: dict[Any, Any] = {}
+    for name, source in _CALLEES_AND_ARGUMENTS.findall(text):
+        if name in _RESERVED:
             return None
-        arguments: dict[Any, Any] = {}
-        at = _read_arguments(text, head.end(), arguments)
-        after = _NEXT.match(text, at) if at > 0 else None
-        if after is None or after[1] == ")":
+        if source:
+            arguments[name] = source[1:-1] if source[0] in "'\"" else _value(source)
+        elif "." in name and not _RESERVED.isdisjoint(name.split(".")):
             return None
-        calls.append({name: arguments})
-        if after[1] == "]":
-            return calls if after.end() == len(text) else None
-        at = after.end()
-    return None
-
-
-def _read_arguments(text: str, at: int, arguments: dict[Any, Any]) -> int:
-    """Fill in arguments up to the bracket that closes them; return the index behind it, -1 where they are not plain."""
-    if text[at : at + 1] == ")":
-        return at + 1
-    while (found := _ARGUMENT.match(text, at)) is not None and found[1] not in _RESERVED:
-        at = found.end()
-        if found[7]:
-            items: list[Any] = []
-            at = _read_items(text, at, items)
-            value: Any = items
         else:
-            value = _scalar(found, 2)
-        after = _NEXT.match(text, at) if at > 0 else None
-        if after is None or after[1] == "]":
-            return -1
-        arguments[found[1]] = value
-        if after[1] == ")":
-            return after.start(1) + 1
-        at = after.end()
-    return -1
+            arguments = {}
+            calls.append({name: arguments})
+    return calls
 
 
-def _read_items(text: str, at: int, items: list[Any]) -> int:
-    if text[at : at + 1] == "]":
-        return at + 1
-    while (found := _ITEM.match(text, at)) is not None:
-        items.append(_scalar(found, 1))
-        at = found.end()
-        if found[6] == "]":
-            return at
-    return -1
+class PlainCall(NamedTuple):
+    """One call string, read."""
+
+    name: str
+    positional: list[Any]
+    named: dict[str, Any]
 
 
-def _scalar(found: re.Match[str], first: int) -> Any:
-    single, double, real, whole, word = found.group(first, first + 1, first + 2, first + 3, first + 4)
-    if single is not None:
-        return single
-    if double is not None:
-        return double
-    if whole is not None:
-        return int(whole)
-    return float(real) if real is not None else _WORDS[word]
+def plain_call(text: str) -> PlainCall | None:
+    """Return a plain call string, `f(1, a='x')`, as it is executed; None where the text is anything else.
+
+    A second "(" in it is nothing plain: before one the executor takes names for functions, in strings, too.
+    """
+    found = _ONE_CALL.fullmatch(text) if text.count("(") == 1 else None
+    if found is None:
+        return None
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, source in _ARGUMENTS.findall(text, found.end(1)):
+        value = source[1:-1] if source[0] in "'\"" else _value(source)
+        if name:
+            if name in _RESERVED or name in named:
+                return None
+            named[name] = value
+        elif named:
+            return None
+        else:
+            positional.append(value)
+    return PlainCall(found[1], positional, named)
+
+
+def _value(source: str) -> Any:
+    if source[0] == "[":
+        return [_scalar(item) for item in _ITEMS.findall(source)]
+    if source[0] == "{":
+        return {key[1:-1]: _value(value) for key, value in _PAIRS.findall(source)}
+    return _scalar(source)
+
+
+def _scalar(source: str) -> Any:
+    if source[0] in "'\"":
+        return source[1:-1]
+    if source in _WORDS:
+        return _WORDS[source]
+    return float(source) if "." in source or "e" in source else int(source)

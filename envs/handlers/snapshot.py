@@ -17,11 +17,13 @@ def snapshot(value: Any, memo: dict[int, Any]) -> Any:
     kind = type(value)
     if kind in _ATOMIC:
         return value
-    if kind is not dict and kind is not list:
+    if kind is not dict and kind is not list and (kind is not set or not _ATOMIC.issuperset(map(type, value))):
         return copy.deepcopy(value, memo)
     known = memo.get(id(value))
     if known is not None:
         return known
+    if kind is set:
+        return memo.setdefault(id(value), value.copy())
     if kind is list:
         twins: list[Any] = []
         memo[id(value)] = twins

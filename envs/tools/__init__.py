@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,11 @@ def tool_class(name: str, extra: Mapping[str, type | str] | None = None) -> type
             "Pass a class of your own as tools={name: class}, or drop the tasks that involve it."
         )
     target = own[name] if name in own else TOOL_CLASSES[name]
-    if isinstance(target, type):
-        return target
+    return target if isinstance(target, type) else _imported(name, target)
+
+
+@lru_cache(maxsize=256)
+def _imported(name: str, target: str) -> type:
     module, _, qualname = target.partition(":")
     found = getattr(import_module(module), qualname)
     if not isinstance(found, type):

@@ -7,7 +7,7 @@ diamonds and cycles. Comparing and copying therefore visit every object once and
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -29,7 +29,10 @@ class File:
         self.content = content
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, File) and bool(self.name == other.name and self.content == other.content)
+        return isinstance(other, File) and self._equals(other)
+
+    def _equals(self, other: File) -> bool:
+        return bool(self.name == other.name and self.content == other.content)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -58,6 +61,14 @@ class Directory:
             raise ValueError(f"File '{name}' already exists in directory '{self.name}'.")
         self.contents[name] = File(name, content)
 
+    def add_files(self, names: Sequence[str]) -> None:
+        """Put new empty files last; raises ValueError where a name is taken, with those before it added."""
+        if self.contents.keys().isdisjoint(names):
+            self.contents.update({name: File(name) for name in names})
+            return
+        for name in names:
+            self.add_file(name)
+
     def add_directory(self, name: Any) -> Directory:
         """Put a new empty directory last and return it; raises ValueError where the name is taken."""
         if name in self.contents:
@@ -72,19 +83,23 @@ class Directory:
     def __eq__(self, other: object) -> bool:
         # A pair met again is taken as equal: what differs is found where it differs. So cycles, on which
         # BFCL's own comparison ends in a RecursionError, compare by what they unfold to.
-        pending: list[tuple[object, object]] = [(self, other)]
+        if not isinstance(other, Directory):
+            return False
+        pending = [(self, other)]
         compared: set[tuple[int, int]] = set()
         while pending:
             mine, theirs = pending.pop()
             if mine is theirs or (id(mine), id(theirs)) in compared:
                 continue
             compared.add((id(mine), id(theirs)))
-            if isinstance(mine, Directory) and isinstance(theirs, Directory):
-                if mine.name != theirs.name or mine.contents.keys() != theirs.contents.keys():
-                    return False
-                pending.extend((item, theirs.contents[name]) for name, item in mine.contents.items())
-            elif isinstance(mine, Directory) or isinstance(theirs, Directory) or mine != theirs:
+            if mine.name != theirs.name or mine.contents.keys() != theirs.contents.keys():
                 return False
+            for name, item in mine.contents.items():
+                other = theirs.contents[name]
+                if isinstance(item, Directory) and isinstance(other, Directory):
+                    pending.append((item, other))
+                elif isinstance(item, Directory) or isinstance(other, Directory) or not item._equals(other):
+                    return False
         return True
 
     __hash__ = None  # type: ignore[assignment]

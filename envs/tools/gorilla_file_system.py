@@ -53,8 +53,7 @@ class GorillaFileSystem:
                 content = entry["content"]
                 directory.add_file(name, content if extension is None else extension.lengthened(name, content))
         if is_innermost and extension is not None:
-            for name in extension.file_names:
-                directory.add_file(name)
+            directory.add_files(extension.file_names)
 
     def _file(self, name: Any) -> File | None:
         """Return the file of that name in the current directory, None if there is none or it is a directory."""

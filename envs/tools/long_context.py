@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,9 @@ def long_context_table(name: str) -> Any:
     data folder (where `import-bfcl` writes), then in bfcl/data below FCTNCALLING_SHARED. A variable set to a place
     without the file is an error.
     """
-    path = long_context_path()
-    tables = _read(path)
-    if name not in tables:
-        raise LongContextError(
-            f'{path}: no long-context table "{name}" (has {", ".join(sorted(tables)) or "none"}). '
-            "Import it anew with `python evaluate_fctncalling.py import-bfcl`."
-        )
-    return copy.deepcopy(tables[name])
+    named = os.environ.get("FCTNCALLING_LONG_CONTEXT")
+    tables = _named(named) if named else _read(str(long_context_path()))
+    return tables.copy_of(name)
 
 
 def long_context_path() -> Path:
@@ -58,10 +53,52 @@ def long_context_path() -> Path:
     )
 
 
+class _Tables:
+    """The tables of one file. They are copied for every answer, so what holds atoms only is copied in one piece."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._tables: dict[str, Any] = json.loads(Path(path).read_text("utf-8"), object_hook=_revive)
+        self._flat = frozenset(_flat_containers(self._tables.values()))
+
+    def copy_of(self, name: str) -> Any:
+        if name not in self._tables:
+            raise LongContextError(
+                f'{self._path}: no long-context table "{name}" (has {", ".join(sorted(self._tables)) or "none"}). '
+                "Import it anew with `python evaluate_fctncalling.py import-bfcl`."
+            )
+        return self._copied(self._tables[name])
+
+    def _copied(self, value: Any) -> Any:
+        if id(value) in self._flat:
+            return value.copy()
+        if isinstance(value, list):
+            return [self._copied(each) for each in value]
+        if isinstance(value, dict):
+            return {key: self._copied(each) for key, each in value.items()}
+        return value
+
+
+def _flat_containers(values: Iterable[Any]) -> Iterable[int]:
+    """Yield the identity of every list and object that holds no other."""
+    for value in values:
+        if isinstance(value, list | dict):
+            inside = list(value.values()) if isinstance(value, dict) else value
+            if any(isinstance(each, list | dict) for each in inside):
+                yield from _flat_containers(inside)
+            else:
+                yield id(value)
+
+
 @lru_cache(maxsize=4)
-def _read(path: Path) -> dict[str, Any]:
-    tables: dict[str, Any] = json.loads(path.read_text("utf-8"), object_hook=_revive)
-    return tables
+def _read(path: str) -> _Tables:
+    return _Tables(path)
+
+
+@lru_cache(maxsize=4)
+def _named(place: str) -> _Tables:
+    """Return the tables of the place a variable names, which is not looked for again once it was found."""
+    return _read(str(long_context_path()))
 
 
 def _revive(entry: dict[str, Any]) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
+from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 from fctncalling.envs.tools.draws import Draws
 
@@ -26,10 +26,10 @@ class MessageAPI:
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         """Take each public attribute from the scenario or the defaults; long context changes nothing."""
-        default = copy.deepcopy(_TABLE["default_state"])
-        default["generated_ids"] = set(default["generated_ids"])
-        for name, value in default.items():
-            setattr(self, name, scenario.get(name, value))
+        for name, default in _TABLE["default_state"].items():
+            setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
+        if "generated_ids" not in scenario:
+            self.generated_ids = set(self.generated_ids)
         self._random = Draws(scenario.get("random_seed", _TABLE["default_random_seed"]))
 
     def _new_id(self) -> dict[str, int]:

@@ -6,9 +6,9 @@ in one task shows in another's tweets. Here each instance has its own two, share
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
+from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 
 _TABLE = read_table("posting_api")
@@ -32,8 +32,8 @@ class TwitterAPI:
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         """Take each public attribute from the scenario or the defaults; long context changes nothing."""
-        for name, value in copy.deepcopy(_TABLE["default_state"]).items():
-            setattr(self, name, scenario.get(name, value))
+        for name, default in _TABLE["default_state"].items():
+            setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         self.tweets = {int(key): tweet for key, tweet in self.tweets.items()}
         self._default_tags, self._default_mentions = [], []
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
+from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 
 Result = dict[str, Any]
@@ -25,7 +25,7 @@ class TicketAPI:
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         for name, default in _TABLE["default_state"].items():
-            setattr(self, name, scenario[name] if name in scenario else copy.deepcopy(default))
+            setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
 
     def _find(self, ticket_id: int) -> dict[str, Any] | None:
         """Return the first queued ticket with this id, the very object, or None."""

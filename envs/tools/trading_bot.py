@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from datetime import datetime, timedelta
 from typing import Any
 
+from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 from fctncalling.envs.tools.draws import Draws
 from fctncalling.envs.tools.long_context import long_context_table
@@ -39,7 +39,7 @@ class TradingBot:
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         for name, default in _DEFAULTS.items():
-            setattr(self, name, scenario[name] if name in scenario else copy.deepcopy(default))
+            setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         # JSON has no integer keys; whatever else a scenario keeps among the orders stays as it is.
         self.orders = {
             int(key) if isinstance(key, str) and key.isdigit() else key: order for key, order in self.orders.items()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from datetime import date, datetime
 from typing import Any
 
+from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 from fctncalling.envs.tools.draws import Draws
 from fctncalling.envs.tools.long_context import long_context_table
@@ -41,7 +41,7 @@ class TravelAPI:
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         for name, default in _TABLE["default_state"].items():
-            setattr(self, name, scenario[name] if name in scenario else copy.deepcopy(default))
+            setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         self.long_context = long_context
         self._draws = Draws(scenario.get("random_seed", _TABLE["default_random_seed"]))
         if long_context:
@@ -228,7 +228,7 @@ class TravelAPI:
         """Return a copy of all bookings."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
-        return {"booking_history": copy.deepcopy(self.booking_record)}
+        return {"booking_history": snapshot(self.booking_record, {})}
 
     def list_all_airports(self) -> list[str]:
         """Return the codes of all airports."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
+from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 from fctncalling.envs.tools.draws import Draws
 from fctncalling.envs.tools.long_context import long_context_table
@@ -57,7 +57,7 @@ class VehicleControlAPI:
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         for name, default in _TABLE["default_state"].items():
             key = _SCENARIO_KEYS.get(name, name)
-            setattr(self, name, scenario[key] if key in scenario else copy.deepcopy(default))
+            setattr(self, name, scenario[key] if key in scenario else snapshot(default, {}))
         locked = sum(status == "locked" for status in self.doorStatus.values())
         self.remainingUnlockedDoors = _NUM_DOORS - locked
         self.long_context = long_context

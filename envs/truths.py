@@ -1,0 +1,129 @@
+"""What ground truths leave behind, turn by turn: replayed on tools of their own, and remembered where it pays.
+
+A truth is the same for every answer to its task, so from the second answer on it is kept: result texts and states as
+plain data, never tools, and never changed. What a user's own tools or an agentic task's do is replayed each time.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fctncalling.data.types import Task, TurnRecord
+from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+from fctncalling.envs.handlers.snapshot import snapshot
+from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
+
+ExtraTools = Mapping[str, "type | str"]
+States = dict[str, dict[str, Any]]
+
+MAX_TRUTHS = 512
+"""Truths that are kept at once, those asked for last; some 20 kB each, 200 kB in long context."""
+_REPEATABLE = frozenset(TOOL_CLASSES) - AGENTIC_TOOLS
+
+
+def replay_truth(task: Task, extra_tools: ExtraTools | None = None) -> tuple[TurnRecord, ...]:
+    """Return what the ground truth's calls leave behind, turn by turn, on fresh tools.
+
+    Raises ValueError for a task without ground truth, LookupError for a class without tool, InfrastructureError where
+    a tool breaks or its state cannot be copied.
+    """
+    turns: list[TurnRecord] = []
+    before: States = {}
+    for turn in live_truth(task, extra_tools):
+        try:
+            before = _copied(turn.states, before)
+        except RecursionError as error:
+            raise InfrastructureError(f'task "{task.id}": the state of the truth nests too deep to copy') from error
+        turns.append(TurnRecord(tuple(turn.results), before))
+    return tuple(turns)
+
+
+def live_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[TurnRecord]:
+    """Yield what each turn leaves behind; states are the tools' own, as they stand before the next turn.
+
+    Raises as `replay_truth`.
+    """
+    if task.ground_truth is None:
+        raise ValueError(f'task "{task.id}": category {task.category} cannot be judged without a ground truth')
+    return played(task, task.ground_truth, extra_tools, "ground_truth")
+
+
+def played(
+    task: Task, turns: Sequence[Sequence[str]], extra_tools: ExtraTools | None, owner: str
+) -> Iterator[TurnRecord]:
+    """Yield what each turn of call strings leaves behind on fresh tools; states are the tools' own."""
+    try:
+        session = ToolSession(
+            task.involved_classes,
+            task.initial_config,
+            long_context=task.long_context,
+            extra_tools=extra_tools,
+            owner=owner,
+        )
+    except LookupError as error:
+        raise LookupError(f'task "{task.id}": {error}') from None
+    for calls in turns:
+        results = [session.execute(call) for call in calls]
+        yield TurnRecord(results, session.live_state())
+
+
+def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
+    """Return a private copy of the states, of which what the turn left equal is that of the turn before."""
+    memo: dict[int, Any] = {}
+    copied: States = {}
+    for name, attributes in states.items():
+        known = before.get(name, {})
+        copied[name] = {
+            attribute: known[attribute] if attribute in known and known[attribute] == value else snapshot(value, memo)
+            for attribute, value in attributes.items()
+        }
+    return copied
+
+
+class Truths:
+    """The truths of the tasks that were asked for more than once. Threads may share it."""
+
+    def __init__(self, max_truths: int = MAX_TRUTHS) -> None:
+        self._max_truths = max_truths
+        # By the identity of a task, which holds as long as the task lives; None for one that was asked for once.
+        self._known: OrderedDict[int, tuple[weakref.ref[Task], tuple[TurnRecord, ...] | None]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def turns_of(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[TurnRecord]:
+        """Yield what each turn of the truth leaves behind, to be compared before the next is asked for.
+
+        Raises as `replay_truth`.
+        """
+        if extra_tools or not _REPEATABLE.issuperset(task.involved_classes):
+            return live_truth(task, extra_tools)
+        with self._lock:
+            reference, turns = self._known.get(id(task), (None, None))
+            again = reference is not None and reference() is task
+            if again:
+                self._known.move_to_end(id(task))
+            else:
+                self._keep(task, None)
+        if not again:
+            return live_truth(task)
+        if turns is None:
+            try:
+                turns = replay_truth(task)
+            except InfrastructureError:
+                return live_truth(task)
+            with self._lock:
+                self._keep(task, turns)
+        return iter(turns)
+
+    def forget(self) -> None:
+        """Forget all truths."""
+        with self._lock:
+            self._known.clear()
+
+    def _keep(self, task: Task, turns: tuple[TurnRecord, ...] | None) -> None:
+        self._known[id(task)] = weakref.ref(task), turns
+        while len(self._known) > self._max_truths:
+            self._known.popitem(last=False)
