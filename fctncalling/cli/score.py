@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fctncalling.checkers.leaderboard import Score, version_3, version_4
 from fctncalling.cli.records import InputError, TaskFolder, shown_progress
 from fctncalling.cli.score_beside import Beside
 from fctncalling.cli.score_inputs import Results, official_results, paired, response_of, split_lines, tasks_of
+from fctncalling.cli.score_told import as_json, as_text
 from fctncalling.cli.score_tree import ModelScores, ScoreFile, failure, write_csv
 from fctncalling.data.places import official_data_folder
 from fctncalling.envs.handlers.execution import InfrastructureError
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score everything; return 0, or 2 with one message where a result or a task cannot be used."""
+    """Score everything; return 0, 1 where tools of ours failed, 2 where a result or a task cannot be used."""
     try:
         with TemporaryDirectory() if args.input.is_file() else nullcontext() as parts:
             found = split_lines(args.input, Path(parts)) if parts else official_results(args.input, args.form)
@@ -58,8 +58,12 @@ def run(args: argparse.Namespace) -> int:
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(json.dumps({name: _as_json(each) for name, each in models.items()}, indent=2) if args.json else _told(models))
-    return 0
+    print(json.dumps(as_json(models), indent=2) if args.json else as_text(models))
+    invalid = [told for each in models.values() for told in each.invalid]
+    if invalid:
+        told = f"{len(invalid)} answers could not be judged and count neither way; the first: {invalid[0]}"
+        print(f"error: {told}", file=sys.stderr)
+    return 1 if invalid else 0
 
 
 def score_all(
@@ -85,15 +89,18 @@ def score_all(
 def _judged(
     results: Results, data_dir: Path, scores: ModelScores, *, partial: bool, strict: bool
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield (id, failure entry or None where valid) of every answer."""
+    """Yield (id, failure entry or None where valid) of every answer; one that our tools fail on is noted only."""
     tasks = tasks_of(data_dir, results.category)
+    scores.beside[results.category] = Beside(strict=strict)
     for task, line in paired(tasks, results, partial=partial):
         try:
             response = response_of(results, task, line)
             verdict = judge(task, response, results.form)
-            beside = scores.beside.setdefault(results.category, Beside())
-            beside.add(task, response, results.form, verdict, strict=strict)
-        except (LookupError, ValueError, InfrastructureError, ImportError) as error:
+            scores.beside[results.category].add(task, response, results.form, verdict)
+        except InfrastructureError as error:
+            scores.invalid.append(str(line.error("result", str(error))))
+            continue
+        except (LookupError, ValueError, ImportError) as error:
             raise line.error("result", f"cannot be judged: {error}") from None
         scores.note_latency(line.record.get("latency"))
         yield task.id, None if verdict.valid else failure(results, task, line.record, verdict)
@@ -101,37 +108,3 @@ def _judged(
 
 def _name(results: Results) -> str:
     return f"{results.model} {results.category}"
-
-
-def _as_json(scores: ModelScores) -> dict[str, Any]:
-    def plain(named: dict[str, Score]) -> dict[str, Any]:
-        return {name: {"accuracy": each.accuracy, "shown": str(each)} for name, each in named.items()}
-
-    return {
-        "categories": {
-            name: {
-                "accuracy": each.accuracy,
-                "correct": header["correct_count"],
-                "total": each.entries,
-                **scores.beside[name].rates(),
-            }
-            for name, (each, header) in scores.with_headers().items()
-        },
-        "v4": plain(version_4(scores.scores)),
-        "v3": plain(version_3(scores.scores)),
-    }
-
-
-def _told(models: dict[str, ModelScores]) -> str:
-    return "\n\n".join(_table(scores) for scores in models.values())
-
-
-def _table(scores: ModelScores) -> str:
-    rows = [("category", "entries", "accuracy", *next(iter(scores.beside.values())).columns())]
-    rows += [(name, str(each.entries), str(each), *scores.beside[name].cells()) for name, each in scores.scores.items()]
-    for version, named in (("V4", version_4(scores.scores)), ("V3", version_3(scores.scores))):
-        blanks = ("",) * (len(rows[0]) - 3)
-        rows += [(f"{version} {name.replace('_', ' ')}", "", str(each), *blanks) for name, each in named.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows)
-    return "\n".join([scores.model, *lines])

@@ -12,16 +12,15 @@ from fctncalling.envs.progress import progress_of
 class Beside:
     """Sums over the answers of one category."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, strict: bool) -> None:
         self._count, self._progress, self._strict = 0, 0.0, 0
-        self._is_strict = False
+        self._is_strict = strict
 
-    def add(self, task: Task, response: Any, form: str, verdict: Verdict, *, strict: bool) -> None:
+    def add(self, task: Task, response: Any, form: str, verdict: Verdict) -> None:
         """Count one answer; only valid ones cost a strict look."""
         self._count += 1
         self._progress += progress_of(task, verdict)
-        self._is_strict = strict
-        if strict and verdict.valid:
+        if self._is_strict and verdict.valid:
             from fctncalling.envs.strictness import strict_verdict
 
             self._strict += strict_verdict(task, steps_of(task, response, form), verdict).valid

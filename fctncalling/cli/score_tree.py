@@ -101,6 +101,7 @@ class ModelScores:
         self.model = model
         self.categories: dict[str, dict[str, Any]] = {}  # category -> header of its score file
         self.beside: dict[str, Beside] = {}  # category -> what is told beside the official verdict
+        self.invalid: list[str] = []  # where, and why, of answers that count neither way
         self._latencies_s = array("d")
 
     @property
