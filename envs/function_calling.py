@@ -18,7 +18,7 @@ from fctncalling.envs import prompts
 from fctncalling.envs.answers import Answer, read_answer
 from fctncalling.envs.handlers import Handler, get_handler
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.mistakes import mistake
+from fctncalling.envs.mistakes import corrected, mistake
 from fctncalling.envs.offer import Offer
 from fctncalling.envs.own_tools import GivenTools, OwnTools
 from fctncalling.envs.play import Play, as_infrastructure
@@ -53,6 +53,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     `strict`: report, as `info["strict_verdict"]`, what BFCL forgives.
     `retry_malformed`: answer a message that looks like calls and cannot be read by an error message, as a step of the
         turn, where BFCL ends the turn.
+    `corrective_feedback`: let a wrong call's result go on with what to mend; the verdict does not change.
     `tools`: a mapping of classes of your own for the `involved_classes` of your tasks; or a list of what is offered
         beside the functions of every task whose calls are executed: typed functions, callables from text to text,
         Tool objects, a PythonExecutor, classes (see `fctncalling.envs.own_tools`). Or a ToolBox, which several
@@ -81,6 +82,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         max_steps_per_turn: int = 20,
         strict: bool = False,
         retry_malformed: bool = False,
+        corrective_feedback: bool = False,
         tools: GivenTools = None,
         user: User | None = None,
         render_mode: str | None = None,
@@ -96,7 +98,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self._handler = get_handler(handler)
         self._reward = get_reward(reward)
         self._max_steps_per_turn = max_steps_per_turn
-        self._strict, self._retry_malformed = strict, retry_malformed
+        self._strict, self._retry_malformed, self._corrective = strict, retry_malformed, corrective_feedback
         self._own_tools, self._user = OwnTools(tools), user
         self._referee = Referee(self._own_tools.classes)
         self._offers: dict[str, Offer] = {}
@@ -162,7 +164,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         step = StepRecord(play.turn, text, answer.calls, answer.executed, results, answer.error)
         if answer.calls:
             step = replace(step, error=mistake(step, play.task.functions, play.knows))
-        shown = replace(step, results=tuple(within(results, MAX_STEP_OUTPUT)))
+        told = corrected(step, self._offer(play.task).functions(play.turn), play.knows) if self._corrective else results
+        shown = replace(step, results=tuple(within(told, MAX_STEP_OUTPUT)))
         messages, observation = prompts.tool_messages(shown.executed, shown.results), prompts.feedback(shown)
         turn_ends = not answer.executed
         play.last_message = text if turn_ends else play.last_message

@@ -52,6 +52,10 @@ class Offer:
             messages.append({"role": "user", "content": prompts.held_out(offered), "tools": tools})
         return [*messages, *copy.deepcopy(list(self._question[turn]) if self._question else [])]
 
+    def functions(self, turn: int) -> Sequence[FunctionDoc]:
+        """Return the docs of the functions offered in a turn: those still held out are missing."""
+        return self._offered(turn)
+
     def _hidden(self, turn: int) -> frozenset[str]:
         return frozenset().union(*(names for at, names in self._missed.items() if at > turn))
 

@@ -22,6 +22,12 @@ class Surroundings:
 
     handler: str = setting("auto", "How calls are written; auto: BFCL's form of the task's language.")
     chat_template: str | None = setting(None, "File with a chat template; none: the tokenizer's own.")
+    corrective_feedback: bool = setting(
+        False, "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts stay the same."
+    )
+    prompt_path: str | None = setting(
+        None, "File whose text stands before every question (calculator, python_math, tool_text); none: nothing."
+    )
     enable_tool_use: bool = setting(
         False, "Whether a confined Python executor and a calculator are offered beside the tasks' own functions."
     )
@@ -41,6 +47,10 @@ def environments(
     config: TrainConfig, surroundings: Surroundings
 ) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
     """Return a maker of environments, the training tasks to draw from and the ids of the held-out tasks."""
+    if config.env_name in ("calculator", "python_math", "tool_text"):
+        from fctncalling.text_jobs import text_environments
+
+        return text_environments(config, surroundings)
     if config.env_name != "fctncalling_env":
         import gymnasium
 
@@ -68,6 +78,7 @@ def environments(
             reward=config.reward,
             max_steps_per_turn=config.max_steps_per_turn,
             tools=tools,
+            corrective_feedback=surroundings.corrective_feedback,
         )
 
     candidates = [Candidate(task.id, task.category, len(task.question)) for task in training]
