@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
+import random
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evaluate_fctncalling import SUBCOMMANDS, main
+from fctncalling.cli.execute import RecordExecutor
+from fctncalling.cli.records import Line
+from fctncalling.cli.task_store import TaskStore
+from fctncalling.data.errors import TaskError
+from fctncalling.data.types import Task
 
 ENTRY = {
     "id": "simple_python_0",
@@ -32,6 +40,30 @@ ENTRY = {
 }
 ANSWER = {"id": "simple_python_0", "ground_truth": [{"add": {"a": [1], "b": [2]}}]}
 RECORD = {"category": "simple_python", "form": "prompting", "id": "simple_python_0", "response": "[add(a=1, b=2)]"}
+
+
+FILES = {"root": {"home": {"type": "directory", "contents": {}}}}
+
+
+def folder_task(number: int, scenario: Any) -> dict[str, Any]:
+    """Return a task that makes a folder; a scenario that is none is a failure of ours, not of who answers."""
+    return {
+        "id": f"multi_turn_base_{number}",
+        "question": [[{"role": "user", "content": "Make x."}]],
+        "function": [],
+        "involved_classes": ["GorillaFileSystem"],
+        "initial_config": {"GorillaFileSystem": scenario},
+        "ground_truth": [["mkdir(dir_name='x')"]],
+    }
+
+
+@pytest.fixture
+def broken_dir(tmp_path: Path) -> Path:
+    """A folder of three tasks of which the second's tools cannot be loaded."""
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    write(folder / "BFCL_v4_multi_turn_base.json", *map(folder_task, range(3), (FILES, {"root": 5}, FILES)))
+    return folder
 
 
 @pytest.fixture
@@ -92,6 +124,78 @@ def test_a_bad_record_is_told_by_file_line_and_field(
     assert sorted(tmp_path.iterdir()) == [data_dir, source]
 
 
+def test_what_was_judged_is_counted(data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = {**RECORD, "response": "[add(a=1, b=3)]"}
+    source = write(tmp_path / "in.jsonl", RECORD, wrong, {**RECORD, "response": None, "invalid": True})
+    target = tmp_path / "out.jsonl"
+    arguments = ["verdicts", "--data_dir", str(data_dir), "--input", str(source), "--output", str(target)]
+    assert main([*arguments, "--json"]) == 1, "a record that came in as invalid is told"
+    counts = {"records": 3, "valid": 1, "invalid": 1}
+    report = json.loads(capsys.readouterr().out)
+    assert report == {"output": str(target), **counts, "categories": {"simple_python": counts}}
+    assert main(arguments) == 1
+    assert capsys.readouterr().out == f"{target}: 3 records, 1 valid, 1 not, 1 invalid\n"
+    assert json.loads(target.read_text().splitlines()[-1])["valid"] is None
+
+
+def test_a_failure_of_our_tools_makes_its_record_invalid_and_the_others_are_judged(
+    broken_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {"category": "multi_turn_base", "form": "decoded_calls", "response": [["mkdir(dir_name='x')"]]}
+    source = write(tmp_path / "in.jsonl", *({"id": f"multi_turn_base_{number}", **record} for number in range(3)))
+    assert run("verdicts", broken_dir, source, tmp_path / "out.jsonl") == 1
+    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(each["valid"], each.get("invalid")) for each in out] == [(True, None), (None, True), (True, None)]
+    assert "GorillaFileSystem" in out[1]["invalid_reason"]
+    assert "1 records are invalid; the first: multi_turn_base_1" in capsys.readouterr().err
+    answers = write(tmp_path / "answers.jsonl", *({"id": each["id"], **record} for each in out))
+    assert main(["score", "--input", str(answers), "--data_dir", str(broken_dir), "--json"]) == 1
+    [report] = json.loads(capsys.readouterr().out).values()
+    assert (report["categories"]["multi_turn_base"]["total"], report["invalid"]) == (2, 1)
+
+
+def test_calls_on_tools_that_failed_are_invalid_and_the_others_are_executed(broken_dir: Path, tmp_path: Path) -> None:
+    calls = [
+        {"category": "multi_turn_base", "id": f"multi_turn_base_{number}", "turn": 0, "call_index": index, "call": call}
+        for number in range(3)
+        for index, call in enumerate(["mkdir(dir_name='x')", "ls()"])
+    ]
+    source = write(tmp_path / "in.jsonl", *calls)
+    assert run("execute", broken_dir, source, tmp_path / "out.jsonl") == 1
+    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [each.get("invalid", False) for each in out] == [False, False, True, True, False, False]
+    assert out[5]["result"] == '{"current_directory_content": ["x"]}'
+    assert not any("result" in each for each in out[2:4])
+
+
+def test_a_task_whose_tools_were_let_go_is_told_never_begun_anew(
+    broken_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fctncalling.cli.execute.MAX_SESSIONS", 1)
+    executor = RecordExecutor(broken_dir)
+
+    def executed(number: int, index: int) -> dict[str, Any]:
+        record = {"category": "multi_turn_base", "id": f"multi_turn_base_{number}", "call": "ls()"}
+        return executor.executed(Line(Path("in"), 1, {**record, "turn": 0, "call_index": index}))
+
+    assert [executed(number, 0).get("invalid") for number in (0, 2)] == [None, None]
+    assert "more than 1 tasks" in executed(0, 1)["invalid_reason"]
+    assert "result" in executed(2, 1)
+
+
+def test_tasks_are_found_in_any_order_though_few_are_held() -> None:
+    tasks = [Task(f"t{number}", "simple_python", [], extra={"number": number}) for number in range(100)]
+    order = [*range(0, 100, 7), *range(99, -1, -1)]
+    random.Random(0).shuffle(order)
+    store = TaskStore(Path("tasks.json"), iter(tasks), held=5)
+    assert [store.get(f"t{number}") for number in order] == [tasks[number] for number in order]
+    assert store.get("t100") is None
+    twice = TaskStore(Path("tasks.json"), iter([*tasks, tasks[3]]), held=5)
+    assert twice.get("t99") is tasks[99]
+    with pytest.raises(TaskError, match=r'tasks.json: id "t3": expected ids to be unique'):
+        twice.get("other")
+
+
 @pytest.mark.parametrize("text", ["[]\n", "{broken\n", '"text"\n'])
 def test_a_line_that_is_no_object_is_told(
     data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
@@ -115,6 +219,13 @@ def test_every_subcommand_shows_an_example(subcommand: str, capsys: pytest.Captu
         main([subcommand, "--help"])
     assert exit_.value.code == 0
     assert f"evaluate_fctncalling.py {subcommand} " in capsys.readouterr().out.split("example", 1)[1]
+
+
+@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
+def test_every_subcommand_prints_json(subcommand: str) -> None:
+    parser = argparse.ArgumentParser()
+    import_module(SUBCOMMANDS[subcommand]).add_arguments(parser)
+    assert "--json" in parser.format_help()
 
 
 def test_an_unknown_subcommand_is_told_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

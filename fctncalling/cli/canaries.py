@@ -20,6 +20,7 @@ from typing import Any
 
 from fctncalling.canaries import Policy, Situation, policies
 from fctncalling.checkers import UnsupportedCategory, kind_of
+from fctncalling.cli.records import shown_progress
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
@@ -76,7 +77,7 @@ def play_all(tasks: Sequence[Task], canaries: dict[str, Policy]) -> tuple[Rates,
     valid: Counter[tuple[str, str]] = Counter()
     judged: Counter[tuple[str, str]] = Counter()
     unsolved = {}
-    for task in tasks:
+    for task in shown_progress(tasks, "playing canaries", "task", len(tasks)):
         for name, policy in canaries.items():
             verdict, why = play(env, task, policy)
             for category in (task.category, ALL):

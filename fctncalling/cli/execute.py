@@ -2,7 +2,9 @@
 
 A record is either one call of a task, {"category", "id", "call", "result"} with "cwd" at the end of a turn (the calls
 of a task share their tools), or a whole sequence, {"category", "id", "calls": [{"call", "result"}, ...]}. Results
-over 3,000 characters are written as sha256, length and first 300 characters, in sequences only.
+over 3,000 characters are written as sha256, length and first 300 characters, in sequences only. A record on which tools
+of ours fail is "invalid": true, with the reason and without results; so are the task's later calls, and the exit code
+is 1.
 
 example:
   evaluate_fctncalling.py execute --data_dir data/bfcl --input multi_turn_exec.jsonl.gz --output results.jsonl
@@ -16,27 +18,30 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.records import Line, Record, TaskFolder, run_on_records
-from fctncalling.cli.verdicts import add_arguments
+from fctncalling.cli.record_run import add_arguments, as_invalid, run_on_records
+from fctncalling.cli.records import Line, Record, TaskFolder
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
 
 __all__ = ["add_arguments", "run"]
 
 MAX_RESULT_CHARS = 3000
 HEAD_CHARS = 300
+MAX_SESSIONS = 256
+"""How many tasks may be under way at once; the one that began longest ago gives way."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Execute every record; return 0, or 2 with one message where a record or a task cannot be used."""
-    return run_on_records(args.input, args.output, "executing", RecordExecutor(args.data_dir).executed)
+    """Execute every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be used."""
+    return run_on_records(args, "executing", RecordExecutor(args.data_dir).executed)
 
 
 class RecordExecutor:
-    """Executes records one by one, keeping the tools of a task from its first call to its last."""
+    """Executes records one by one, keeping the tools of the newest tasks from one call to the next."""
 
     def __init__(self, data_dir: Path) -> None:
         self._folder = TaskFolder(data_dir)
         self._sessions: dict[tuple[str, str], ToolSession] = {}
+        self._lost: dict[tuple[str, str], str] = {}  # why later calls of a task cannot be executed
 
     def executed(self, line: Line) -> Record:
         """Return the record with our results; InputError where it cannot be executed."""
@@ -44,7 +49,9 @@ class RecordExecutor:
             if "calls" in line.record:
                 return self._sequence(line)
             return self._one_call(line)
-        except (LookupError, InfrastructureError) as error:
+        except InfrastructureError as error:
+            return as_invalid(without_results(line.record), str(error))
+        except LookupError as error:
             raise line.error("id", f"cannot be executed: {error}") from None
 
     def _one_call(self, line: Line) -> Record:
@@ -52,13 +59,28 @@ class RecordExecutor:
         category = line.field("category", str, "a category's name")
         key = (category, line.field("id", str, "a task's id"))
         begins = line.record.get("turn") == 0 and line.record.get("call_index") == 0
-        if begins or key not in self._sessions:
-            self._sessions[key] = self._session(line)
-        session = self._sessions[key]
-        record = {**line.record, "result": session.execute(call)}
-        if "cwd" in record:
-            record["cwd"] = working_directory(session)
-        return record
+        if key in self._lost and not begins:
+            raise InfrastructureError(self._lost[key])
+        try:
+            if begins or key not in self._sessions:
+                self._begin(key, line)
+            session = self._sessions[key]
+            record = {**line.record, "result": session.execute(call)}
+            return {**record, "cwd": working_directory(session)} if "cwd" in record else record
+        except InfrastructureError as error:
+            self._lose(key, f"an earlier call of the task failed: {error}")
+            raise
+
+    def _begin(self, key: tuple[str, str], line: Line) -> None:
+        self._sessions.pop(key, None)
+        self._lost.pop(key, None)
+        self._sessions[key] = self._session(line)
+        if len(self._sessions) > MAX_SESSIONS:
+            self._lose(next(iter(self._sessions)), f"more than {MAX_SESSIONS} tasks began before this call")
+
+    def _lose(self, key: tuple[str, str], reason: str) -> None:
+        self._sessions.pop(key, None)
+        self._lost[key] = reason
 
     def _sequence(self, line: Line) -> Record:
         session = self._session(line)
@@ -72,6 +94,11 @@ class RecordExecutor:
     def _session(self, line: Line) -> ToolSession:
         task = self._folder.task_of(line)
         return ToolSession(task.involved_classes, task.initial_config, long_context=task.long_context)
+
+
+def without_results(record: Record) -> Record:
+    """Return a record without what calls would have returned."""
+    return {key: value for key, value in record.items() if key not in ("result", "cwd", "calls")}
 
 
 def working_directory(session: ToolSession) -> str | None:

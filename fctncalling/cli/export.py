@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", required=True, type=Path, help="checkpoint folder of a run; it is only read")
     parser.add_argument("--output", required=True, type=Path, help="folder of the new model; it must not exist yet")
     parser.add_argument("--base", help="base model of the adapters (default: what the run's config.json names)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,6 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     for pattern in ("tokenizer*", "special_tokens*", "chat_template*", "value_head.safetensors"):
         for path in checkpoint.glob(pattern):
             shutil.copy2(path, output / path.name)
+    if arguments.json:
+        print(json.dumps({"checkpoint": str(checkpoint), "output": str(output)}))
+        return 0
     print(f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' from_pretrained.")
     return 0
 

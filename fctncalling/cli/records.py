@@ -7,14 +7,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
+from fctncalling.cli.task_store import TaskStore
 from fctncalling.data import format_sensitivity
 from fctncalling.data.agentic import variant_of
-from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import category_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
@@ -99,25 +100,15 @@ def shown_progress(items: Iterable[Item], told: str, unit: str, total: int | Non
     yield from items
 
 
-def run_on_records(input_path: Path, output_path: Path, told: str, convert: Callable[[Line], Record]) -> int:
-    """Convert every record of a file into another file, in order; return 0, or 2 with a message for bad input."""
-    try:
-        write_records(output_path, map(convert, shown_progress(read_records(input_path), told, "record")))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 class TaskFolder:
-    """The tasks of a folder of BFCL files, each category read when it is first asked for."""
+    """The tasks of a folder of BFCL files, each category read as far as it is asked for."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         tables = folder / "long_context.json"
         if tables.is_file():  # the folder asked for goes before the places where tools look by themselves
             os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))
-        self._tasks: dict[str, Mapping[str, Task]] = {}
+        self._tasks: dict[str, TaskStore] = {}
 
     def task_of(self, line: Line) -> Task:
         """Return the task a record speaks of by its `category` and `id`; InputError where there is none.
@@ -137,12 +128,16 @@ class TaskFolder:
 
     def _named(self, line: Line, category: str, entry_id: str) -> Task:
         if category not in self._tasks:
-            self._tasks[category] = self._read(line, category)
-        if entry_id not in self._tasks[category]:
+            self._tasks[category] = self._opened(line, category)
+        try:
+            task = self._tasks[category].get(entry_id)
+        except TaskError as error:
+            raise InputError(str(error)) from None
+        if task is None:
             raise line.error("id", f'no task of {category} in {self._folder} is called "{entry_id}"')
-        return self._tasks[category][entry_id]
+        return task
 
-    def _read(self, line: Line, category: str) -> Mapping[str, Task]:
+    def _opened(self, line: Line, category: str) -> TaskStore:
         name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
         files = sorted(file for file in self._folder.glob("*.json*") if name.fullmatch(file.name))
         expected = self._folder / f"BFCL_v4_{category}.json"
@@ -150,7 +145,4 @@ class TaskFolder:
             files = [expected]
         if not files:
             raise line.error("category", f'no task file of category "{category}": expected {expected}')
-        try:
-            return {task.id: task for task in load_tasks(files[-1])}
-        except TaskError as error:
-            raise InputError(str(error)) from None
+        return TaskStore(files[-1], iter_tasks(files[-1]))

@@ -1,7 +1,8 @@
 """Judge recorded answers: writes every record again, in order, with our own `valid` and `error_type`.
 
 A record is {"category", "form", "id", "response"}; form is "prompting", "tool_call" or "decoded_calls". Other keys
-are kept.
+are kept. A record on which tools of ours fail, and one that came in as "invalid": true, is no wrong answer: it gets
+"valid": null and "invalid": true, with the reason, and the exit code is 1.
 
 example:
   evaluate_fctncalling.py verdicts --data_dir data/bfcl --input answers.jsonl.gz --output verdicts.jsonl
@@ -14,23 +15,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fctncalling.checkers import UnsupportedCategory, kind_of
-from fctncalling.cli.records import Line, Record, TaskFolder, run_on_records
+from fctncalling.cli.record_run import add_arguments, as_invalid, run_on_records
+from fctncalling.cli.records import Line, Record, TaskFolder
 from fctncalling.data import format_sensitivity
 from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.judge import FORMS, judge, replay_truth
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
-    parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files, answers beside them")
-    parser.add_argument("--input", type=Path, required=True, help="records to judge: .jsonl or .jsonl.gz")
-    parser.add_argument("--output", type=Path, required=True, help="where the judged records go: .jsonl or .jsonl.gz")
+__all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge every record; return 0, or 2 with one message where a record or a task cannot be used."""
-    return run_on_records(args.input, args.output, "judging", RecordJudge(args.data_dir).judged)
+    """Judge every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be used."""
+    return run_on_records(args, "judging", RecordJudge(args.data_dir).judged)
 
 
 class RecordJudge:
@@ -42,6 +39,8 @@ class RecordJudge:
 
     def judged(self, line: Line) -> Record:
         """Return the record with our verdict; InputError where it cannot be judged."""
+        if line.record.get("invalid") is True:
+            return {**line.record, "valid": None, "error_type": None}
         form = line.field("form", str, f"one of {', '.join(FORMS)}")
         if form not in FORMS:
             raise line.error("form", f'expected one of {", ".join(FORMS)}, got "{form}"')
@@ -58,7 +57,9 @@ class RecordJudge:
             verdict = judge(task, line.record["response"], form, truth=truth)
         except UnsupportedCategory as error:
             raise line.error("category", str(error)) from None
-        except (LookupError, ValueError, InfrastructureError, ImportError) as error:
+        except InfrastructureError as error:
+            return as_invalid({**line.record, "valid": None, "error_type": None}, str(error))
+        except (LookupError, ValueError, ImportError) as error:
             raise line.error("id", f"cannot be judged: {error}") from None
         return {**line.record, "valid": verdict.valid, "error_type": verdict.error_type}
 

@@ -1,0 +1,85 @@
+"""Converting a file of records into another: counted, told at the end, and not stopped by a tool that fails."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fctncalling.cli.records import InputError, Line, Record, read_records, shown_progress, write_records
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what a subcommand that converts records takes."""
+    parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files, answers beside them")
+    parser.add_argument("--input", type=Path, required=True, help="records to read: .jsonl or .jsonl.gz")
+    parser.add_argument("--output", type=Path, required=True, help="where records go: .jsonl or .jsonl.gz")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run_on_records(args: argparse.Namespace, told: str, convert: Callable[[Line], Record]) -> int:
+    """Convert every record, in order, and tell what became of them.
+
+    Return 0, 1 where records are invalid (tools of ours failed on them), or 2 with one message for bad input.
+    """
+    tally = Tally()
+    try:
+        lines = shown_progress(read_records(args.input), told, "record")
+        write_records(args.output, (tally.noted(convert(line)) for line in lines))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    report = {"output": str(args.output), **tally.report()}
+    print(json.dumps(report, indent=2) if args.json else tally.text(args.output))
+    if tally.invalid:
+        print(f"error: {tally.invalid} records are invalid; the first: {tally.reason}", file=sys.stderr)
+    return 1 if tally.invalid else 0
+
+
+def as_invalid(record: Record, reason: str) -> Record:
+    """Return a record that says nothing about who answered, because tools of ours failed on it."""
+    return {**record, "invalid": True, "invalid_reason": reason}
+
+
+class Tally:
+    """Counts records by category: how many there are, how many are valid answers, and how many invalid."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+        self._judged = False
+        self.reason = ""  # of the first invalid record
+
+    @property
+    def invalid(self) -> int:
+        """How many records are invalid."""
+        return sum(each["invalid"] for each in self._counts.values())
+
+    def noted(self, record: Record) -> Record:
+        """Count a record and return it."""
+        counts = self._counts.setdefault(str(record.get("category")), Counter())
+        counts["records"] += 1
+        if record.get("invalid") is True:
+            counts["invalid"] += 1
+            self.reason = self.reason or f"{record.get('id')}: {record.get('invalid_reason', '')}"
+        elif "valid" in record:
+            self._judged = True
+            counts["valid"] += record["valid"]
+        return record
+
+    def report(self) -> dict[str, Any]:
+        """Return all counts, and those of each category."""
+        named = ("records", "valid", "invalid") if self._judged else ("records", "invalid")
+        of_category = {name: {key: each[key] for key in named} for name, each in self._counts.items()}
+        total = {key: sum(each[key] for each in of_category.values()) for key in named}
+        return {**total, "categories": of_category}
+
+    def text(self, output: Path) -> str:
+        """Return the counts in one line."""
+        total = self.report()
+        wrong = total["records"] - total["invalid"] - total.get("valid", 0)
+        verdicts = f", {total['valid']} valid, {wrong} not" if self._judged else ""
+        return f"{output}: {total['records']} records{verdicts}, {total['invalid']} invalid"
