@@ -1,12 +1,17 @@
-"""Registers the environment with Gymnasium, without importing Gymnasium for those who only judge answers."""
+"""Registers the environments with Gymnasium, without importing Gymnasium for those who only judge answers."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-ENV_ID = "FunctionCalling-v0"
-ENTRY_POINT = "fctncalling.envs.function_calling:FunctionCallingEnv"
+ENTRY_POINTS = {
+    "FunctionCalling-v0": "fctncalling.envs.function_calling:FunctionCallingEnv",
+    "ToolText-v0": "fctncalling.envs.tool_text:ToolTextEnv",
+    "calculator": "fctncalling.envs.tool_text_jobs:calculator",
+    "python_math": "fctncalling.envs.tool_text_jobs:python_math",
+}
+"""Environment's id -> what makes it."""
 
 
 def register_environment() -> None:
@@ -20,5 +25,6 @@ def register_environment() -> None:
 
 
 def _register(gymnasium: Any) -> None:
-    if ENV_ID not in gymnasium.registry:
-        gymnasium.register(id=ENV_ID, entry_point=ENTRY_POINT)
+    for env_id, entry_point in ENTRY_POINTS.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(id=env_id, entry_point=entry_point)

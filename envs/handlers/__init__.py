@@ -9,7 +9,9 @@ from typing import Any
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, Handler
+from fctncalling.envs.handlers.code_blocks import MarkdownBlocks, PythonBlocks
+from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodeError, Handler
+from fctncalling.envs.handlers.hermes_text import HermesText
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
 from fctncalling.envs.handlers.json_calls import (
@@ -22,17 +24,21 @@ from fctncalling.envs.handlers.json_calls import (
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls, MissingRepair, Reading
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
+from fctncalling.envs.handlers.request_call import RequestCalls
+from fctncalling.envs.handlers.text_calls import TextCalls
 from fctncalling.envs.handlers.tool_calls import ToolCalls
 from fctncalling.envs.handlers.variants import RETURN_HANDLERS, VariantCalls
 
 __all__ = [
     "HANDLERS",
+    "TEXT_HANDLERS",
     "AutoCalls",
     "DecodeError",
     "Handler",
     "LenientCalls",
     "MissingRepair",
     "Reading",
+    "TextCalls",
     "get_handler",
 ]
 
@@ -84,7 +90,7 @@ class AutoCalls:
 
 
 def _handler_of(text: str) -> Handler:
-    if not isinstance(text, str):
+    if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return _PROMPTING
     if opens_objects(text):  # whatever marks stand behind, they stand in strings
         return next((form for form in _TOLD_BY_KEYS if form.recognises(text)), _PROMPTING)
@@ -108,6 +114,11 @@ HANDLERS: dict[str, Handler] = {
 }
 """Name -> handler; `get_handler` also knows lenient modes and prompt configurations."""
 
+TEXT_HANDLERS: dict[str, TextCalls] = {
+    handler.name: handler for handler in (RequestCalls(), PythonBlocks(), MarkdownBlocks(), HermesText())
+}
+"""Name -> handler of calls in mid-generation, behind which the message goes on."""
+
 
 def get_handler(name: str) -> Handler:
     """Return the handler of a name, of `lenient:<name>`, or of a prompt configuration of format sensitivity.
@@ -116,9 +127,13 @@ def get_handler(name: str) -> Handler:
     """
     if name in HANDLERS:
         return HANDLERS[name]
+    if name in TEXT_HANDLERS:
+        return TEXT_HANDLERS[name]
     if name.startswith(PREFIX):
         return LenientCalls(get_handler(name.removeprefix(PREFIX)))
     try:
         return VariantCalls(PromptVariant.parse(name))
     except ValueError:
-        raise LookupError(f'no handler is called "{name}": expected one of {", ".join(HANDLERS)}') from None
+        raise LookupError(
+            f'no handler is called "{name}": expected one of {", ".join((*HANDLERS, *TEXT_HANDLERS))}'
+        ) from None

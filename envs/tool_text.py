@@ -1,0 +1,215 @@
+"""ToolTextEnv: a question, tools called in the middle of the answer, and a reward for the answer alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from fctncalling.checkers.math_answer import check_answer
+from fctncalling.data.types import Call, Message, Verdict
+from fctncalling.envs.handlers import TEXT_HANDLERS
+from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.handlers.text_calls import Pause, TextCalls
+from fctncalling.envs.play import as_infrastructure
+from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
+from fctncalling.envs.tool_text_math import CalculatorTasks
+from fctncalling.envs.tool_text_tasks import ListedTasks, TextTask, TextTasks, load_text_tasks
+from fctncalling.envs.tool_text_tools import GivenTextTools, TextTools
+from fctncalling.envs.transcript import transcript
+
+REWARDS = ("numeric", "aime", "text")
+NUMERIC_TOLERANCE = 1e-9  # relative: calculators answer `48.0` where 48 is meant, and rounding is the tool's own
+TextReward = Callable[[str, TextTask], float]
+Step = tuple[str, float, bool, bool, dict[str, Any]]
+
+
+@dataclass
+class _Message:
+    """The answer while it is written."""
+
+    task: TextTask
+    words: str = ""  # the policy's own since the last result
+    conversation: list[Message] = field(default_factory=list)
+    num_calls: int = 0
+    num_steps: int = 0
+    ended: bool = False
+    verdict: Verdict | None = None
+
+
+class ToolTextEnv(gymnasium.Env[str, str]):
+    """A question an episode; a step is what the policy writes up to its next call, or to the end of its answer.
+
+    The result of a call is the observation, to be appended raw to the unfinished message (`info["continuation"]` is
+    "text", `info["stop"]` the strings at which generation should pause). Reward comes at the end, for the policy's
+    words behind the last result: nothing that a tool says, and nothing inside a call, is an answer.
+
+    `tasks`: a list of TextTask, or a maker of them; `dataset_path`: a JSON Lines file instead; neither: sums.
+    `tools`: see `TextTools`; one ToolBox may serve many environments.
+    `handler`: "request_call" (TRL's), "python_block" (OpenRLHF's), "markdown_block", "hermes_text".
+    `reward`: "numeric", "aime" or "text" (1 where the final answer is the task's, compared so), or a callable of the
+        answer's text and the task.
+    `prompt`: what stands before every question: how to call, examples.
+    `max_turns`: calls that are answered; one more ends the episode, with error "step_limit".
+    `max_tool_response`: characters of a result that are shown.
+
+    Where infrastructure fails (a tool's process, `reward`), the episode is truncated and `info["invalid"]` True.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
+
+    def __init__(
+        self,
+        *,
+        tasks: Sequence[TextTask] | TextTasks | None = None,
+        dataset_path: str | Path | None = None,
+        tools: GivenTextTools = ("calculator",),
+        handler: str = "request_call",
+        reward: str | TextReward = "numeric",
+        prompt: str = "",
+        max_turns: int = 4,
+        max_tool_response: int = 1000,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode not in (None, "ansi"):
+            raise ValueError(f'render_mode={render_mode!r}: expected "ansi" or None.')
+        if handler not in TEXT_HANDLERS:
+            raise LookupError(f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}.")
+        if not callable(reward) and reward not in REWARDS:
+            raise ValueError(f"reward={reward!r}: expected one of {', '.join(REWARDS)}, or a callable.")
+        for name, value in (("max_turns", max_turns), ("max_tool_response", max_tool_response)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value!r}: expected a whole number of at least 1.")
+        self.render_mode = render_mode
+        self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
+        self.tasks = _tasks(tasks, dataset_path)
+        self._syntax: TextCalls = TEXT_HANDLERS[handler]
+        self._reward, self._prompt, self._max_turns = reward, prompt, max_turns
+        self._tools = TextTools(tools, self._syntax, max_characters=max_tool_response)
+        self._message: _Message | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Begin the task `options["task_id"]`, or one drawn from `np_random`. Raises UnknownTask (a KeyError)."""
+        super().reset(seed=seed)
+        options = dict(options or {})
+        task_id = options.pop("task_id", None)
+        if options:
+            raise ValueError(f'reset: unknown options {sorted(map(str, options))}: expected only "task_id".')
+        task = self.tasks.drawn(self.np_random) if task_id is None else self.tasks.named(task_id)
+        question: Message = {"role": "user", "content": f"{self._prompt}{task.prompt}"}
+        self._message = _Message(task, conversation=[dict(question)])
+        return self._told(self._message, str(question["content"]), [question], {"continuation": "message"})
+
+    def step(self, action: str) -> Step:
+        """Take what the policy wrote; returns (observation, reward, terminated, truncated, info)."""
+        message = self._required("step")
+        if message.ended:
+            raise ResetNeeded(f'step: task "{message.task.id}" has ended. Call reset() before the next step().')
+        if not isinstance(action, str):
+            raise TypeError(f"step: the action is a {type(action).__name__}: expected a str.")
+        start, message.words = len(message.words), message.words + str(action)
+        message.conversation.append({"role": "assistant", "content": str(action)})
+        message.num_steps += 1
+        pause = self._syntax.pause(message.words, start)
+        try:
+            if pause.kind == "open" and message.num_steps <= self._max_turns * 4:
+                observation, info = self._told(message, "", [], {})
+                return observation, 0.0, False, False, info
+            if pause.kind == "call" and message.num_calls < self._max_turns:
+                return self._answered(message, pause)
+            return self._ended(message, "step_limit" if pause.kind in ("call", "open") else None)
+        except InfrastructureError as failure:
+            message.ended = True
+            extra = {"verdict": None, "invalid": True, "invalid_reason": str(failure)}
+            observation, info = self._told(message, "", [], extra)
+            return observation, 0.0, False, True, info
+
+    def _answered(self, message: _Message, pause: Pause) -> Step:
+        """Return the step of a call: its result goes on with the message."""
+        assert pause.block is not None
+        answer = self._tools.answer(pause.block)
+        message.num_calls += 1
+        message.words = ""
+        result: Message = {"role": "tool", "name": answer.executed, "content": answer.text}
+        calls = [Call(name, arguments) for name, arguments in (pause.block.record or {}).items()]
+        extra = {"calls": calls, "error": answer.error}
+        observation, info = self._told(message, self._syntax.respond(answer.text), [result], extra)
+        return observation, 0.0, False, False, info
+
+    def _ended(self, message: _Message, error: str | None) -> Step:
+        message.verdict = self._judged(message)
+        message.ended = True
+        extra = {"verdict": message.verdict, "is_success": message.verdict.valid, "error": error}
+        observation, info = self._told(message, "", [], extra)
+        return observation, message.verdict.score, True, False, info
+
+    def _judged(self, message: _Message) -> Verdict:
+        answer, task = self._syntax.answer(message.words), message.task
+        if callable(self._reward):
+            with as_infrastructure("reward"):
+                reward = float(self._reward(self._syntax.said(message.words), task))
+            return Verdict(reward > 0, reward)
+        if self._reward == "text":
+            right = " ".join(answer.split()) == " ".join(task.answer.split())
+            return Verdict(right, float(right), None if right else "answer:wrong")
+        form: Any = self._reward
+        return check_answer(answer, [task.answer], form, tolerance=NUMERIC_TOLERANCE)
+
+    def _told(
+        self, message: _Message, observation: str, messages: list[Message], extra: Mapping[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return an observation within its bound and its `info`, in which nothing is shared with the environment."""
+        message.conversation += copy.deepcopy([each for each in messages if each["role"] == "tool"])
+        info: dict[str, Any] = {
+            "task_id": message.task.id,
+            "category": message.task.category,
+            "turn": 0,
+            "messages": messages,
+            "tools": [],
+            "calls": [],
+            "error": None,
+            "stop": list(self._syntax.stop),
+            "continuation": self._syntax.continuation,
+            **extra,
+        }
+        return cut_text(observation, OBSERVATION_BYTES)[0], info
+
+    def render(self) -> str | None:
+        """Return the transcript so far ("ansi"); None otherwise."""
+        if self.render_mode != "ansi":
+            return None
+        message = self._required("render")
+        return transcript(message.conversation, message.verdict)
+
+    def close(self) -> None:
+        """End the tools that this environment started."""
+        self._tools.close()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return a private copy of everything that decides what comes next, random stream included."""
+        return copy.deepcopy({"np_random": self.np_random, "seed": self._np_random_seed, "message": self._message})
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a state of `get_state`, of this environment or of one made alike."""
+        state = copy.deepcopy(dict(state))
+        self._np_random, self._np_random_seed, self._message = state["np_random"], state["seed"], state["message"]
+
+    def _required(self, what: str) -> _Message:
+        if self._message is None:
+            raise ResetNeeded(f"{what}: no task has begun. Call reset() first.")
+        return self._message
+
+
+def _tasks(tasks: Sequence[TextTask] | TextTasks | None, dataset_path: str | Path | None) -> TextTasks:
+    if tasks is not None and dataset_path is not None:
+        raise ValueError(f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two.")
+    if dataset_path is not None:
+        return ListedTasks(load_text_tasks(dataset_path), str(dataset_path))
+    if tasks is None:
+        return CalculatorTasks()
+    return ListedTasks(tasks) if isinstance(tasks, Sequence) else tasks

@@ -1,0 +1,95 @@
+"""Questions with one answer each, for environments in which tools are called in the middle of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fctncalling.data.errors import Place, TaskError
+from fctncalling.data.json_stream import read_entries
+from fctncalling.envs.task_set import UnknownTask
+
+PROMPTS = ("prompt", "question", "problem", "Question", "Problem")
+ANSWERS = ("answer", "Answer")
+IDS = ("id", "ID", "problem_idx")
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """One question and the text of its answer; `extra` holds what else the entry says, for rewards of one's own."""
+
+    id: str
+    prompt: str
+    answer: str = ""
+    category: str = "tool_text"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TextTasks(Protocol):
+    """Where tasks come from: a list, or a maker that knows no end of them."""
+
+    def named(self, task_id: str) -> TextTask:
+        """Return the task of an id; raises UnknownTask."""
+        ...
+
+    def drawn(self, generator: np.random.Generator) -> TextTask:
+        """Return a task at random."""
+        ...
+
+
+class ListedTasks:
+    """Tasks in order and by id; raises ValueError for none, or an id that stands twice."""
+
+    def __init__(self, tasks: Sequence[TextTask], origin: str = "tasks") -> None:
+        self.tasks, self.origin = tuple(tasks), origin
+        self._by_id = {task.id: task for task in self.tasks}
+        if not self.tasks:
+            raise ValueError(f"{origin} holds no task: expected at least one.")
+        if len(self._by_id) < len(self.tasks):
+            raise ValueError(f"{origin}: ids must be unique, and {len(self.tasks) - len(self._by_id)} are not.")
+
+    def named(self, task_id: str) -> TextTask:
+        """Return the task of an id; UnknownTask, naming one that exists, where there is none."""
+        if task_id not in self._by_id:
+            raise UnknownTask(
+                f"no task has the id {task_id!r}: {self.origin} holds {len(self.tasks)}, such as {self.tasks[0].id!r}."
+            )
+        return self._by_id[task_id]
+
+    def drawn(self, generator: np.random.Generator) -> TextTask:
+        """Return a task at random, each as likely."""
+        return self.tasks[int(generator.integers(len(self.tasks)))]
+
+
+def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[TextTask]:
+    """Return the tasks of a JSON array or JSON Lines; raises TaskError naming file, line and field.
+
+    A question stands under "prompt", "question" or "problem", its answer (text or a number) under "answer", as in the
+    published sets of AIME problems; an id under "id", else the line's number is one.
+    """
+    path, tasks = Path(path), list[TextTask]()
+    for line, entry in read_entries(path):
+        place = Place(path, line)
+        if not isinstance(entry, dict):
+            raise place.error(f"expected an object with a question and its answer, got {type(entry).__name__}")
+        prompt, answer = _field(entry, PROMPTS, place), _field(entry, ANSWERS, place)
+        task_id = next((str(entry[key]) for key in IDS if key in entry), f"line_{line}")
+        rest = {key: value for key, value in entry.items() if key not in (*PROMPTS, *ANSWERS, *IDS)}
+        tasks.append(TextTask(task_id, prompt, answer, str(entry.get("category", category)), rest))
+    if not tasks:
+        raise TaskError(f"{path}: no task in it")
+    return tasks
+
+
+def _field(entry: Mapping[str, Any], names: Sequence[str], place: Place) -> str:
+    name = next((name for name in names if name in entry), None)
+    if name is None:
+        raise place.error(f'no "{names[0]}": expected one of {", ".join(names)} among {", ".join(map(str, entry))}')
+    value = entry[name]
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise place.error(f'"{name}" is {value!r:.60}; expected a text or a number')
+    return str(value)

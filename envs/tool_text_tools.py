@@ -1,0 +1,158 @@
+"""The tools of a text environment: found by name, run under their clocks, their texts made harmless and short."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.execution import InfrastructureError, render_call
+from fctncalling.envs.handlers.request_call import QUERY
+from fctncalling.envs.handlers.text_calls import Block, TextCalls
+from fctncalling.envs.tools.callables import Tool, ToolDefinitionError, as_tool
+from fctncalling.envs.tools.extras import MissingExtra
+from fctncalling.envs.tools.local_corpus import CorpusError, LocalCorpus, default_corpus
+from fctncalling.envs.tools.python_executor import PythonExecutor
+from fctncalling.envs.tools.toolbox import ToolBox, calculator_tool, neutralise, python_tool
+
+MAX_THREADS = 32
+GivenTextTools = Mapping[str, Any] | ToolBox | Iterable[Any]
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):|^(?:Timed out|Killed|Not run)\b", re.MULTILINE)
+
+
+class ToolAnswer(NamedTuple):
+    """What came of one call."""
+
+    text: str  # for the model: neutralised, cut
+    executed: str = ""  # the call as it is logged; "" where nothing ran
+    error: str | None = None  # unknown_function, bad_arguments, malformed, tool_error
+
+
+class TextTools:
+    """A box of tools for calls in mid-generation.
+
+    `given`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a PythonExecutor, or
+    the names in OWN_TOOLS), or a ToolBox, which several environments may share. What tools say is neutralised (no mark
+    of the syntax, of a chat template, stands in it) and then cut to `max_characters`.
+    """
+
+    def __init__(self, given: GivenTextTools, syntax: TextCalls, *, max_characters: int | None = None) -> None:
+        self.syntax, self.max_characters = syntax, max_characters
+        self._executors: list[PythonExecutor] = []
+        self._owns_box = not isinstance(given, ToolBox)
+        self.box = given if isinstance(given, ToolBox) else ToolBox(self._tools(given))
+        self._threads: ThreadPoolExecutor | None = None
+
+    def answer(self, block: Block) -> ToolAnswer:
+        """Return what a block is answered with; raises InfrastructureError where a tool's process died."""
+        if block.record is None:
+            return ToolAnswer(self._shown(f"Tool error: {block.complaint}"), error="malformed")
+        [(name, arguments)] = block.record.items()
+        if name not in self.box:
+            known = ", ".join(doc.name for doc in self.box.docs)
+            return ToolAnswer(self._shown(f"Unknown tool {name}. There are: {known}"), error="unknown_function")
+        named = self._named(name, arguments)
+        if isinstance(named, str):
+            return ToolAnswer(self._shown(f"Tool error: {named}"), error="bad_arguments")
+        text = self.box.call(Call(name, named))
+        failed = text.startswith("Tool error: ") or _TRACEBACK.search(text) is not None
+        return ToolAnswer(self._shown(text), render_call(name, named), "tool_error" if failed else None)
+
+    def answers(self, blocks: Sequence[Block]) -> list[ToolAnswer | InfrastructureError]:
+        """Return what many episodes' blocks are answered with, in order; they run at once."""
+        if len(blocks) < 2:
+            return [self._safe(block) for block in blocks]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MAX_THREADS, "text-tools")
+        return list(self._threads.map(self._safe, blocks))
+
+    def close(self) -> None:
+        """End what this object started; a ToolBox that was given is its maker's to close."""
+        if self._threads is not None:
+            self._threads.shutdown()
+        if self._owns_box:
+            self.box.close()
+        for executor in self._executors:
+            executor.close()
+
+    def _safe(self, block: Block) -> ToolAnswer | InfrastructureError:
+        try:
+            return self.answer(block)
+        except InfrastructureError as failure:
+            return failure
+
+    def _named(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
+        """Return a call's arguments by the tool's own names, or what is wrong with them."""
+        parameters = self.box.parameters(name)
+        if list(arguments) != [QUERY] or parameters == (QUERY,):
+            unknown = [key for key in arguments if key not in parameters]
+            return f"{name} takes {', '.join(parameters)}, not {unknown[0]}" if unknown else dict(arguments)
+        if len(parameters) == 1:
+            return {parameters[0]: arguments[QUERY]}
+        try:
+            value = json.loads(arguments[QUERY] or "{}")
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or not set(value) <= set(parameters):
+            return f"{name} takes a JSON object of {', '.join(parameters)}"
+        return value
+
+    def _shown(self, text: str) -> str:
+        text = neutralise(text, self.syntax.tags)
+        limit = self.max_characters
+        if limit is None or len(text) <= limit:
+            return text
+        return text[: max(0, limit - 3)] + "..."[:limit]
+
+    def _tools(self, given: Any) -> list[Tool]:
+        if isinstance(given, Mapping):
+            return [_renamed(self._tool(tool), name) for name, tool in given.items()]
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise ToolDefinitionError(f"tools={given!r:.100}: expected a list or mapping of tools, or a ToolBox")
+        return [self._tool(tool) for tool in given]
+
+    def _tool(self, source: Any) -> Tool:
+        if isinstance(source, str):
+            if source not in OWN_TOOLS:
+                raise ToolDefinitionError(f"no tool is called {source!r}: there are {', '.join(OWN_TOOLS)}")
+            source = OWN_TOOLS[source]()
+            if isinstance(source, PythonExecutor):
+                self._executors.append(source)
+        if isinstance(source, PythonExecutor):
+            return python_tool(source)
+        nameless = not isinstance(source, Tool) and getattr(source, "__name__", "") == "<lambda>"
+        return as_tool(source, name="tool" if nameless else None)
+
+
+def search_tool(corpus: LocalCorpus | None = None, *, max_results: int = 1) -> Tool:
+    """Return keyword search in a local corpus as a tool `search(query)`.
+
+    Raises CorpusError or MissingExtra where the corpus, or what ranks its pages, is not there.
+    """
+    pages = corpus or default_corpus()
+    pages.search("probe")  # what is missing is missed now, not in the middle of an episode
+
+    def search(query: str) -> str:
+        try:
+            found = pages.search(query, max_results)
+        except (CorpusError, MissingExtra) as error:
+            raise InfrastructureError(str(error)) from error
+        return "\n".join(f"{page['title']}: {page['body']}" for page in found) or "Nothing found."
+
+    return as_tool(search, description="Search pages by keywords and return the best one's beginning.", timeout_s=None)
+
+
+OWN_TOOLS: dict[str, Callable[[], Any]] = {
+    "calculator": calculator_tool,
+    "python_executor": PythonExecutor,
+    "search": search_tool,
+}
+"""Tools that may be given by name."""
+
+
+def _renamed(tool: Tool, name: str) -> Tool:
+    return replace(tool, doc=replace(tool.doc, name=name))
