@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fctncalling.data.types import Call, Episode, FunctionDoc, StepRecord, Task, Verdict
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.envs.judge import judge
+    from fctncalling.text_environment import TextEnvironment
+    from fctncalling.text_history import TextHistory
 
 __version__ = "0.1.0"
 
@@ -24,6 +26,8 @@ __all__ = [
     "StepRecord",
     "Task",
     "TaskError",
+    "TextEnvironment",
+    "TextHistory",
     "Verdict",
     "__version__",
     "embedded_path",
@@ -41,6 +45,8 @@ _HOME = {
     "StepRecord": "fctncalling.data.types",
     "Task": "fctncalling.data.types",
     "TaskError": "fctncalling.data.bfcl",
+    "TextEnvironment": "fctncalling.text_environment",
+    "TextHistory": "fctncalling.text_history",
     "Verdict": "fctncalling.data.types",
     "embedded_path": "fctncalling.data.bfcl",
     "iter_tasks": "fctncalling.data.bfcl",

@@ -1,8 +1,13 @@
-"""The tools `--enable_tool_use` offers beside a task's own functions: a confined Python executor, a calculator."""
+"""The tools of a command line: a confined Python executor, a calculator, and in mid-generation a local search."""
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 from fctncalling.algorithms.settings import SettingError
+from fctncalling.envs.tool_text_tools import search_tool
+from fctncalling.envs.tools.extras import MissingExtra
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
     ExecutorConfig,
@@ -31,6 +36,25 @@ def tools_of(*, enabled: bool, num_executors: int | None, config_path: str | Non
     return None
 
 
+def text_tools_of(*, num_executors: int | None, config_path: str | None) -> tuple[ToolBox, int | None]:
+    """Return the tools of a job that calls them in mid-generation, and how many calls its configuration allows.
+
+    They are the executor, the calculator and, where what ranks pages is installed, the local search; those that a
+    configuration file enables, where there is one. Raises SettingError naming the flag.
+    """
+    try:
+        config = _configured(num_executors, config_path)
+        tools = _tools(config, config_path)
+    except ConfigError as error:
+        raise SettingError(f"--{'tool_config_path' if config_path else 'num_tool_executors'}: {error}") from error
+    except SandboxUnavailable as error:
+        raise SettingError(f"--env_name: its tools need the Python executor: {error}") from error
+    if config_path is None:
+        with contextlib.suppress(MissingExtra):  # an extra: the other tools do without it
+            tools.append(search_tool())
+    return ToolBox(tools, num_processes=config.max_running), config.max_tools_per_generation
+
+
 def offered_tools(*, num_executors: int | None = None, config_path: str | None = None) -> ToolBox:
     """Return a box of the tools that a configuration file in OpenRLHF's form enables; without one, of both.
 
@@ -38,15 +62,23 @@ def offered_tools(*, num_executors: int | None = None, config_path: str | None =
     at once hold for all of them together. Raises ConfigError, naming file and key, and SandboxUnavailable where the
     executor cannot be confined.
     """
-    where = "--enable_tool_use" if config_path is None else config_path
+    config = _configured(num_executors, config_path)
+    max_calls = config.max_tools_per_generation or MAX_CALLS
+    return ToolBox(_tools(config, config_path), num_processes=config.max_running, max_calls=max_calls)
+
+
+def _configured(num_executors: int | None, config_path: str | None) -> ExecutorConfig:
     config = ExecutorConfig() if config_path is None else load_config(config_path)
-    config = config.with_keywords(num_executors=num_executors)
-    tools = []
+    return config.with_keywords(num_executors=num_executors)
+
+
+def _tools(config: ExecutorConfig, config_path: str | None) -> list[Any]:
+    tools: list[Any] = []
     if config.enabled:
         tools.append(python_tool(PythonExecutor(config)))
     if config.calculator:
         tools.append(calculator_tool())
     if not tools:
+        where = "--enable_tool_use" if config_path is None else config_path
         raise ConfigError(f"{where}: tools enables no tool; expected python_executor or calculator, or no tool use")
-    max_calls = config.max_tools_per_generation or MAX_CALLS
-    return ToolBox(tools, num_processes=config.max_running, max_calls=max_calls)
+    return tools

@@ -1,0 +1,230 @@
+"""TextEnvironment: queries in, episodes with tools in mid-generation out, as TRL's users know it.
+
+A front on this project's own parts: the syntax and the tools are `ToolTextEnv`'s, generation is the rollout's engine
+with its attention caches, and `fctncalling.text_trainer` learns from what `run` returns.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.envs.handlers import TEXT_HANDLERS
+from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.handlers.request_call import CALL, QUERY, REQUEST, RESPONSE, SUBMIT
+from fctncalling.envs.handlers.text_calls import Block, Pause, TextCalls
+from fctncalling.envs.tool_text_tools import GivenTextTools, TextTools
+from fctncalling.text_history import TextHistory
+from fctncalling.text_reward import RewardFunction, rewards_of
+from fctncalling.text_sampling import sampling_of
+from fctncalling.text_speaker import OnToken, TextSpeaker
+from fctncalling.text_template import TextTemplate
+
+Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
+MAX_PAUSES = 8  # segments of an episode for each call that may be answered, at marks that mean nothing
+
+
+class TextEnvironment:
+    """Lets a language model answer queries with tools, and keeps who wrote what.
+
+    `model`: a causal language model of transformers, or a policy with a value head around one. `tokenizer`: its own.
+    `tools`: a mapping from names to tools, or a list of them (an object without a name is called by its class);
+        functions run in processes with a time limit, `as_tool(f, timeout_s=...)` sets it (see `TextTools`).
+    `reward_fn`: see `rewards_of`; it is given the policy's words behind the last result, without its calls.
+    `prompt`: what stands before every query. `max_turns`: calls that are answered before an episode ends.
+    `max_tool_response`: characters of a result that are shown. `max_length`: tokens of an episode; none: as many as the
+        model reads. `generation_kwargs`: see `sampling_of`.
+    `handler`: the call syntax, one of TEXT_HANDLERS. `batch_size`: episodes that run side by side. `on_token`: called
+        with (query's number, id, log-probability) as tokens are written, the last None for those of tools.
+    `use_cache` is accepted and ignored: caches are always kept.
+    """
+
+    request_token, call_token, response_token, submit_token = REQUEST, CALL, RESPONSE, SUBMIT
+
+    def __init__(
+        self,
+        model: Any = None,
+        tokenizer: Any = None,
+        tools: GivenTextTools | None = None,
+        reward_fn: RewardFunction | None = None,
+        prompt: str | None = None,
+        max_turns: int = 4,
+        max_tool_response: int = 100,
+        max_length: int | None = None,
+        generation_kwargs: Mapping[str, Any] | None = None,
+        use_cache: bool = True,
+        *,
+        handler: str = "request_call",
+        batch_size: int = 256,
+        on_token: OnToken | None = None,
+        max_tool_reponse: int | None = None,  # as TRL spelled it
+    ) -> None:
+        if handler not in TEXT_HANDLERS:
+            raise LookupError(f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}.")
+        self.model, self.tokenizer, self.reward_fn, self.prompt = model, tokenizer, reward_fn, prompt or ""
+        self.max_turns, self.batch_size = max_turns, batch_size
+        self.max_tool_response = max_tool_response if max_tool_reponse is None else max_tool_reponse
+        self.syntax: TextCalls = TEXT_HANDLERS[handler]
+        self.template = TextTemplate(tokenizer, tags=self.syntax.tags)
+        self._tools = TextTools(() if tools is None else tools, self.syntax, max_characters=self.max_tool_response)
+        self.tools = tools
+        self.generation_kwargs = dict(generation_kwargs or {})
+        sampling = sampling_of(generation_kwargs, self.template.stop_ids)
+        self._stop_ids = sampling.stop_ids
+        self._speaker = TextSpeaker(language_model(model), self.template, sampling, self.syntax.stop, on_token)
+        self.max_length = max_length if max_length is not None else self._speaker.max_positions
+
+    def run(self, queries: Sequence[str], **rewards_kwargs: Any) -> Run:
+        """Play one episode a query; return (queries, responses, masks, rewards, histories), tensors of ids and masks.
+
+        The keywords go to the reward function. A reward is NaN where an episode says nothing of the policy.
+        """
+        histories = [self._opened(query) for query in queries]
+        for first in range(0, len(histories), self.batch_size):
+            self._play(histories[first : first + self.batch_size], first)
+        self.compute_reward(histories, **rewards_kwargs)
+        parts = [history.split_query_response_tokens() for history in histories]
+        rewards = [history.reward for history in histories]
+        return [part[0] for part in parts], [part[1] for part in parts], [part[2] for part in parts], rewards, histories
+
+    def _play(self, histories: list[TextHistory], first: int) -> None:
+        """Play episodes side by side to their ends; the first of them is query number `first`."""
+        with self._speaker.listening(histories, first):
+            while any(not history.completed for history in histories):
+                self.generate(histories)
+                self.tasks_end_check(histories)
+                self._step_all([history for history in histories if not history.completed])
+                self.tasks_end_check(histories, model_turn=False)
+
+    def generate(self, histories: Sequence[TextHistory]) -> list[TextHistory]:
+        """Let the policy write in every episode that goes on, up to its next call or its end."""
+        for history in histories:
+            if not history.completed and self.max_length is not None and len(history.ids) >= self.max_length:
+                history.complete(truncated=True)
+        self._speaker.speak([history for history in histories if not history.completed], self.max_length)
+        return list(histories)
+
+    def step(self, history: TextHistory) -> TextHistory:
+        """Answer the call that an episode has come to; one that has come to its end is completed."""
+        truncated, ended = self.task_end_check(history)
+        if ended:
+            history.complete(truncated=truncated)
+        if not history.completed:
+            self._step_all([history])
+        return history
+
+    def parse_tool_call(self, text: str) -> tuple[str | None, str | None]:
+        """Return the tool and the query of a text's first call, (None, None) where it holds none.
+
+        A subclass may read a form of its own here; where arguments are many, the query is their JSON.
+        """
+        block = next(self.syntax.blocks(text), None)
+        if block is None or block.record is None:
+            return None, None
+        [(tool, arguments)] = block.record.items()
+        values = list(arguments.values())
+        return tool, values[0] if len(values) == 1 and isinstance(values[0], str) else json.dumps(arguments)
+
+    def tasks_end_check(self, histories: Sequence[TextHistory], model_turn: bool = True) -> list[TextHistory]:
+        """Complete the episodes that have come to their end."""
+        for history in histories:
+            truncated, ended = self.task_end_check(history, model_turn=model_turn)
+            if ended:
+                history.complete(truncated=truncated)
+        return list(histories)
+
+    def task_end_check(self, history: TextHistory, model_turn: bool = True) -> tuple[bool, bool]:
+        """Return whether a limit cuts the episode, and whether it ends; what tools say ends none.
+
+        It ends at `max_length` tokens, where the policy submits, stops, or calls once more than `max_turns`.
+        """
+        if history.completed:
+            return False, False
+        if not model_turn:
+            full = self.max_length is not None and len(history.ids) >= self.max_length
+            return full, full
+        _, pause = self._pause(history)
+        if pause.kind == "call":
+            over = history.num_answered_calls >= self.max_turns
+            return over, over
+        if pause.kind == "submit":
+            return False, True
+        full = self.max_length is not None and len(history.ids) >= self.max_length
+        if pause.kind == "end" or self._stopped(history):
+            return full and not self._stopped(history), True
+        rambles = len(history.system_spans) > MAX_PAUSES * (self.max_turns + 1)
+        return full or rambles, full or rambles
+
+    def compute_reward(self, histories: Sequence[TextHistory], **reward_kwargs: Any) -> list[TextHistory]:
+        """Give every episode its reward, for the policy's words behind the last result; NaN for an invalid one."""
+        if self.reward_fn is None:
+            raise ValueError(
+                "no reward_fn was given: pass one to TextEnvironment, or rewards of your own to the trainer"
+            )
+        responses = [self.syntax.said(self._words(history)[0]) for history in histories]
+        for history, reward in zip(histories, rewards_of(self.reward_fn, responses, reward_kwargs), strict=True):
+            history.reward = math.nan if history.invalid else reward
+        return list(histories)
+
+    def close(self) -> None:
+        """End the processes of the tools."""
+        self._tools.close()
+
+    def _opened(self, query: str) -> TextHistory:
+        ids = self.template.query(self.prompt + query)
+        return TextHistory(self.template.spell(ids), ids, system=True)
+
+    def _step_all(self, histories: Sequence[TextHistory]) -> None:
+        """Answer the calls of many episodes, whose tools run at once."""
+        if type(self).step is not TextEnvironment.step and len(histories) > 1:
+            for history in histories:
+                self.step(history)
+            return
+        blocks = [(history, block) for history in histories if (block := self._block(history)) is not None]
+        for (history, _), answer in zip(blocks, self._tools.answers([block for _, block in blocks]), strict=True):
+            if isinstance(answer, InfrastructureError):
+                history.invalid = True
+                history.complete(truncated=True)
+                continue
+            ids = self.template.encode_untrusted(self.syntax.respond(answer.text))
+            if self.max_length is not None:
+                ids = ids[: max(0, self.max_length - len(history.ids))]
+            self._speaker.hear(history, ids)
+
+    def _block(self, history: TextHistory) -> Block | None:
+        words, pause = self._pause(history)
+        if type(self).parse_tool_call is TextEnvironment.parse_tool_call:
+            return pause.block
+        tool, query = self.parse_tool_call(words)
+        return pause.block if tool is None else Block(0, len(words), {tool: {QUERY: query or ""}})
+
+    def _pause(self, history: TextHistory) -> tuple[str, Pause]:
+        words, start = self._words(history)
+        return words, self.syntax.pause(words, start)
+
+    def _words(self, history: TextHistory) -> tuple[str, int]:
+        """Return what the policy wrote since the last result, without its end token, and where its last part begins."""
+        first, end = history.last_words
+        if first == end:
+            return "", 0
+        begin, stop = history.text_spans[first][0], len(history.text)
+        if self._stopped(history):
+            stop -= len(self.template.spelled_behind(history.ids, len(history.ids) - 1))
+        return history.text[begin:stop], history.text_spans[-1][0] - begin
+
+    def _stopped(self, history: TextHistory) -> bool:
+        """Whether the policy's last token is an end token."""
+        return bool(history.ids) and not history.system_spans[-1] and history.ids[-1] in self._stop_ids
+
+
+def language_model(model: Any) -> nn.Module:
+    """Return the causal language model of a policy: itself, or what the policy puts a value head on."""
+    inner = model.model if isinstance(model, ActorCritic) else getattr(model, "pretrained_model", model)
+    if not isinstance(inner, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}: expected a causal language model, or a policy around one")
+    return inner

@@ -1,0 +1,142 @@
+"""How a TextHistory looks: in a terminal by rich, in a browser as one HTML page."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fctncalling.envs.transcript import shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from fctncalling.text_history import TextHistory
+
+
+class Paint(NamedTuple):
+    """What one author's words look like."""
+
+    label: str
+    style: str  # for rich
+    background: str  # for a browser
+
+
+PROMPT = Paint("Prompt", "black on grey85", "#d9d9d9")
+SYSTEM = Paint("System", "black on cyan3", "#5fd7c7")
+MODEL = Paint("Model", "black on deep_sky_blue1", "#6ec1ff")
+REWARD = Paint("Reward", "black on plum1", "#ffc4ff")
+PAINTS = (PROMPT, SYSTEM, MODEL, REWARD)
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Episode</title><style>
+body {{ font: 14px/1.6 ui-monospace, "DejaVu Sans Mono", monospace; margin: 1.5em; color: #111; background: #fff; }}
+.text {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
+.token {{ border: 1px solid #0003; border-radius: 3px; margin: 1px; padding: 0 2px; display: inline-block; }}
+{classes}
+</style></head><body><div class="text">{body}</div>
+<p><span class="reward">Reward: {reward}</span>{ending}</p><p>{legend}</p></body></html>
+"""
+
+
+def console_or_default(console: Console | None) -> Console:
+    """Return a console that prints where `print` does; raises ImportError, saying the cure, without rich."""
+    if console is not None:
+        return console
+    try:
+        from rich.console import Console as RichConsole
+    except ImportError as error:
+        raise ImportError("showing an episode needs the library rich: pip install 'fctncalling[train]'") from error
+    return RichConsole()
+
+
+def segments(history: TextHistory) -> Iterator[tuple[str, Paint]]:
+    """Yield each segment's text and paint."""
+    for index, ((start, end), system) in enumerate(zip(history.text_spans, history.system_spans, strict=True)):
+        yield history.text[start:end], _paint(index, system)
+
+
+def painted_tokens(history: TextHistory) -> Iterator[tuple[int, Paint]]:
+    """Yield the position of each token, with its paint."""
+    for index, ((start, end), system) in enumerate(zip(history.token_spans, history.system_spans, strict=True)):
+        for position in range(start, end):
+            yield position, _paint(index, system)
+
+
+def rich_text(history: TextHistory) -> Text:
+    """Return the text in colours; what could steer a terminal, and invisible marks, stand there as escapes."""
+    from rich.text import Text
+
+    text = Text()
+    for words, paint in segments(history):
+        text.append(shown(words), style=paint.style)
+    return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
+
+
+def rich_tokens(history: TextHistory, tokenizer: Any) -> Text:
+    """Return the tokens in colours, a blank behind each."""
+    from rich.text import Text
+
+    text = Text()
+    for position, paint in painted_tokens(history):
+        text.append(shown(_spelling(tokenizer, history.ids[position])), style=paint.style).append(" ")
+    return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
+
+
+def legend() -> Text:
+    """Return which colour stands for whom."""
+    from rich.text import Text
+
+    text = Text("\n(Colour Legend: ")
+    for index, paint in enumerate(PAINTS):
+        text.append("|" if index else "").append(paint.label, style=paint.style)
+    return text.append(")")
+
+
+def to_html(history: TextHistory, tokenizer: Any = None) -> str:
+    """Return a page of the episode's text, or of its tokens where a tokenizer is given."""
+    pieces = _html_segments(history) if tokenizer is None else _html_tokens(history, tokenizer)
+    return _PAGE.format(
+        classes="\n".join(f".{paint.label.lower()} {{ background: {paint.background}; }}" for paint in PAINTS),
+        body="".join(pieces),
+        reward=html.escape(_reward(history)),
+        ending=html.escape(_ending(history)),
+        legend=" ".join(f'<span class="{paint.label.lower()}">{paint.label}</span>' for paint in PAINTS),
+    )
+
+
+def _html_segments(history: TextHistory) -> Iterator[str]:
+    for words, paint in segments(history):
+        if words:
+            yield f'<span class="{paint.label.lower()}">{html.escape(shown(words))}</span>'
+
+
+def _html_tokens(history: TextHistory, tokenizer: Any) -> Iterator[str]:
+    for position, paint in painted_tokens(history):
+        token, logprob = history.ids[position], history.logprobs[position]
+        tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
+        spelling = html.escape(shown(_spelling(tokenizer, token)))
+        yield f'<span class="token {paint.label.lower()}" title="{tip}">{spelling}</span>'
+
+
+def _paint(index: int, system: bool) -> Paint:
+    return PROMPT if index == 0 else SYSTEM if system else MODEL
+
+
+def _spelling(tokenizer: Any, token: int) -> str:
+    return str(tokenizer.convert_ids_to_tokens([token])[0])
+
+
+def _reward(history: TextHistory) -> str:
+    reward = float(history.reward)
+    return "none" if math.isnan(reward) else f"{reward:g}"
+
+
+def _ending(history: TextHistory) -> str:
+    if history.invalid:
+        return " (invalid: infrastructure failed)"
+    if not history.completed:
+        return " (running)"
+    return " (truncated)" if history.truncated else ""

@@ -1,0 +1,104 @@
+"""The policy's voice in a TextEnvironment: histories on one side, the rollout's generation engine on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from fctncalling.algorithms.actor import Request
+from fctncalling.algorithms.generation import GenerationEngine
+from fctncalling.text_history import TextHistory
+from fctncalling.text_sampling import Sampling
+from fctncalling.text_template import TextTemplate
+
+OnToken = Callable[[int, int, float | None], None]
+
+
+class TextSpeaker:
+    """Writes on in histories, whose attention caches it keeps while it listens to them.
+
+    Every episode draws from a random stream of its own, seeded from torch's global one: `torch.manual_seed` makes a run
+    repeatable, and what an episode says does not depend on those beside it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        template: TextTemplate,
+        sampling: Sampling,
+        stop: Sequence[str],
+        on_token: OnToken | None = None,
+    ) -> None:
+        self.template, self.stop, self.on_token = template, tuple(stop), on_token
+        self.engine = GenerationEngine(
+            model,
+            sampling.stop_ids,
+            temperature=sampling.temperature,
+            max_new_tokens=sampling.max_new_tokens,
+            decode=template.spell,
+        )
+        config: Any = model.config
+        self.max_positions: int | None = getattr(config, "max_position_embeddings", None)
+        self._slots: dict[int, int] = {}  # id of a history -> its slot
+        self._known: list[int] = []  # tokens of each slot that the engine has read or written
+        self._first = 0  # the number of slot 0's query
+
+    @contextmanager
+    def listening(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
+        """Keep the caches of these histories; they may only grow meanwhile, and the weights must stand still."""
+        self.engine.start(len(histories))
+        for slot, seed in enumerate(torch.randint(2**31 - 1, (len(histories),)).tolist()):
+            self.engine.begin(slot, seed)
+        self._slots = {id(history): slot for slot, history in enumerate(histories)}
+        self._known, self._first = [0] * len(histories), first
+        try:
+            yield
+        finally:
+            self.engine.start(0)  # the caches take memory that learning needs
+            self._slots, self._known = {}, []
+
+    def speak(self, histories: Sequence[TextHistory], max_length: int | None) -> None:
+        """Append to every history what the policy writes up to a pause, within `max_length` tokens in all."""
+        if any(id(history) not in self._slots for history in histories):
+            with self.listening(histories):
+                return self.speak(histories, max_length)
+        if not histories:
+            return None
+        actions = self.engine.generate([self._request(history, max_length) for history in histories])
+        for history, action in zip(histories, actions, strict=True):
+            self._append(history, action.ids, system=False, logprobs=action.logprobs)
+            self._known[self._slots[id(history)]] = len(history.ids)
+        return None
+
+    def hear(self, history: TextHistory, ids: Sequence[int]) -> None:
+        """Append ids that the system wrote."""
+        self._append(history, ids, system=True)
+        if self.on_token is not None:
+            for token in ids:
+                self.on_token(self._number(history), token, None)
+
+    def _request(self, history: TextHistory, max_length: int | None) -> Request:
+        slot = self._slots[id(history)]
+        request = Request(
+            slot,
+            history.ids[self._known[slot] :],
+            max_new_tokens=None if max_length is None else max_length - len(history.ids),
+            stop=self.stop,
+        )
+        if self.on_token is not None:
+            request.on_token = partial(self.on_token, self._number(history))
+        return request
+
+    def _append(
+        self, history: TextHistory, ids: Sequence[int], *, system: bool, logprobs: Sequence[float] | None = None
+    ) -> None:
+        start, whole = len(history.ids), [*history.ids, *ids]
+        history.append_segment(self.template.spelled_behind(whole, start), ids, system=system, logprobs=logprobs)
+
+    def _number(self, history: TextHistory) -> int:
+        return self._first + self._slots.get(id(history), 0)

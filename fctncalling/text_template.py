@@ -1,0 +1,62 @@
+"""Raw text as token ids: a prompt without roles, and texts that are put in behind what a policy wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fctncalling.algorithms.template import ChatTemplate
+
+RAW_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+_ANCHORS = (">", "\n", "a", ".", "0")  # one of them does not merge with whatever a text begins with
+_BREAK = "\u2060"  # WORD JOINER: invisible, and no special token contains it
+
+
+class TextTemplate(ChatTemplate):
+    """A tokenizer seen as raw text goes through it.
+
+    A query begins with the BOS token where the tokenizer puts one; nothing else ever does. What is put in later is
+    encoded as the continuation it is: tokenizers that put a blank before a text (SentencePiece's) do not here.
+    """
+
+    def __init__(self, tokenizer: Any, *, tags: Sequence[str] = ()) -> None:
+        super().__init__(tokenizer, RAW_TEMPLATE)
+        own = tokenizer("").input_ids
+        bos = tokenizer.bos_token_id
+        self.opening_ids: list[int] = [bos] if bos is not None and own[:1] == [bos] else []
+        special = {str(token) for token in tokenizer.added_tokens_decoder.values()} - set(tags)
+        words = sorted((word for word in special if len(word.strip()) > 1), key=lambda word: (-len(word), word))
+        self._special = re.compile("|".join(map(re.escape, words))) if words else None
+
+    def query(self, text: str) -> list[int]:
+        """Return the ids of a text that an episode begins with."""
+        return [*self.opening_ids, *self.encode(text)]
+
+    def encode_untrusted(self, text: str, *_: Any) -> list[int]:
+        """Return the ids of a text that goes on behind others; it cannot spell a special token but the tags."""
+        if self._special is not None:
+            text = self._special.sub(lambda match: match[0][0] + _BREAK + match[0][1:], text)
+        return self.continuation(text)
+
+    def continuation(self, text: str) -> list[int]:
+        """Return ids that decode, behind any others, to the text and nothing else, where the tokenizer can say it."""
+        ids = self.encode(text)
+        for anchor in _ANCHORS:
+            head = self.encode(anchor)
+            before = self.spell(head)
+            if self.spell([*head, *ids]) == before + text:
+                return ids
+            joined = self.encode(anchor + text)
+            if joined[: len(head)] == head and self.spell(joined) == before + text:
+                return joined[len(head) :]
+        return ids
+
+    def spell(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, special tokens spelled out."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
+
+    def spelled_behind(self, ids: Sequence[int], start: int) -> str:
+        """Return the text of `ids[start:]` in its place: what the ids before it leave unsaid of the whole."""
+        return self.spell(ids)[len(self.spell(ids[:start])) :]

@@ -1,0 +1,113 @@
+"""TextTrainer: learning from what `TextEnvironment.run` returns, one `step` a batch of episodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.ppo import make_optimisers, update
+
+Ids = Tensor | Sequence[int]
+
+
+class TextTrainer:
+    """This project's update behind the interface of TRL's PPOTrainer.
+
+    `config`: any TrainConfig; `algorithm_name` is TPPO where it says nothing else. `model`: an ActorCritic, or a causal
+    language model, which gets a value head and learns in place. `ref_model`: what `kl_coef` holds the policy to.
+    """
+
+    def __init__(
+        self, config: TrainConfig | None = None, model: Any = None, ref_model: Any = None, tokenizer: Any = None
+    ) -> None:
+        self.config = config or TrainConfig(kl_coef=0.0)
+        self.tokenizer = tokenizer
+        self.policy: ActorCritic = model if isinstance(model, ActorCritic) else self._with_critic(model)
+        if ref_model is not None:
+            self.policy.refer_to(ref_model.model if isinstance(ref_model, ActorCritic) else ref_model)
+        elif self.config.kl_coef:
+            raise ValueError("kl_coef is above 0: pass the ref_model that the policy is to be held to")
+        self.optimisers = make_optimisers(self.policy, self.config)
+        self._generator = torch.Generator().manual_seed(self.config.seed)
+
+    def step(
+        self,
+        queries: Sequence[Ids],
+        responses: Sequence[Ids],
+        scores: Sequence[Any],
+        response_masks: Sequence[Ids] | None = None,
+        *,
+        logprobs: Sequence[Sequence[float]] | None = None,
+    ) -> dict[str, float]:
+        """Learn from a batch of episodes once and return the figures of the update.
+
+        `response_masks`: 1 where the policy wrote a token; none: it wrote all of them. A score of NaN or None marks an
+        episode to leave out. `logprobs`: as sampled, one a token of query and response, for the figures on how far
+        sampling and learning agree. Raises ValueError where lengths do not fit, or nothing is left to learn from.
+        """
+        masks = response_masks if response_masks is not None else [[1] * len(response) for response in responses]
+        if not len(queries) == len(responses) == len(scores) == len(masks):
+            raise ValueError(
+                f"step: {len(queries)} queries, {len(responses)} responses, {len(scores)} scores, {len(masks)} masks: "
+                "expected as many of each"
+            )
+        known: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
+        episodes = [_episode(*parts) for parts in zip(queries, responses, scores, masks, known, strict=True)]
+        metrics = update(self.policy, self.optimisers, episodes, self.config, self._generator)
+        if logprobs is None:
+            metrics = {name: value for name, value in metrics.items() if not name.startswith("mismatch/")}
+        returns = [episode.episode_return for episode in episodes if not episode.invalid]
+        return {"env/reward_mean": sum(returns) / len(returns), **metrics}
+
+    def _with_critic(self, model: Any) -> ActorCritic:
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"model is a {type(model).__name__}: expected a causal language model or an ActorCritic")
+        config = self.config
+        return ActorCritic(
+            model,
+            critic_head=config.critic_head,
+            critic_hidden=config.critic_hidden,
+            critic_detach=config.critic_detach,
+        )
+
+
+def _episode(query: Ids, response: Ids, score: Any, mask: Ids, logprobs: Sequence[float] | None) -> EpisodeRecord:
+    """Return an episode as learning sees it: an action is what was written between two results."""
+    before, after = _ids(query), _ids(response)
+    acted = [False] * len(before) + [bool(each) for each in _ids(mask)]
+    if len(acted) != len(before) + len(after):
+        raise ValueError(f"step: a mask has {len(acted) - len(before)} entries for {len(after)} response tokens")
+    ends = [here and not behind for here, behind in zip(acted, [*acted[1:], False], strict=True)]
+    reward = math.nan if score is None else float(score)
+    rewards = [0.0] * len(acted)
+    if any(ends) and not math.isnan(reward):
+        rewards[len(ends) - 1 - ends[::-1].index(True)] = reward
+    known = list(logprobs) if logprobs is not None else [0.0] * len(acted)
+    row = TokenRecord(
+        before + after,
+        acted,
+        ends,
+        [float(value) if here else 0.0 for value, here in zip(known, acted, strict=True)],
+        rewards,
+    )
+    return EpisodeRecord(
+        task_id=" ".join(map(str, before)),  # GRPO compares episodes of one query
+        category="tool_text",
+        rows=[row],
+        terminated=True,
+        invalid=math.isnan(reward),
+        success=reward > 0,
+        episode_return=0.0 if math.isnan(reward) else reward,
+        num_steps=sum(ends),
+    )
+
+
+def _ids(values: Ids) -> list[int]:
+    return [int(value) for value in (values.tolist() if isinstance(values, Tensor) else values)]
