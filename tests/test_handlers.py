@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS
+from fctncalling.envs.handlers.source import MAX_TOKENS
 
 PYTHON, TOOL_CALLS = get_handler("python_calls"), get_handler("tool_calls")
 
@@ -108,10 +109,25 @@ def test_texts_made_to_hang_or_crash_fail_to_decode_at_once(text: str) -> None:
 
 
 def test_the_longest_text_that_is_read_is_read_in_bounded_time() -> None:
-    text = "[" + "f(a=1), " * (MAX_TEXT_CHARS // 8 - 1) + "]"
+    text = "[" + "f(a=1), " * (MAX_TEXT_CHARS // 8 - 1) + "f(a=2)]"
     start = time.process_time()
-    assert len(PYTHON.decode(text)) == MAX_TEXT_CHARS // 8 - 1
-    assert time.process_time() - start < 10
+    assert len(PYTHON.decode(text)) == MAX_TEXT_CHARS // 8
+    assert time.process_time() - start < 3  # seconds
+
+
+@pytest.mark.parametrize("filling", ['"', "'", '"""', "#", "\\", "\n", "x, " * MAX_TOKENS])
+def test_so_many_words_and_marks_are_parsed_and_no_more(filling: str) -> None:
+    # A string is one of them, whatever stands in it.
+    text = f"[f(a=[{filling!r}, 0x1, " + "1, " * (MAX_TOKENS // 2 - 10)
+    assert PYTHON.decode(f"{text}1])]")
+    with pytest.raises(DecodeError, match="words and marks"):
+        PYTHON.decode(f"{text}{'1, ' * 20}1])]")
+
+
+def test_f_strings_are_parsed_as_long_as_they_are_few() -> None:
+    assert PYTHON.decode("[f(f'{x}', a=1)]") == [Call("f", {"a": 1})]
+    with pytest.raises(DecodeError, match="f-strings"):
+        PYTHON.decode(f"[f(rF'{'{x}' * 5000}')]")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from fctncalling.data.types import Call
 
-MAX_TEXT_CHARS = 100_000
-"""The longest text a handler reads: several times what a model says in a turn, parsed in about half a second."""
+MAX_TEXT_CHARS = 65_536
+"""The longest text a handler reads: several times what a model says in a turn; a longer one is refused unread."""
 
 
 class DecodeError(ValueError):

@@ -25,7 +25,7 @@ from fctncalling.envs.handlers.records import (
 )
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
-_OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\[?\s*\{(?:\s*"((?:[^"\\]|\\.)*)"\s*:)?')
+_OPENING = re.compile(r'\s*+(?:```(?:json)?\s*+)?+\[?+\s*+\{(?:\s*+"((?:[^"\\]|\\.)*+)"\s*+:)?')
 _CALL_KEYS = ("name", "arguments", "parameters", "type", "id")
 _TOOL_CALL_KEYS = ("id", "type", "function", "index")
 _FUNCTION_OBJECT = re.compile(r'"function"\s*:\s*\{')

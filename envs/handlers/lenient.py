@@ -23,7 +23,7 @@ from fctncalling.envs.handlers.records import ToolCallForm, dump
 from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonReturn, ReturnFormat
 
 PREFIX = "lenient:"
-MAX_LENIENT_CHARS = 40_000
+MAX_LENIENT_CHARS = 30_000
 """Longer texts are read strictly and no other way, so that no text takes several times the time of a strict reading."""
 MAX_REPAIR_COST = 2_000_000
 """Characters times quotes and brackets of a text whose JSON is repaired: about a quarter of a second at the worst."""
@@ -84,8 +84,9 @@ class LenientCalls:
         require_readable(text)
         if len(text) > MAX_LENIENT_CHARS:
             return text, (), False
-        if self._holds_calls(text):
-            return text, (), True
+        failure = self._failure(text)
+        if failure in (None, "value", "size"):  # calls, be there one among them that cannot be read
+            return text, (), failure is None
         meant, repairs = text, list[str]()
         for told, step in self._steps():
             changed = step(meant)
@@ -93,7 +94,7 @@ class LenientCalls:
                 continue
             meant = changed
             repairs.append(told)
-            if self._holds_calls(meant):
+            if self._failure(meant) is None:
                 return meant, tuple(repairs), True
         return text, (), False
 
@@ -110,11 +111,12 @@ class LenientCalls:
         if self._repair is not None:
             yield "JSON repaired", self._json_repaired
 
-    def _holds_calls(self, text: str) -> bool:
+    def _failure(self, text: str) -> str | None:
+        """Return why there are no calls in a text, None where there are: a DecodeError's kind, "" for an empty list."""
         try:
-            return bool(self.strict.decode(text))
-        except DecodeError:
-            return False
+            return None if self.strict.decode(text) else ""
+        except DecodeError as error:
+            return error.kind
 
     def _json_repaired(self, text: str) -> str:
         if not isinstance(self.strict, HermesCalls):

@@ -19,7 +19,7 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.python_calls import literal
 from fctncalling.envs.handlers.records import Record
 from fctncalling.envs.handlers.return_formats import ReturnFormat
-from fctncalling.envs.handlers.source import parse_expression
+from fctncalling.envs.handlers.source import SourceTooLarge, parse_expression, require_small
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
@@ -62,7 +62,9 @@ class XmlReturn(ReturnFormat):
             raise DecodeError("shape", f"expected calls between {_OPEN} and {_CLOSE}")
         try:
             root = ElementTree.fromstring(text[start : end + len(_CLOSE)])
-            return [self._call(function) for function in root.findall("function")]
+            functions = [(each.attrib["name"], list(self.arguments(each))) for each in root.findall("function")]
+            require_small(*(text for _, given in functions for _, text, kind in given if kind in _LITERAL_TYPES))
+            return [{name: {key: _value(text, kind) for key, text, kind in given}} for name, given in functions]
         except DecodeError:
             raise
         except ElementTree.ParseError as error:
@@ -71,6 +73,8 @@ class XmlReturn(ReturnFormat):
             raise DecodeError("shape", f"expected an attribute {error}") from None
         except (RecursionError, MemoryError):
             raise DecodeError("size", "nested deeper than is read") from None
+        except SourceTooLarge as error:
+            raise DecodeError("size", str(error)) from None
         except Exception as error:  # a number or literal that is none; half a surrogate pair
             raise DecodeError("value", f"an argument cannot be read: {error}") from None
 
@@ -83,10 +87,6 @@ class XmlReturn(ReturnFormat):
             for call in calls
         )
         yield f"{_OPEN}{''.join(functions)}{_CLOSE}"
-
-    def _call(self, function: Element) -> dict[str, dict[Any, Any]]:
-        name = function.attrib["name"]
-        return {name: {key: _value(text, kind) for key, text, kind in self.arguments(function)}}
 
     def _argument(self, key: str, value: Any) -> str:
         text, kind = _typed(value)

@@ -6,7 +6,8 @@ so the texts are the same and no other computation is touched.
 Deviations, all where BFCL's own would run for minutes or fill the memory:
 - `power` of integers with a result of more than MAX_BITS bits raises the text that BFCL ends in anyway, for a
   result that long cannot be printed;
-- `logarithm` and `square_root` refuse a precision above MAX_DIGITS, `logarithm` a text with a larger exponent;
+- `logarithm` and `square_root` refuse a precision above MAX_DIGITS, `logarithm` a text with an exponent above
+  MAX_EXPONENT;
 - `add` refuses to join sequences of more than MAX_ITEMS items (nested calls could double them without end).
 `round_number` to a huge negative number of places answers 0 at once, which is exact.
 """
@@ -23,7 +24,8 @@ from typing import Any
 from fctncalling.envs.tools import read_table
 
 MAX_BITS = 1 << 20
-MAX_DIGITS = 10_000
+MAX_DIGITS = 1_000
+MAX_EXPONENT = 10_000
 MAX_ITEMS = 1_000_000
 
 _TABLE = read_table("math_api")
@@ -268,4 +270,4 @@ def _has_huge_exponent(value: Any) -> bool:
     if not isinstance(value, str):
         return False
     exponents = _EXPONENT.findall(value.lower().replace("_", "").replace(" ", ""))
-    return any(len(digits) > 9 or int(digits) > MAX_DIGITS for digits in exponents)
+    return any(len(digits) > 9 or int(digits) > MAX_EXPONENT for digits in exponents)
