@@ -11,6 +11,7 @@ from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw, render, wording
 
 Entry = dict[str, Any]
 SCENES: tuple[type[Scene], ...] = (FileScene, FileScene, TicketScene, VehicleScene)
+TELLING = frozenset({"create_ticket", "ls"})  # their answers name what a later request may mean
 NUM_OFFERED = (4, 6)  # at first, the held-out function not counted
 MISSING_SLOT = {
     "move": "folder",
@@ -67,6 +68,8 @@ def ask(scene: Scene, draw: Draw, *, first: bool) -> Turn:
         requests.append(next_request(scene, draw, prefer_history=False))
         if requests[0].call == requests[1].call:
             raise NoSuchDraw("the same call twice in one turn")
+        if requests[0].call[0] in TELLING and requests[1].needs_history:
+            raise NoSuchDraw("the second request leans on an answer that nobody has seen when both are called")
     phrases = wording()["turns"]
     texts = [draw.phrase(phrases[r.kind], r.slots, opens=i == 0) for i, r in enumerate(requests)]
     text = texts[0] + "".join(draw.rng.choice(wording()["joiners"]) + text for text in texts[1:])
