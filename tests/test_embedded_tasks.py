@@ -71,6 +71,18 @@ def test_at_most_twelve_functions_are_offered(splits: Splits) -> None:
     assert max(len(task.functions) for tasks in splits.values() for task in tasks) <= 12
 
 
+def test_no_call_names_a_ticket_that_is_made_in_the_same_turn(splits: Splits) -> None:
+    """Both calls are written at once: the number of the new ticket is nowhere to be read."""
+    makers = 0
+    for task in (task for tasks in splits.values() for task in tasks if "TicketAPI" in task.initial_config):
+        number = str(task.initial_config["TicketAPI"]["ticket_counter"])
+        for turn in task.ground_truth or ():
+            if any(call.startswith("create_ticket(") for call in turn):
+                makers += 1
+                assert not any(f"ticket_id={number}" in call for call in turn), (task.id, turn)
+    assert makers > 100
+
+
 def test_no_held_out_text_or_argument_combination_occurs_in_training(splits: Splits) -> None:
     seen_texts = {texts(task) for task in splits["train"]}
     assert not [task.id for task in splits["held_out"] if texts(task) in seen_texts]
