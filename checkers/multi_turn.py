@@ -14,6 +14,7 @@ from fctncalling.checkers.values import Fault, shown
 from fctncalling.data.types import TurnRecord, Verdict
 
 States = Mapping[str, Mapping[str, Any]]
+_ABSENT = object()
 
 
 def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
@@ -76,14 +77,16 @@ def differences(states: States, truth: States) -> list[str]:
     found = []
     for name, attributes in truth.items():
         own = states.get(name, {})
-        for attribute, expected in attributes.items():
-            if attribute not in own or _differ(own[attribute], expected):
-                found.append(f"{name}.{attribute}")
+        try:
+            # One at a time: two equal dicts may hold the same NaN, which does not equal itself.
+            found += [f"{name}.{each}" for each, value in attributes.items() if each not in own or own[each] != value]
+        except RecursionError:  # nested deeper than the interpreter compares
+            found += [f"{name}.{each}" for each, value in attributes.items() if _differ(own.get(each, _ABSENT), value)]
     return found
 
 
 def _differ(one: Any, other: Any) -> bool:
     try:
         return bool(one != other)
-    except RecursionError:  # nested deeper than the interpreter compares: nothing says they are equal
+    except RecursionError:  # nothing says they are equal
         return True

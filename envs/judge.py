@@ -13,6 +13,8 @@ from fctncalling.checkers.answer import NOT_ONE_TURN
 from fctncalling.checkers.multi_turn import check_pairs
 from fctncalling.data.types import Task, TurnRecord, Verdict
 from fctncalling.envs.handlers import DecodeError, Handler, get_handler
+from fctncalling.envs.handlers.plain_calls import PlainCall
+from fctncalling.envs.handlers.python_calls import PythonCalls
 from fctncalling.envs.truths import ExtraTools, Truths, played, replay_truth
 
 __all__ = ["FORMS", "judge", "judge_turns", "replay_truth"]
@@ -69,8 +71,8 @@ def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRec
     return check(task, turns, truth)
 
 
-def _calls_of_turn(turn: Any, form: str) -> list[str]:
-    """Return the call strings of one turn; steps that do not decode, or decode to nothing, are dropped as in BFCL."""
+def _calls_of_turn(turn: Any, form: str) -> list[str | PlainCall]:
+    """Return one turn's calls to execute; steps that do not decode, or decode to nothing, are dropped as in BFCL."""
     steps = turn if isinstance(turn, list) else []
     if form == "decoded_calls":
         return [call for step in steps for call in (step if isinstance(step, list) else [step]) if _is_call(call)]
@@ -92,9 +94,9 @@ def _is_call(call: Any) -> bool:
     return isinstance(call, str) and call != ""
 
 
-def _executable(handler: Handler, text: Any) -> list[str]:
+def _executable(handler: Handler, text: Any) -> Sequence[str | PlainCall]:
     try:
-        return handler.decode_execute(text)
+        return handler.decode_to_run(text) if isinstance(handler, PythonCalls) else handler.decode_execute(text)
     except DecodeError:
         return []
 

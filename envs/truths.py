@@ -14,6 +14,7 @@ from typing import Any
 
 from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+from fctncalling.envs.handlers.plain_calls import PlainCall
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
 
@@ -53,9 +54,9 @@ def live_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Tu
 
 
 def played(
-    task: Task, turns: Sequence[Sequence[str]], extra_tools: ExtraTools | None, owner: str
+    task: Task, turns: Sequence[Sequence[str | PlainCall]], extra_tools: ExtraTools | None, owner: str
 ) -> Iterator[TurnRecord]:
-    """Yield what each turn of call strings leaves behind on fresh tools; states are the tools' own."""
+    """Yield what each turn of calls leaves behind on fresh tools; states are the tools' own."""
     try:
         session = ToolSession(
             task.involved_classes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.envs.handlers import python_calls
+from fctncalling.envs.handlers import execution, python_calls
+from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.handler import DecodeError
-from fctncalling.envs.handlers.plain_calls import plain_calls
+from fctncalling.envs.handlers.plain_calls import PlainCall, plain_call, plain_calls
+from fctncalling.envs.handlers.python_calls import PythonCalls
 
 PIECES = [
     "f",
@@ -54,6 +57,11 @@ PIECES += [
     "}",
     "-",
     "_",
+    ":",
+    "1e5",
+    "-2.5e-3",
+    "'k': 1",
+    "f(",
 ]
 
 
@@ -70,7 +78,8 @@ def full(text: str) -> Any:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_any_text_is_read_as_the_full_parser_reads_it_or_not_at_all(inner: str) -> None:
-    for text in (inner, f"[{inner}]", f"[f({inner})]", f"[f(a={inner})]", f"[f(a=[{inner}], b={inner})]"):
+    values = (f"[f(a={inner})]", f"[f(a=[{inner}], b={inner})]", f"[f(a={{'x': {inner}, 'y': [{inner}]}})]")
+    for text in (inner, f"[{inner}]", f"[f({inner})]", *values):
         found = plain_calls(text)
         assert found is None or repr(found) == full(text), text
 
@@ -87,10 +96,65 @@ def test_written_values_are_read_with_their_types(arguments: dict[str, Any]) -> 
 
 @pytest.mark.parametrize(
     "text",
-    ["[f()]", "[f(a=1)]", "[f(a='x', b=-1.5), g.h(c=True)]", "[f(a=[1, 'x', None], b=[])]", '[ f( a = "x" ) ,\n g() ]'],
+    [
+        "[f()]",
+        "[f(a=1)]",
+        "[f(a='x', b=-1.5), g.h(c=True)]",
+        "[f(a=[1, 'x', None], b=[])]",
+        '[ f( a = "x" ) ,\n g() ]',
+        "[f(a={'x': 8.854e-12, \"y\": [True, 'z']}, b={})]",
+    ],
 )
 def test_plain_calls_are_read_quickly(text: str) -> None:
     assert repr(plain_calls(text)) == full(text)
+
+
+class Recorder:
+    """Tells what it is called with."""
+
+    def f(self, *positional: Any, **named: Any) -> str:
+        return repr((positional, named))
+
+
+def told(call: str | PlainCall, *, through_trees: bool = False) -> str:
+    session = ToolSession(["Recorder"], {}, extra_tools={"Recorder": Recorder})
+    if not through_trees:
+        return session.execute(call)
+    quick, execution.plain_call = execution.plain_call, lambda _: None
+    try:
+        return session.execute(call)
+    finally:
+        execution.plain_call = quick
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+def test_any_call_string_is_executed_as_its_tree_is(inner: str) -> None:
+    for call in (inner, f"f({inner})", f"f(1, 'x', {inner})", f"f(a={inner}, b=[{inner}])", f"f({{'x': {inner}}})"):
+        assert told(call) == told(call, through_trees=True), call
+
+
+@pytest.mark.parametrize("call", ["f()", "f(1, -2.5, 'x', a=None)", "f( [1, 'x'] , a = {'b': [True]} )"])
+def test_plain_call_strings_are_read_quickly(call: str) -> None:
+    assert plain_call(call) is not None
+    assert told(call) == told(call, through_trees=True)
+
+
+@pytest.mark.parametrize("call", ["f('g(x)')", "f(a=1, 2)", "f(a=1, a=2)", "f(if=1)", "f(f(1))", "f(1)(2)", "f('\\n')"])
+def test_what_means_something_else_to_the_executor_is_not_plain(call: str) -> None:
+    assert plain_call(call) is None
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+def test_answers_run_as_read_have_the_results_of_their_call_strings(inner: str) -> None:
+    for text in (f"[{inner}]", f"[f({inner})]", f"f(a={inner}), f(b=[{inner}])", f"[f(a={{'x': {inner}}}), g.f(b=1)]"):
+        assert outcome(text, PythonCalls().decode_to_run) == outcome(text, PythonCalls().decode_execute), text
+
+
+def outcome(text: str, decode: Callable[[str], Sequence[str | PlainCall]]) -> list[str] | str:
+    try:
+        return [told(call) for call in decode(text)]
+    except DecodeError:
+        return "no calls"
 
 
 def test_every_recorded_answer_is_read_alike(shared: Path) -> None:

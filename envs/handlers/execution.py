@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from fctncalling.envs.handlers.arithmetic import Evaluator, pure_function
-from fctncalling.envs.handlers.plain_calls import plain_call
+from fctncalling.envs.handlers.plain_calls import PlainCall, plain_call
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.handlers.source import parse_expression
 from fctncalling.envs.tools import tool_class
@@ -82,9 +82,10 @@ class ToolSession:
         """Whether a function of this name can be called."""
         return name in self._class_of
 
-    def execute(self, call: str) -> str:
+    def execute(self, call: str | PlainCall) -> str:
         """Return the result text of one call string, as BFCL's executor words it; errors are texts, too.
 
+        Of a plain call as it was read the result is that of its call string.
         Raises InfrastructureError where a tool breaks in a way no call can be blamed for.
         """
         try:
@@ -130,12 +131,15 @@ class ToolSession:
         except RecursionError as error:
             raise InfrastructureError(f"the state of {', '.join(self._instances)} nests too deep to copy") from error
 
-    def _evaluate(self, call: str) -> Any:
-        if len(call) > MAX_CALL_CHARS:
+    def _evaluate(self, call: str | PlainCall) -> Any:
+        if isinstance(call, str) and len(call) > MAX_CALL_CHARS:
             raise ValueError(f"the call has {len(call)} characters; at most {MAX_CALL_CHARS} are executed")
-        plain = plain_call(call)
+        plain = plain_call(call) if isinstance(call, str) else call
         if plain is not None and plain.name in self._class_of and plain.name not in _DENIED:
             return self._invoke(plain.name, call, plain.positional, plain.named)
+        return self._evaluate_source(call if isinstance(call, str) else render_call(call.name, call.named))
+
+    def _evaluate_source(self, call: str) -> Any:
         source = _CALLEE.sub(self._qualified, call)
         word = source.split("(")[0]
         word = word.split(".")[1] if "." in word else word
@@ -163,7 +167,7 @@ class ToolSession:
 
         return resolve
 
-    def _invoke(self, method: str, call: str, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    def _invoke(self, method: str, call: str | PlainCall, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call a tool's method, telling what it may raise on bad arguments from what only a broken tool raises."""
         class_name = self._class_of[method]
         try:
@@ -174,8 +178,11 @@ class ToolSession:
             a_result = class_name in self._own_tools and isinstance(error, Exception)  # users raise as they like
             if a_result or isinstance(error, InfrastructureError):
                 raise
-            cause = f"{type(error).__name__}: {error}"
-            raise InfrastructureError(f"tool {class_name}, call {call[:200]!r}: {cause}") from error
+            cause, text = (
+                f"{type(error).__name__}: {error}",
+                call if isinstance(call, str) else render_call(method, named),
+            )
+            raise InfrastructureError(f"tool {class_name}, call {text[:200]!r}: {cause}") from error
 
 
 def render_call(name: str, arguments: Mapping[Any, Any]) -> str:

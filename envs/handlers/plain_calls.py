@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 # Nothing is tried twice: what a part has taken it keeps (`*+`), and its first character tells it from the others.
@@ -34,6 +35,7 @@ _ITEMS = re.compile(_SCALAR)
 _PAIRS = re.compile(rf"({_TEXT}){_BLANK}:{_BLANK}({_SCALAR}|{_LIST})")
 _WORDS = {"True": True, "False": False, "None": None}
 _RESERVED = frozenset(keyword.kwlist)
+_PLAIN_CHARS = 20_000  # each of them may become ten in a call string
 
 
 def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
@@ -56,17 +58,29 @@ def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
 
 
 class PlainCall(NamedTuple):
-    """One call string, read."""
+    """One call that means to the tools what it says; its values belong to nobody else."""
 
     name: str
-    positional: list[Any]
-    named: dict[str, Any]
+    positional: Sequence[Any]
+    named: Mapping[str, Any]
+
+
+def plain_executions(text: str) -> list[PlainCall] | None:
+    """Return a list of plain calls as they are executed; None where that, or the text, is anything else.
+
+    A bracket inside a string is nothing plain: before one the executor takes names for functions. Nor is a dict,
+    which may be taken for a call; nor what is long, for its call strings may be too long to execute.
+    """
+    calls = plain_calls(text) if len(text) <= _PLAIN_CHARS and "{" not in text else None
+    if calls is None or text.count("(") != len(calls):
+        return None
+    return [PlainCall(name, (), named) for call in calls for name, named in call.items()]
 
 
 def plain_call(text: str) -> PlainCall | None:
     """Return a plain call string, `f(1, a='x')`, as it is executed; None where the text is anything else.
 
-    A second "(" in it is nothing plain: before one the executor takes names for functions, in strings, too.
+    A bracket inside a string is nothing plain, as in `plain_executions`.
     """
     found = _ONE_CALL.fullmatch(text) if text.count("(") == 1 else None
     if found is None:

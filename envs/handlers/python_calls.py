@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import keyword
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -18,10 +19,11 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers.arithmetic import Evaluator
 from fctncalling.envs.handlers.execution import render_call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
-from fctncalling.envs.handlers.plain_calls import plain_calls
+from fctncalling.envs.handlers.plain_calls import PlainCall, plain_calls, plain_executions
 from fctncalling.envs.handlers.source import parse_expression
 
 _FENCE = "`\n "
+_WORD = re.compile(r"\w")
 
 
 class PythonCalls:
@@ -45,11 +47,7 @@ class PythonCalls:
 
         A callee that is no dotted name is called "", and `**{...}` gives a parameter called None.
         """
-        require_readable(text)
-        text = text.strip(_FENCE)
-        text = text if text.startswith("[") else f"[{text}"
-        text = text if text.endswith("]") else f"{text}]"
-        return calls_of_expression(text)
+        return calls_of_expression(_bracketed(text))
 
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings BFCL executes; raises DecodeError.
@@ -58,9 +56,21 @@ class PythonCalls:
         """
         return executed(self.decode(text))
 
+    def decode_to_run(self, text: str) -> Sequence[str | PlainCall]:
+        """Return what `decode_execute` does, but plain calls as they were read: the tools need no text of them."""
+        plain = plain_executions(_bracketed(text))
+        return self.decode_execute(text) if plain is None else plain
+
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for names or values the form cannot say."""
         return f"[{', '.join(_rendered(call) for call in calls)}]"
+
+
+def _bracketed(text: str) -> str:
+    require_readable(text)
+    text = text.strip(_FENCE)
+    text = text if text.startswith("[") else f"[{text}"
+    return text if text.endswith("]") else f"{text}]"
 
 
 def executed(calls: Sequence[Call]) -> list[str]:
@@ -75,6 +85,8 @@ def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
     """Return the calls of one Python expression: a call, or a list, tuple or set of nothing but calls."""
     if (plain := plain_calls(text)) is not None:
         return plain
+    if "(" not in text and "#" not in text and _WORD.search(text):  # and so no empty list
+        raise DecodeError("shape", "expected a list of function calls")
     try:
         body = parse_expression(text.strip("'"))
         nodes = [body] if isinstance(body, ast.Call) else getattr(body, "elts", None)
