@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from fctncalling.algorithms.algorithm import Timelines
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.experience import gather, plan_epoch
@@ -265,3 +266,24 @@ def gradient(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainCo
         policy, experience, targets._replace(old_logprobs=targets.old_logprobs + shift), minibatch, algorithm, config
     )
     return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+
+
+Action = tuple[list[float], float]  # values of its tokens, reward
+
+
+def timelines(*episodes: list[Action], groups: list[int] | None = None, bootstrap: float = 0.0) -> Timelines:
+    """Return the timelines of episodes made of actions."""
+    length = max(sum(len(values) for values, _ in actions) for actions in episodes)
+    rows: list[tuple[list[float], list[float], list[bool], list[bool]]] = []
+    for actions in episodes:
+        values = [value for tokens, _ in actions for value in tokens]
+        ends = [i == len(tokens) - 1 for tokens, _ in actions for i in range(len(tokens))]
+        rewards = [reward * (i == len(tokens) - 1) for tokens, reward in actions for i in range(len(tokens))]
+        gap = length - len(values)
+        rows.append(
+            (rewards + [0.0] * gap, values + [0.0] * gap, [True] * len(values) + [False] * gap, ends + [False] * gap)
+        )
+    rewards_, values_, acted, ends_action = (torch.tensor(field) for field in zip(*rows, strict=True))
+    numbers = torch.tensor(groups or list(range(len(episodes))))
+    end = torch.full((len(episodes),), bootstrap)
+    return Timelines(rewards_, values_, acted, ends_action, end, numbers)
