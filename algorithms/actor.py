@@ -132,8 +132,9 @@ class ScriptedActor(Actor):
         answered = []
         for request in self._waiting:
             text = self.script(request.task_id, request.turn, request.step_in_turn, request.info)
-            action = Action(stop_reason="end")
-            for token in (*self.encode(text), self.end_of_turn_id):
+            found = next((stop for stop in request.stop if text.endswith(stop)), "")  # the message goes on behind it
+            action = Action(stop_reason="stop" if found else "end", stop=found)
+            for token in (*self.encode(text), *([] if found else [self.end_of_turn_id])):
                 action.append(token, 0.0)
             answered.append((request.slot, action))
         self._waiting = []

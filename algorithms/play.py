@@ -136,7 +136,7 @@ class Play:
         """Render what the environment answered, as the next context; where truncated, as the last."""
         if self.info.get("continuation") == "text":
             self.unfinished += text + str(observation)
-            self.new_ids = self.template.encode_untrusted(str(observation))
+            self.new_ids = self.template.encode_untrusted(str(observation), self.info.get("tags") or ())
         else:
             messages = _messages(self.info, observation)
             self.written.add(len(self.history))

@@ -110,9 +110,20 @@ class ChatTemplate:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return ids
 
-    def encode_untrusted(self, text: str) -> list[int]:
-        """Return the ids of a text none of whose characters can become a special token or a template marker."""
-        return self.encode(self._neutral(text))
+    def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
+        """Return the ids of a text none of whose characters can become a special token or a template marker.
+
+        `tags` are the environment's own marks, which it has broken in what tools said itself: some tokenizers have a
+        token for them, and they are to be read as that.
+        """
+        return self.encode(self.harmless(text, tags))
+
+    def harmless(self, text: str, tags: Sequence[str] = ()) -> str:
+        """Return a text in which every special token and template marker is broken, but those in `tags`."""
+        if self._forbidden is None:
+            return text
+        own = frozenset(tags)
+        return self._forbidden.sub(lambda match: match[0] if match[0] in own else _broken(match), text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an action's text: without its end token, with every other special token spelled out."""

@@ -175,6 +175,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             "error": None,
             "stop": list(self._syntax.stop),
             "continuation": self._syntax.continuation,
+            "tags": list(self._syntax.tags),
             **extra,
         }
         return cut_text(observation, OBSERVATION_BYTES)[0], info

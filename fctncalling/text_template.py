@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ from fctncalling.algorithms.template import ChatTemplate
 
 RAW_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 _ANCHORS = (">", "\n", "a", ".", "0")  # one of them does not merge with whatever a text begins with
-_BREAK = "\u2060"  # WORD JOINER: invisible, and no special token contains it
 
 
 class TextTemplate(ChatTemplate):
@@ -25,19 +23,15 @@ class TextTemplate(ChatTemplate):
         own = tokenizer("").input_ids
         bos = tokenizer.bos_token_id
         self.opening_ids: list[int] = [bos] if bos is not None and own[:1] == [bos] else []
-        special = {str(token) for token in tokenizer.added_tokens_decoder.values()} - set(tags)
-        words = sorted((word for word in special if len(word.strip()) > 1), key=lambda word: (-len(word), word))
-        self._special = re.compile("|".join(map(re.escape, words))) if words else None
+        self._own_tags = tuple(tags)
 
     def query(self, text: str) -> list[int]:
         """Return the ids of a text that an episode begins with."""
         return [*self.opening_ids, *self.encode(text)]
 
-    def encode_untrusted(self, text: str, *_: Any) -> list[int]:
+    def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
         """Return the ids of a text that goes on behind others; it cannot spell a special token but the tags."""
-        if self._special is not None:
-            text = self._special.sub(lambda match: match[0][0] + _BREAK + match[0][1:], text)
-        return self.continuation(text)
+        return self.continuation(self.harmless(text, (*self._own_tags, *tags)))
 
     def continuation(self, text: str) -> list[int]:
         """Return ids that decode, behind any others, to the text and nothing else, where the tokenizer can say it."""
