@@ -7,22 +7,22 @@ from functools import lru_cache
 from typing import Any
 
 from fctncalling.checkers.answer import answer_fault
-from fctncalling.checkers.calls import CallChecker, Converter, Truth, format_fault
-from fctncalling.checkers.java import java_argument
-from fctncalling.checkers.javascript import javascript_argument
+from fctncalling.checkers.calls import ArgumentChecker, CallChecker, Truth, format_fault
+from fctncalling.checkers.java import java_fault
+from fctncalling.checkers.javascript import javascript_fault
 from fctncalling.checkers.multi_turn import check_turns
 from fctncalling.checkers.relevance import irrelevance_fault, relevance_fault
-from fctncalling.checkers.values import Fault, python_argument
+from fctncalling.checkers.values import Fault, python_fault
 from fctncalling.data.types import Task, Verdict
 
-__all__ = ["CONVERTERS", "UnsupportedCategory", "check", "kind_of", "language_of"]
+__all__ = ["LANGUAGES", "UnsupportedCategory", "check", "kind_of", "language_of"]
 
-CONVERTERS: dict[str, Converter] = {
-    "python": python_argument,
-    "java": java_argument,
-    "javascript": javascript_argument,
+LANGUAGES: dict[str, ArgumentChecker] = {
+    "python": python_fault,
+    "java": java_fault,
+    "javascript": javascript_fault,
 }
-"""Language of a category's arguments -> how its decoded values are read."""
+"""Language of a category's arguments -> how they are checked."""
 
 # Kind of check -> what a category's name holds; the first that fits, as in BFCL's dispatch.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -35,6 +35,7 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("multiple", ("multiple",)),
     ("simple", ("simple",)),
 )
+_VALID = Verdict(True, 1.0)
 _RELEVANCE: dict[str, Callable[[Any], Fault | None]] = {
     "irrelevance": irrelevance_fault,
     "relevance": relevance_fault,
@@ -59,11 +60,11 @@ def kind_of(category: str) -> str:
     """
     kind = next((kind for kind, parts in _KINDS if any(part in category for part in parts)), "unsupported")
     language = language_of(category)
-    if kind == "unsupported" or language not in CONVERTERS:
+    if kind == "unsupported" or language not in LANGUAGES:
         kinds = ", ".join(name for name, _ in _KINDS[1:])
         raise UnsupportedCategory(
             f'no checker judges category "{category}": expected one of the kinds {kinds}, '
-            f"with arguments in {', '.join(CONVERTERS)}"
+            f"with arguments in {', '.join(LANGUAGES)}"
         )
     return kind
 
@@ -93,14 +94,15 @@ def check(task: Task, record: Any, truth: Sequence[Any] | None = None, *, unders
 
 
 def _calls_fault(task: Task, kind: str, record: Any, truth: Truth, underscore_to_dot: bool) -> Fault | None:
-    convert = CONVERTERS[language_of(task.category)]
-    checker = CallChecker(task.functions, convert=convert, underscore_to_dot=underscore_to_dot)
-    checks = {"simple": checker.simple, "multiple": checker.multiple, "parallel": checker.parallel}
+    argument_fault = LANGUAGES[language_of(task.category)]
+    checker = CallChecker(task.functions, argument_fault=argument_fault, underscore_to_dot=underscore_to_dot)
     try:
-        return checks[kind](record, truth)
+        if kind == "simple":
+            return checker.simple(record, truth)
+        return checker.multiple(record, truth) if kind == "multiple" else checker.parallel(record, truth)
     except ValueError as error:
         raise ValueError(f'task "{task.id}": {error}') from None
 
 
 def _verdict(fault: Fault | None) -> Verdict:
-    return Verdict(False, 0.0, *fault) if fault else Verdict(True, 1.0)
+    return Verdict(False, 0.0, *fault) if fault else _VALID

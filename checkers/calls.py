@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers.values import Accepted, Argument, Fault, argument_fault, python_argument
+from fctncalling.checkers.values import Accepted, Fault, python_fault
 from fctncalling.data.types import FunctionDoc
 
-Converter = Callable[[Any, Mapping[str, Any]], "Argument | Fault"]
-"""(decoded value, parameter doc) -> the argument to compare, or why no value of the language can be read from it."""
+ArgumentChecker = Callable[[str, Any, Mapping[str, Any], Accepted], "Fault | None"]
+"""(parameter, decoded value, parameter doc, accepted values) -> why an argument of a language is refused."""
 
 Truth = Sequence[Mapping[str, Mapping[str, Accepted]]]
 """BFCL's ground truth of one entry: one {function: {parameter: [accepted values]}} for each expected call."""
@@ -25,10 +25,12 @@ def format_fault(record: Any) -> Fault | None:
     """Return why a decoder's output is no list of one-key dicts of arguments; an empty list is one."""
     if record is None:
         return DECODER_FAILED
-    well_formed = type(record) is list and all(
-        type(call) is dict and len(call) == 1 and type(next(iter(call.values()))) is dict for call in record
-    )
-    return None if well_formed else WRONG_FORMAT
+    if type(record) is not list:
+        return WRONG_FORMAT
+    for call in record:
+        if type(call) is not dict or len(call) != 1 or type(next(iter(call.values()))) is not dict:
+            return WRONG_FORMAT
+    return None
 
 
 class CallChecker:
@@ -38,11 +40,11 @@ class CallChecker:
         self,
         functions: Sequence[FunctionDoc],
         *,
-        convert: Converter = python_argument,
+        argument_fault: ArgumentChecker = python_fault,
         underscore_to_dot: bool = False,
     ) -> None:
         self._functions = functions
-        self._convert = convert
+        self._argument_fault = argument_fault
         self._underscore_to_dot = underscore_to_dot
 
     def simple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
@@ -101,8 +103,14 @@ class CallChecker:
         for parameter in doc.parameters.get("required", ()):
             if parameter not in given:
                 return Fault("simple_function_checker:missing_required", f"parameter {parameter!r} is missing")
+        documented = doc.parameters.get("properties", {})
         for parameter, value in given.items():
-            fault = self._given_fault(doc, parameter, value, accepted)
+            if parameter not in documented or parameter not in accepted:
+                return Fault("simple_function_checker:unexpected_param", f"parameter {parameter!r} is not expected")
+            try:
+                fault = self._argument_fault(parameter, value, documented[parameter], accepted[parameter])
+            except ValueError as error:
+                raise ValueError(f"function {doc.name}, parameter {parameter}: {error}") from None
             if fault:
                 return fault
         for parameter, values in accepted.items():
@@ -110,17 +118,3 @@ class CallChecker:
                 told = f"parameter {parameter!r} has no default that is accepted, and is missing"
                 return Fault("simple_function_checker:missing_optional", told)
         return None
-
-    def _given_fault(
-        self, doc: FunctionDoc, parameter: str, value: Any, accepted: Mapping[str, Accepted]
-    ) -> Fault | None:
-        documented = doc.parameters.get("properties", {})
-        if parameter not in documented or parameter not in accepted:
-            return Fault("simple_function_checker:unexpected_param", f"parameter {parameter!r} is not expected")
-        try:
-            argument = self._convert(value, documented[parameter])
-        except ValueError as error:
-            raise ValueError(f"function {doc.name}, parameter {parameter}: {error}") from None
-        if isinstance(argument, Fault):
-            return argument
-        return argument_fault(parameter, argument, accepted[parameter])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.values import Argument, Fault, shown
+from fctncalling.checkers.values import Accepted, Argument, Fault, argument_fault, shown
 
 JAVA_TYPES: dict[str, type] = {
     "byte": int,
@@ -42,6 +42,12 @@ _MAP = re.compile(r"new\s+HashMap<")
 _MAP_MADE = re.compile(r">\s*\(\)")
 _MAP_BODY = re.compile(r">\s*\(\)\s*\{\s*\{?\s*")
 _BLANK = re.compile(r"\s*")
+
+
+def java_fault(parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted) -> Fault | None:
+    """Return why a Java argument is refused. Raises ValueError for a documented type that is none of ours."""
+    argument = java_argument(value, declared)
+    return argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
 
 
 def java_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:

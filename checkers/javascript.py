@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fctncalling.checkers.java import number_or_text
-from fctncalling.checkers.values import Argument, Fault, shown
+from fctncalling.checkers.values import Accepted, Argument, Fault, argument_fault, shown
 
 JAVASCRIPT_TYPES: dict[str, type] = {
     "String": str,
@@ -37,6 +37,12 @@ _CLOSING = re.compile(r"\]")
 _BEFORE_KEY = re.compile(r",(?=[^,]+:)")
 _EMPTY_KEY = re.compile(r":[^,:]*(?:,|\Z)")
 _BRACKETED = re.compile(r"\[(.*?)\]")
+
+
+def javascript_fault(parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted) -> Fault | None:
+    """Return why a JavaScript argument is refused. Raises ValueError for a documented type that is none of ours."""
+    argument = javascript_argument(value, declared)
+    return argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
 
 
 def javascript_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:

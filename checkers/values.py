@@ -31,6 +31,7 @@ PYTHON_TYPES: dict[str, type] = {
     "list": list,
 }
 _SEQUENCES = ("array", "tuple", "list")
+_SCALARS = {name: kind for name, kind in PYTHON_TYPES.items() if kind in (str, int, float, bool)}
 _NEGLIGIBLE = str.maketrans("", "", " ,./-_*^")
 
 
@@ -47,6 +48,13 @@ class Argument(NamedTuple):
     value: Any
     expected: type
     item: type | None = None  # the class of each item, where the declared type is a sequence
+
+
+def python_fault(parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted) -> Fault | None:
+    """Return why a Python argument is refused. Raises ValueError for a documented type that is none of ours."""
+    if type(value) is _SCALARS.get(declared.get("type")) and value in accepted:
+        return None  # whatever rule applies, it lets pass what stands among the accepted values
+    return argument_fault(parameter, python_argument(value, declared), accepted)
 
 
 def python_argument(value: Any, declared: Mapping[str, Any]) -> Argument:
@@ -79,6 +87,8 @@ def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fa
     if fault:
         return fault
     value, expected, item = argument
+    if expected is list and item is not dict and value in accepted:
+        return None
     named = accepted_class(accepted)
     # Where the ground truth's class is not the documented one it names a variable, which is compared raw.
     if named is None or named is expected:
@@ -112,14 +122,17 @@ def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault 
 
 def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool:
     # BFCL tests only alternatives that are lists; any other, the "" of an optional parameter too, lets the type pass.
-    if type(alternative) is not list:
+    if type(alternative) is not list or {item}.issuperset(map(type, items)):
         return True
     return all(type_fault(parameter, Argument(each, item), alternative) is None for each in items)
 
 
 def accepted_class(accepted: Accepted) -> type | None:
     """Return the class of the first accepted value that is not the mark of omission; None where there is none."""
-    return next((type(each) for each in accepted if each != ""), None)
+    for each in accepted:
+        if each != "":
+            return type(each)
+    return None
 
 
 def standardised(text: str) -> str:
@@ -172,8 +185,11 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
     for key, given in value.items():
         if key not in alternative:
             return Fault("value_error:dict_key", f"parameter {parameter!r}: key {shown(key)} is not expected")
-        if _loose(given) not in [_loose(each) for each in alternative[key]]:
-            return _refused("value_error:dict_value", f"{parameter}[{key!r}]", given, alternative[key])
+        accepted = alternative[key]
+        if type(accepted) is list and given in accepted:
+            continue
+        if _loose(given) not in [_loose(each) for each in accepted]:
+            return _refused("value_error:dict_value", f"{parameter}[{key!r}]", given, accepted)
     return None
 
 
