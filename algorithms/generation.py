@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.actor import Action, Actor, Request, ScriptedActor
 from fctncalling.algorithms.cache import check_supported
+from fctncalling.algorithms.decoder import FastReader, has_fast_path
 from fctncalling.algorithms.reader import ModelReader, Read, Reader
 from fctncalling.algorithms.sampling import sample
-from fctncalling.algorithms.stopping import Stops
+from fctncalling.algorithms.slots import Slot
 
 __all__ = ["Action", "Actor", "CacheBudgetError", "GenerationEngine", "Request", "ScriptedActor"]
 
 
 class CacheBudgetError(ValueError):
     """The caches of the running episodes do not fit into their budget."""
-
-
-@dataclass
-class _Slot:
-    """One growing sequence, and the request it is at."""
-
-    number: int
-    stream: torch.Generator
-    unread: list[int] = field(default_factory=list)  # sampled or given, not yet passed through the model
-    opening: tuple[int, ...] = ()  # what the sequence began with
-    request: Request | None = None
-    action: Action = field(default_factory=Action)
-    stops: Stops | None = None
-    noise: list[float] = field(default_factory=list)  # uniform in [0, 1), one a token; none where greedy
-    limit: int = 0  # tokens of the action
-
-    @property
-    def joining(self) -> bool:
-        """Whether it has more to read than the last token, before it can decode with the others."""
-        return len(self.unread) != 1 or not self.action.ids
 
 
 class GenerationEngine(Actor):
@@ -53,7 +33,8 @@ class GenerationEngine(Actor):
 
     `decode` reads tokens for stop strings. `value_head` maps hidden states (n, H) to values (n,), which then come with
     the actions. `max_cache_tokens` bounds slots times the longest sequence; CacheBudgetError where it is passed.
-    `generator` is drawn from by slots begun without a seed.
+    `generator` is drawn from by slots begun without a seed. `fast_path` chooses between our own forward and the
+    model's; None takes ours where it knows the model.
     """
 
     def __init__(
@@ -68,16 +49,19 @@ class GenerationEngine(Actor):
         value_head: Callable[[Tensor], Tensor] | None = None,
         max_prefill_tokens: int = 8192,
         max_cache_tokens: int | None = None,
+        fast_path: bool | None = None,
     ) -> None:
         if temperature < 0 or max_new_tokens < 1:
             raise ValueError(f"want temperature >= 0 and max_new_tokens >= 1, got {temperature} and {max_new_tokens}")
-        check_supported(model)
+        self.fast_path = has_fast_path(model) if fast_path is None else fast_path
+        if not self.fast_path:
+            check_supported(model)
         self.model, self.stop_ids, self.decode, self.value_head = model, frozenset(stop_ids), decode, value_head
         self.temperature, self.max_new_tokens = temperature, max_new_tokens
         self.max_prefill_tokens, self.max_cache_tokens = max_prefill_tokens, max_cache_tokens
         self.generator = generator or torch.Generator().manual_seed(0)
         self.num_sampled_tokens = self._num_read = 0
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._reader: Reader = self._new_reader(0)
 
     @property
@@ -94,10 +78,11 @@ class GenerationEngine(Actor):
         """Forget everything and offer slots 0..num_slots-1; call it whenever the weights changed."""
         self._num_read += self._reader.num_tokens
         self._reader = self._new_reader(num_slots)
-        self._slots = [_Slot(number, self.generator) for number in range(num_slots)]
+        self._slots = [Slot(number, self.generator) for number in range(num_slots)]
         self._row = list(range(num_slots))  # slot -> its row in the cache
         self._slot = list(range(num_slots))  # row -> its slot
         self._busy: set[int] = set()  # slots with a request
+        self._joining: set[int] = set()  # those of them with more to read than the token they sampled last
         self._openings: dict[tuple[int, ...], list[int]] = {}  # a first prompt -> the slots that hold it
 
     def begin(self, slot: int, seed: int | None = None) -> None:
@@ -112,25 +97,18 @@ class GenerationEngine(Actor):
             holders.remove(slot)
             if not holders:
                 del self._openings[old.opening]
-        self._slots[slot] = _Slot(slot, old.stream)
+        self._slots[slot] = Slot(slot, old.stream)
         self._busy.discard(slot)
+        self._joining.discard(slot)
         self._reader.lengths[self._row[slot]] = 0
 
     def submit(self, request: Request) -> None:
         """Take a request; its slot must have none that waits for an answer."""
-        slot = self._slots[request.slot]
-        if slot.request is not None:
-            raise ValueError(f"slot {request.slot} has a request already: wait for its action, or begin the slot again")
-        slot.unread = [*slot.unread, *request.new_ids]
-        if not slot.unread:
-            raise ValueError(f"slot {request.slot} has nothing to read: an action needs at least one prompt token")
-        slot.stops = Stops(request, self.stop_ids, self.decode)
-        slot.request, slot.action = request, Action()
-        slot.limit = min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens)
-        if self.temperature > 0:
-            # Always max_new_tokens numbers an action: a stream must not depend on how long its actions are.
-            slot.noise = torch.rand(self.max_new_tokens, generator=slot.stream, dtype=torch.float64).tolist()
+        self._slots[request.slot].ask(
+            request, self.stop_ids, self.decode, self.max_new_tokens, greedy=self.temperature == 0
+        )
         self._busy.add(request.slot)
+        self._joining.add(request.slot)
 
     def advance(self) -> list[tuple[int, Action]]:
         """Work on until an eighth of the requests is answered; return (slot, action) of each that is.
@@ -146,17 +124,18 @@ class GenerationEngine(Actor):
         try:
             with torch.inference_mode():
                 while len(finished) < wanted:
-                    joining = [self._slots[number] for number in self._busy if self._slots[number].joining]
-                    finished += self._join(joining) if joining else self._step()
+                    finished += self._join() if self._joining else self._step()
         finally:
             if training:
                 self.model.train()
         return finished
 
-    def _join(self, joining: Sequence[_Slot]) -> list[tuple[int, Action]]:
+    def _join(self) -> list[tuple[int, Action]]:
         """Let slots read what they have not read, and sample a token each."""
-        first, then = list[_Slot](), list[_Slot]()
-        for slot in sorted(joining, key=lambda slot: self._row[slot.number]):
+        first, then = list[Slot](), list[Slot]()
+        joining = [self._slots[number] for number in sorted(self._joining, key=lambda number: self._row[number])]
+        self._joining.clear()
+        for slot in joining:
             if self._reader.lengths[self._row[slot.number]] or slot.opening:
                 first.append(slot)
                 continue
@@ -172,25 +151,25 @@ class GenerationEngine(Actor):
             slot.unread = slot.unread[-1:]
         return finished + (self._read(then) if then else [])
 
-    def _read(self, slots: Sequence[_Slot]) -> list[tuple[int, Action]]:
+    def _read(self, slots: Sequence[Slot]) -> list[tuple[int, Action]]:
         read = self._reader.read([self._row[slot.number] for slot in slots], [slot.unread for slot in slots])
         return self._take(slots, read)
 
     def _step(self) -> list[tuple[int, Action]]:
         """Let the busy slots decode one token each."""
         span = self._close_gaps()
-        rows: list[_Slot | None] = [
+        rows: list[Slot | None] = [
             self._slots[number] if number in self._busy else None for number in self._slot[:span]
         ]
         self._check_budget([max(self._reader.lengths[:span]) + 1])
         tokens = [slot.unread[0] if slot else 0 for slot in rows]
         return self._take(rows, self._reader.step(tokens, [slot is not None for slot in rows]))
 
-    def _take(self, rows: Sequence[_Slot | None], read: Read) -> list[tuple[int, Action]]:
+    def _take(self, rows: Sequence[Slot | None], read: Read) -> list[tuple[int, Action]]:
         """Sample a token for each row that has a slot; return the actions that end with it."""
         noise = None
         if self.temperature > 0:
-            drawn = [slot.noise[sum(slot.action.acted)] if slot else 0.0 for slot in rows]
+            drawn = [slot.noise if slot else 0.0 for slot in rows]
             noise = torch.tensor(drawn, dtype=torch.float64, device=read.logits.device)
         tokens, logprobs = sample(read.logits, noise, self.temperature)
         values: list[float | None] = [None] * len(rows)
@@ -198,47 +177,15 @@ class GenerationEngine(Actor):
             values = self.value_head(read.hidden).tolist()
         finished = []
         for slot, token, logprob, value in zip(rows, tokens.tolist(), logprobs.tolist(), values, strict=True):
-            if slot is not None and self._write(slot, token, logprob, value):
+            if slot is None:
+                continue
+            self.num_sampled_tokens += 1
+            if slot.write(token, logprob, value):
+                self._busy.discard(slot.number)
                 finished.append((slot.number, slot.action))
-        self.num_sampled_tokens += sum(slot is not None for slot in rows)
+            elif len(slot.unread) > 1:
+                self._joining.add(slot.number)
         return finished
-
-    def _write(self, slot: _Slot, token: int, logprob: float, value: float | None) -> bool:
-        """Add a sampled token to a slot's action; return whether the action ends with it."""
-        request, action = slot.request, slot.action
-        assert request is not None
-        assert slot.stops is not None
-        action.append(token, logprob, value)
-        slot.unread = [token]
-        if request.on_token is not None:
-            request.on_token(token, logprob)
-        reason = slot.stops.reason(action)
-        if reason == "stop" and request.on_stop is not None:
-            reason = self._put_in(slot, request.on_stop(action))
-        if not reason and len(action.ids) >= slot.limit:
-            reason = "length"
-        if not reason:
-            return False
-        action.stop_reason, slot.request = reason, None
-        self._busy.discard(slot.number)
-        return True
-
-    def _put_in(self, slot: _Slot, ids: Sequence[int] | None) -> str:
-        """Let an action go on behind its stop with the ids that answer it; return why it ends where it does."""
-        request, action = slot.request, slot.action
-        if ids is None:
-            return "stop"
-        if len(action.ids) + len(ids) >= slot.limit:
-            return "length"
-        assert request is not None
-        assert slot.stops is not None
-        for token in ids:
-            action.append(token, None, 0.0 if self.value_head is not None else None)
-            if request.on_token is not None:
-                request.on_token(token, None)
-        slot.unread = [*slot.unread, *ids]
-        slot.stops.answered(action)
-        return ""
 
     def _close_gaps(self) -> int:
         """Return how many first rows hold all busy slots, after moving some where too many idle ones lie between."""
@@ -266,5 +213,7 @@ class GenerationEngine(Actor):
             )
 
     def _new_reader(self, num_rows: int) -> Reader:
+        if self.fast_path:
+            return FastReader(self.model, num_rows, max_tokens=self.max_prefill_tokens)
         hidden = self.value_head is not None
         return ModelReader(self.model, num_rows, hidden=hidden, max_tokens=self.max_prefill_tokens)

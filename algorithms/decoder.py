@@ -1,0 +1,169 @@
+"""The fast path: a forward pass of our own over the weights of Llama, Qwen2 and Qwen3 models.
+
+On small models, and wherever one token at a time is read, what costs is the number of operations, not their size. So
+linear layers on the same input are one, keys are kept transposed in one buffer for all rows, and tokens of all rows
+lie side by side without padding everywhere but in attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fctncalling.algorithms.kept_rows import KeptRows
+from fctncalling.algorithms.projection import Projection
+from fctncalling.algorithms.reader import Read
+
+MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+ROTARY_KINDS = ("default", "linear", "llama3", "yarn")  # whose angles depend on the position alone
+MOST_FUSED = 2**30  # parameters of a model whose linear layers are joined, which copies them
+
+
+def has_fast_path(model: Any) -> bool:
+    """Return whether a model is of a kind this file reads exactly as its own forward does."""
+    if type(model).__name__ not in MODELS or not type(model).__module__.startswith("transformers."):
+        return False
+    config = model.config
+    sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
+    rotary = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    sharded = any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
+    plain = type(model.model.embed_tokens) is nn.Embedding
+    return plain and not sliding and not sharded and rotary in ROTARY_KINDS and config.hidden_act == "silu"
+
+
+class FastReader:
+    """Reads tokens as `ModelReader` does; takes over the weights as they are when it is made."""
+
+    def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 8192) -> None:
+        """max_tokens: of one forward over several rows."""
+        config, decoder = model.config, model.model
+        self.head_size = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        self.num_heads, self.num_kept_heads = int(config.num_attention_heads), int(config.num_key_value_heads)
+        self.max_tokens, self.num_tokens = max_tokens, 0
+        fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
+        self._embedding, self._rotary, self._head = decoder.embed_tokens, decoder.rotary_emb, model.lm_head
+        self._norm = _Norm(decoder.norm)
+        self._layers = [_Layer(layer, fused) for layer in decoder.layers]
+        self._weight: Tensor = decoder.embed_tokens.weight
+        self._kept = KeptRows(len(self._layers), num_rows, self.num_kept_heads, self.head_size, self._weight)
+        self.lengths = self._kept.lengths
+        self._angles(64)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the keys and values kept, rows' free places included."""
+        return self._kept.num_bytes
+
+    def swap(self, one: int, other: int) -> None:
+        """Let two rows change places."""
+        self._kept.swap(one, other)
+
+    def share(self, source: int, row: int, count: int) -> None:
+        """Let an empty row begin with the first `count` tokens of another."""
+        self._kept.share(source, row, count)
+
+    def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
+        """Pass new tokens through the model, rows of like length together."""
+        order = sorted(range(len(rows)), key=lambda i: len(news[i]))
+        hidden: list[Tensor] = []
+        start = 0
+        for end in range(1, len(order) + 1):
+            # One more row would pad all of them to its own length in attention.
+            if end == len(order) or (end + 1 - start) * len(news[order[end]]) > self.max_tokens:
+                group = order[start:end]
+                hidden.append(self._read([rows[i] for i in group], [news[i] for i in group]))
+                start = end
+        back = torch.tensor(order, device=self._weight.device).argsort()
+        return self._said(torch.cat(hidden)[back])
+
+    def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
+        """Pass one token of each of the first rows through."""
+        device, kept = self._weight.device, self._kept
+        block = kept.place_step(active)
+        self.num_tokens += sum(active)
+        cos, sin = self._angles(block.width)
+        cos, sin = cos[block.positions], sin[block.positions]
+        mask = kept.step_mask(block)
+        x = self._embedding(torch.tensor(tokens, device=device))
+        for number, layer in enumerate(self._layers):
+            queries, keys, values = self._split(layer, layer.norm(x), cos, sin)
+            kept.write(number, block, keys, values)
+            x = layer.output.onto(x, kept.attend(number, block, queries, mask, self.head_size**-0.5))
+            x = layer.feed_forward(x)
+        return self._said(x)
+
+    def _read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Tensor:
+        """Return the last layer's states (n, H) behind the last token of each row."""
+        kept = self._kept
+        block = kept.place([len(new) for new in news], rows)
+        self.num_tokens += len(block.positions)
+        cos, sin = self._angles(block.width)
+        cos, sin = cos[block.positions], sin[block.positions]
+        mask = kept.read_mask(block)
+        x = self._embedding(torch.tensor([token for new in news for token in new], device=self._weight.device))
+        for number, layer in enumerate(self._layers):
+            queries, keys, values = self._split(layer, layer.norm(x), cos, sin)
+            kept.write(number, block, keys, values)
+            x = layer.output.onto(x, kept.attend_block(number, block, queries, keys, values, mask))
+            x = layer.feed_forward(x)
+        return x[block.ends]
+
+    def _said(self, x: Tensor) -> Read:
+        hidden = self._norm(x)
+        return Read(self._head(hidden), hidden)
+
+    def _split(self, layer: _Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries (N, heads, size) and keys, values (N, kept heads, size), turned to their positions."""
+        joined = layer.joined(x).view(len(x), -1, self.head_size)
+        turned = joined[:, : self.num_heads + self.num_kept_heads]
+        if layer.head_scales is not None:
+            turned = F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon) * layer.head_scales
+        turned = torch.addcmul(turned * cos, turned.roll(self.head_size // 2, -1), sin)
+        return turned[:, : self.num_heads], turned[:, self.num_heads :], joined[:, -self.num_kept_heads :]
+
+    def _angles(self, width: int) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines (positions, 1, head size); the first half of the sines is negative."""
+        if not hasattr(self, "_table") or len(self._table[0]) < width:
+            positions = torch.arange(max(width, 2 * width if width > 64 else 64), device=self._weight.device)
+            cos, sin = self._rotary(self._weight, positions.unsqueeze(0))
+            half = self.head_size // 2
+            sin = torch.cat((-sin[..., :half], sin[..., half:]), -1)
+            self._table = (cos[0].unsqueeze(1), sin[0].unsqueeze(1))
+        return self._table
+
+
+class _Norm:
+    """Root mean square normalisation with the weights of a module."""
+
+    def __init__(self, module: Any) -> None:
+        self._weight, self._epsilon = module.weight, module.variance_epsilon
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self._weight.shape, self._weight, self._epsilon)
+
+
+class _Layer:
+    """One decoder layer's weights, as few and large as can be."""
+
+    def __init__(self, layer: Any, fused: bool) -> None:
+        attention, forward = layer.self_attn, layer.mlp
+        self.norm, self.second_norm = _Norm(layer.input_layernorm), _Norm(layer.post_attention_layernorm)
+        self.joined = Projection((attention.q_proj, attention.k_proj, attention.v_proj), fused)
+        self.output = Projection((attention.o_proj,), fused)
+        self.inner = Projection((forward.gate_proj, forward.up_proj), fused)
+        self.down = Projection((forward.down_proj,), fused)
+        self.head_scales: Tensor | None = None  # (heads + kept heads, size): Qwen3 normalises queries and keys
+        self.head_epsilon = 0.0
+        if hasattr(attention, "q_norm"):
+            size, config = attention.head_dim, attention.config
+            scales = [attention.q_norm.weight.expand(config.num_attention_heads, size)]
+            scales.append(attention.k_norm.weight.expand(config.num_key_value_heads, size))
+            self.head_scales, self.head_epsilon = torch.cat(scales).detach(), attention.q_norm.variance_epsilon
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        gate, up = self.inner(self.second_norm(x)).chunk(2, -1)
+        return self.down.onto(x, F.silu(gate) * up)
