@@ -44,6 +44,11 @@ class Experience(NamedTuple):
         tokens = self.tokens
         return Spans(tokens.action[numbers], tokens.row[numbers], tokens.num_words[numbers])
 
+    def padding_share(self, minibatches: Sequence[Minibatch]) -> float:
+        """Return which part of the tokens that the model passes over once in these minibatches is padding."""
+        groups = [[self.lengths[row] for row in rows] for minibatch in minibatches for rows in minibatch]
+        return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
+
     def batch(self, rows: Sequence[int]) -> tuple[Batch, Tensor]:
         """Return the rows padded for a forward pass, and the numbers of its acted tokens, in the pass's order."""
         numbers = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]

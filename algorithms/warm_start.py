@@ -79,7 +79,9 @@ def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -
     total = sum(sum(row.acted) for row in rows)
     device = next(model.parameters()).device
     loss_sum, right = 0.0, 0
-    for group in microbatches(trained_lengths(rows), max_tokens=config.max_tokens_per_microbatch):
+    lengths = trained_lengths(rows)
+    # Few passes whatever the padding: how rows are grouped decides the last bits of the weights that are published.
+    for group in microbatches(lengths, max_tokens=config.max_tokens_per_microbatch, most_padding=1.0):
         ids, _, acted = make_batch([rows[i] for i in group], device=device, trim=True)
         targets = ids[:, 1:][acted[:, 1:]]
         logits = acted_logits(model, ids, acted)
