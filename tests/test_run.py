@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,7 @@ from fctncalling.algorithms.generation import ScriptedActor
 from fctncalling.algorithms.logs import RunLog
 from fctncalling.algorithms.rollout import collect
 from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.cli.run_workers import Workers
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -156,6 +162,56 @@ def test_an_interrupted_run_resumes_with_what_is_missing(tmp_path: Path, cut: st
         assert run(output, *more, "--resume") == 0
         assert len(stub.bodies) == 4
     assert [line["id"] for line in lines(output)] == [f"simple_python_{i}" for i in range(6)]
+
+
+def test_ctrl_c_keeps_what_ended_and_waits_for_no_request_in_flight(tmp_path: Path) -> None:
+    output, tasks = tmp_path / "out.jsonl", str(dataset(tmp_path, 6))
+    hanging, released = threading.Semaphore(0), threading.Event()
+
+    def reply(number: int, body: dict[str, Any]) -> Any:
+        if number >= 2:  # no answer comes before the test's end
+            hanging.release()
+            released.wait()
+        return said(right_answer(body))
+
+    with endpoint(reply) as stub:
+        more = ("--agent", "openai:m", "--dataset_path", tasks, "--base_url", stub.url)
+        command = [sys.executable, "-m", "evaluate_fctncalling", "run", "--output", str(output), "--concurrency", "2"]
+        process = subprocess.Popen([*command, *more], stderr=subprocess.PIPE, text=True)
+        try:
+            assert hanging.acquire(timeout=60)
+            assert hanging.acquire(timeout=60)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=60)  # both requests still hang
+        finally:
+            process.kill()
+            released.set()
+    assert (process.returncode, len(lines(output))) == (130, 2)
+    assert re.search("Interrupted.*--resume", told)
+    with endpoint(lambda _, body: said(right_answer(body))) as stub:
+        assert run(output, *more[:-1], stub.url, "--resume") == 0
+        assert len(stub.bodies) == 4
+    assert [line["valid"] for line in lines(output)] == [True] * 6
+
+
+def test_what_ended_before_the_run_did_is_kept_and_nothing_more_begins() -> None:
+    begun, under_way, go_on = list[int](), threading.Event(), threading.Event()
+
+    def work(item: int) -> int:
+        begun.append(item)
+        if item == 1:
+            under_way.set()
+            go_on.wait(60)
+        return item
+
+    workers = Workers(1, work)
+    results = workers.results(range(10))
+    assert next(results) == 0
+    assert under_way.wait(60)
+    assert workers.stop() == []
+    go_on.set()
+    assert next(results) == 1, "what was under way ends by itself"
+    assert begun == [0, 1]
 
 
 def test_a_file_of_another_run_is_never_overwritten_nor_mixed(

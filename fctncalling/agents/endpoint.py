@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,12 @@ class EndpointSettings:
 class EndpointAgent:
     """Asks an endpoint; what fails for a while is repeated, what stays away makes the episode invalid."""
 
-    def __init__(self, settings: EndpointSettings, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, settings: EndpointSettings) -> None:
         try:
             self._httpx = extra_module("httpx", "openai", "--agent openai:...")
         except MissingExtra as error:
             raise AgentSetupError(str(error)) from None
-        self.name, self.settings, self._sleep = settings.model, settings, sleep
+        self.name, self.settings, self._closed = settings.model, settings, threading.Event()
         base = settings.base_url or os.environ.get("OPENAI_BASE_URL") or BASE_URL
         self._url = f"{base.rstrip('/')}/chat/completions"
         key = os.environ.get(settings.api_key_env, "")
@@ -60,7 +60,8 @@ class EndpointAgent:
         return _ToolCallPlayer(self) if self.settings.form == "tool_call" else _PromptedPlayer(self)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; players that still wait to repeat a request give up."""
+        self._closed.set()
         self._client.close()
 
     def ask(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
@@ -72,8 +73,9 @@ class EndpointAgent:
             body["tools"] = list(tools)
         told, told_s = "", 0.0
         for attempt in range(self.settings.retries + 1):
-            if attempt:
-                self._sleep(_wait_s(self.settings.first_wait_s, attempt, told_s))
+            wait_s = _wait_s(self.settings.first_wait_s, attempt, told_s) if attempt else 0.0
+            if self._closed.wait(wait_s):
+                raise AgentUnavailable(f"{self._url}: the run ended before there was an answer")
             message, told, told_s = self._once(body)
             if message is not None:
                 return message

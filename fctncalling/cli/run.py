@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from fctncalling.agents.agent import FORMS, AgentSetupError
@@ -74,9 +75,8 @@ def run(args: argparse.Namespace) -> int:
     """Play every task; return 0, 1 where episodes are invalid, 2 where it cannot go on, 130 after Ctrl-C."""
     try:
         runner = Runner(args, expanded(args.category))
-        with OutputFile(args.output, runner.settings, resume=args.resume) as output:
+        with closing(runner), OutputFile(args.output, runner.settings, resume=args.resume) as output:
             ended = runner.play(output)
-            runner.close()
             totals = output.totals()
     except (InputError, AgentSetupError, TaskError, ToolDefinitionError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -6,9 +6,8 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import chain, islice
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from fctncalling.agents.agent import Agent, AgentSetupError, handler_of, posed
@@ -16,6 +15,7 @@ from fctncalling.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.agents.scripted import SCRIPTED, ScriptedAgent
 from fctncalling.cli.records import InputError, TaskFolder, shown_progress
 from fctncalling.cli.run_output import OutputFile
+from fctncalling.cli.run_workers import Workers
 from fctncalling.cli.score_inputs import tasks_of
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.format_sensitivity import CATEGORY
@@ -38,7 +38,7 @@ class Item(NamedTuple):
 
 
 class Runner:
-    """Plays tasks with the agent that the arguments name; raises AgentSetupError and InputError."""
+    """Plays tasks once with the agent that the arguments name; raises AgentSetupError and InputError."""
 
     def __init__(self, args: argparse.Namespace, categories: list[str]) -> None:
         for name, least in (("concurrency", 1), ("retries", 0), ("max_steps_per_turn", 1), ("max_invalid", 1)):
@@ -48,6 +48,7 @@ class Runner:
             raise InputError(f'--form tool_call: {CATEGORY} varies the prompt, so its one form is "prompting"')
         self._args, self._categories = args, categories
         self._tools = own_tools(args.tools)
+        self._workers = Workers(args.concurrency, self._one)
         self._local, self._agent = None, None
         kind, _, name = args.agent.partition(":")
         if kind == "hf" and name:
@@ -59,19 +60,21 @@ class Runner:
 
     def play(self, output: OutputFile) -> str:
         """Play what the output lacks; return why the run ended early, "" where it did not. Raises what setup lacks."""
-        items = shown_progress(self._items(output), f"{self._args.agent}", "episode")
+        items = self._items(output)
+        lines = self._local_lines(items) if self._local else self._workers.results(items)
         failed_in_a_row = 0
-        lines = self._local_lines(items) if self._local else self._agent_lines(items)
         try:
-            for line in lines:
+            for line in shown_progress(lines, self._args.agent, "episode"):
                 output.write(line)
                 failed_in_a_row = failed_in_a_row + 1 if line["invalid"] else 0
                 if failed_in_a_row >= self._args.max_invalid:
                     return f"{failed_in_a_row} episodes in a row are invalid; the last: {line['invalid_reason']}"
         except KeyboardInterrupt:
             return "Interrupted."
-        finally:
-            lines.close()
+        finally:  # after Ctrl-C, too: what ended is kept, what is under way is not waited for
+            for line in self._workers.stop():
+                if not line["invalid"]:
+                    output.write(line)
         return ""
 
     def close(self) -> None:
@@ -111,32 +114,15 @@ class Runner:
         limit = self._args.max_steps_per_turn
         return FunctionCallingEnv(tasks=tasks, handler=handler, max_steps_per_turn=limit, tools=self._tools)
 
-    def _agent_lines(self, items: Iterator[Item]) -> Generator[dict[str, Any], None, None]:
-        """Yield a line an episode in the order in which they end, `--concurrency` of them running."""
-        running = set[Future[dict[str, Any]]]()
-        given_up = threading.Event()
-        with ThreadPoolExecutor(self._args.concurrency) as pool:
-            try:
-                for item in chain(items, [None]):
-                    if item is not None:
-                        running.add(pool.submit(self._one, item, given_up))
-                    while len(running) >= 2 * self._args.concurrency or (item is None and running):
-                        done, running = wait(running, return_when=FIRST_COMPLETED)
-                        yield from (each.result() for each in done)
-            finally:  # Ctrl-C, too: what has not begun never will, what runs ends after its next message
-                given_up.set()
-                for each in running:
-                    each.cancel()
-
-    def _one(self, item: Item, given_up: threading.Event) -> dict[str, Any]:
+    def _one(self, item: Item) -> dict[str, Any]:
         assert self._agent is not None
         started = time.perf_counter()
         env = self._env((item.task,), item.handler)
-        player = _Interruptible(self._agent.player(item.task, item.handler, self._args.seed), given_up)
+        player = _Interruptible(self._agent.player(item.task, item.handler, self._args.seed), self._workers.stopped)
         played = play(env, item.task.id, player, self._args.seed)
         return line_of(item, played, {"latency": time.perf_counter() - started}, self._tools)
 
-    def _local_lines(self, items: Iterator[Item]) -> Generator[dict[str, Any], None, None]:
+    def _local_lines(self, items: Iterator[Item]) -> Iterator[dict[str, Any]]:
         assert self._local is not None
         from fctncalling.agents.local_model import as_tool_calls
 

@@ -1,0 +1,63 @@
+"""Threads that do pieces of work side by side, and that nobody waits for where the run ends early."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Workers(Generic[Item, Result]):
+    """Applies a function to items in daemon threads: an interrupted run need not wait for a request in flight."""
+
+    def __init__(self, count: int, work: Callable[[Item], Result]) -> None:
+        self.stopped = threading.Event()
+        self._count, self._work = count, work
+        self._asked = SimpleQueue[Item]()
+        self._ended = SimpleQueue[Result | BaseException]()
+        self._free = threading.Semaphore(0)  # items asked and not yet taken; one more for each thread at the end
+
+    def results(self, items: Iterable[Item]) -> Iterator[Result]:
+        """Yield results in the order in which they end, items read a little ahead; raises what the work raises."""
+        for _ in range(self._count):
+            threading.Thread(target=self._run, daemon=True).start()
+        under_way = 0
+        for item in items:
+            self._asked.put(item)
+            self._free.release()
+            under_way += 1
+            if under_way >= 2 * self._count:
+                yield self._next()
+                under_way -= 1
+        for _ in range(under_way):
+            yield self._next()
+
+    def stop(self) -> list[Result]:
+        """Begin nothing more; return what ended and was not yielded."""
+        self.stopped.set()
+        self._free.release(self._count)
+        ended: list[Result] = []
+        while True:
+            try:
+                result = self._ended.get_nowait()
+            except Empty:
+                return ended
+            if not isinstance(result, BaseException):
+                ended.append(result)
+
+    def _next(self) -> Result:
+        result = self._ended.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _run(self) -> None:
+        while self._free.acquire() and not self.stopped.is_set():
+            try:
+                self._ended.put(self._work(self._asked.get()))
+            except BaseException as error:  # handed to who waits for results
+                self._ended.put(error)
