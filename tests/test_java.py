@@ -184,7 +184,7 @@ def test_what_the_form_cannot_say_is_refused_by_render(calls: list[Call]) -> Non
 def test_plain_calls_are_read_as_the_grammar_reads_them(name: str, pairs: list[tuple[str, str]]) -> None:
     source = f"{name}({', '.join(f'{key}={value}' for key, value in pairs)})"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(java_calls, "plain_call", lambda *_: None)
+        patch.setattr(java_calls, "plain_call", lambda *_, **__: None)
         by_grammar = official_record(JAVA, source)
     assert official_record(JAVA, source) == by_grammar
 

@@ -154,7 +154,12 @@ def test_what_the_form_cannot_say_is_refused_by_render(calls: list[Call]) -> Non
         st.tuples(
             st.sampled_from(["a", "b", "c1", "false", "this", "let", "in"]),
             st.sampled_from(
-                ["1", "-1.5", "007", "1.", '"x, y"', '"//"', "''", "'xy'", "a.b", "true", "null", "super", "x.new", "é"]
+                [
+                    *("1", "-1.5", "007", "1.", '"x, y"', '"//"', "''", "'xy'", "a.b", "true", "null", "super"),
+                    *("x.new", "é", "[]", "{}", '[1, "a", -2.5, x]', "[true, x.true]", "[[1]]", '["//", null,]'),
+                    *("[in]", "{a: 1, b:[x]}", '{k: "v, }", m: true}', "{true: 1}", "{new: 1}", "{a: new}"),
+                    *('{"a": 1}', "{a}", "{a: {b: 1}}"),
+                ]
             ),
         ),
         min_size=1,
@@ -164,7 +169,7 @@ def test_what_the_form_cannot_say_is_refused_by_render(calls: list[Call]) -> Non
 def test_plain_calls_are_read_as_the_grammar_reads_them(name: str, pairs: list[tuple[str, str]]) -> None:
     source = f"{name}({', '.join(f'{key}={value}' for key, value in pairs)})"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(javascript_calls, "plain_call", lambda *_: None)
+        patch.setattr(javascript_calls, "plain_call", lambda *_, **__: None)
         by_grammar = official_record(JAVASCRIPT, source)
     assert official_record(JAVASCRIPT, source) == by_grammar
 

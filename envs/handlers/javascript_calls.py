@@ -41,7 +41,7 @@ class JavaScriptCalls(SourceCalls):
     def call_in(self, source: str) -> Any:
         """Return the first call of a JavaScript source as BFCL does; raises DecodeError."""
         require_grammar("javascript")
-        plain = plain_call(source, _RESERVED)
+        plain = plain_call(source, _RESERVED, containers=True)
         if plain is not None:
             return plain
         text = encoded(source)

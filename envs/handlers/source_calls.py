@@ -15,9 +15,22 @@ from fctncalling.envs.handlers.handler import DecodeError, require_readable
 
 _FENCE = "`\n "
 _NAME = r"[A-Za-z_$][\w$]*"
-_VALUE = rf'"[^"\\\n]*"|\'[^\'\\\n]+\'|-?(?:0|[1-9]\d*)(?:\.\d+)?|{_NAME}(?:\.{_NAME})*'
-_ARGUMENT = re.compile(rf"({_NAME})=({_VALUE})", re.ASCII)
-_PLAIN_CALL = re.compile(rf"({_NAME}(?:\.{_NAME})*)\(({_NAME}=(?:{_VALUE})(?:, {_NAME}=(?:{_VALUE}))*)\)\Z", re.ASCII)
+_SCALAR = rf'(?:"[^"\\\n]*+"|\'[^\'\\\n]++\'|-?(?:0|[1-9]\d*+)(?:\.\d++)?+|{_NAME}(?:\.{_NAME})*+)'
+_ARRAY = rf"\[(?:{_SCALAR}(?:, ?{_SCALAR})*+)?+\]"
+_PROPERTY = rf"(?!(?:true|false|null)\b){_NAME}: ?(?:{_SCALAR}|{_ARRAY})"
+_CONTAINER = rf"(?:{_ARRAY}|\{{(?:{_PROPERTY}(?:, ?{_PROPERTY})*+)?+\}})"
+
+
+def _patterns(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what a whole plain call matches, and each of its arguments."""
+    argument = rf"({_NAME})=({value})"
+    call = rf"({_NAME}(?:\.{_NAME})*+)\(({_NAME}={value}(?:, {_NAME}={value})*+)\)\Z"
+    return re.compile(call, re.ASCII), re.compile(argument, re.ASCII)
+
+
+_OF_SCALARS = _patterns(_SCALAR)
+_OF_LITERALS = _patterns(f"(?:{_SCALAR}|{_CONTAINER})")
+_STRING_OR_NAMES = re.compile(rf"\"[^\"]*+\"|'[^']*+'|({_NAME}(?:\.{_NAME})*+)", re.ASCII)
 _PLAIN_CHARS = range(24, 1_000)  # behind shorter calls Java's grammar inserts no semicolon
 _CONSTANTS = frozenset(("true", "false", "null"))
 _LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")
@@ -104,23 +117,26 @@ def named_once(arguments: Mapping[Any, str], name: Any) -> None:
         raise DecodeError("value", f"{told} are not read")
 
 
-def plain_call(source: str, reserved: frozenset[str]) -> list[dict[str, dict[str, str]]] | None:
+def plain_call(
+    source: str, reserved: frozenset[str], *, containers: bool = False
+) -> list[dict[str, dict[str, str]]] | None:
     """Return the record of a call of names, numbers and simple strings, which is read in no two ways.
 
     None for any other source: a grammar reads those, and these five times slower. `reserved` are the words that are
-    no names in a language.
+    no names in a language; one with `containers` writes lists and objects as JavaScript does.
     """
-    found = _PLAIN_CALL.match(source) if len(source) in _PLAIN_CHARS and source.isascii() else None
+    whole, argument = _OF_LITERALS if containers else _OF_SCALARS
+    found = whole.match(source) if len(source) in _PLAIN_CHARS and source.isascii() else None
     if found is None:
         return None
-    pairs = _ARGUMENT.findall(found[2])
-    names = [*found[1].split("."), *(name for name, _ in pairs)]
-    arguments: dict[str, str] = {}
+    pairs = argument.findall(found[2])
+    arguments = dict(pairs)
+    names = [*found[1].split("."), *arguments]
     for name, value in pairs:
         if value[0] in "\"'":
             arguments[name] = value[1:-1]
         else:
-            arguments[name] = value
-            names += () if value in _CONSTANTS else value.split(".")
+            for each in _STRING_OR_NAMES.findall(value) if value[0] in "[{" else (value,):
+                names += () if each in _CONSTANTS else each.split(".")
     readable = len(arguments) == len(pairs) and reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
     return [{found[1]: arguments}] if readable else None
