@@ -1,0 +1,129 @@
+"""How well and how surely each algorithm learns the embedded multi-turn tasks: equal episodes, many seeds.
+
+`python benchmarks/learning.py --algorithms TPPO,POAD,NTPO,APPO,GRPO --seeds 10 --jobs 2` runs the ordinary training
+command once for every algorithm and seed, writes runs.json, report.md and learning.png into --output and prints the
+table. Runs that are finished are kept, an interrupted one goes on from its checkpoint: the same command again takes up
+where the last one was stopped. Every run starts from the embedded model and is judged on the same held-out tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+
+from learning_report import Run, draw, report
+
+ROOT = Path(__file__).parents[1]
+EMBEDDED = ROOT / "data" / "embedded"
+MULTI_TURN = "multi_turn"  # what the ids of the tasks begin with
+
+SHARED: dict[str, object] = {
+    "episodes_per_update": 256,
+    "num_mini_batch": 4,
+    "eval_episodes": 120,
+    "save_interval": 4,
+    "torch_threads": 1,
+    "device": "cpu",
+    "tensorboard": "false",
+    "log_episodes_interval": 0,
+}
+SETTINGS: dict[str, dict[str, object]] = {
+    "TPPO": {},
+    "POAD": {},
+    "NTPO": {},
+    "APPO": {},
+    "GRPO": {},
+}
+"""What an algorithm changes of SHARED and of the command's defaults; each was tried at the same number of settings."""
+
+
+def main() -> None:
+    """Run what is missing, then report on all of it."""
+    options = parsed()
+    options.output.mkdir(parents=True, exist_ok=True)
+    tasks = write_tasks(options.output / "tasks")
+    wanted = [(name, seed) for seed, name in product(range(1, options.seeds + 1), options.algorithms.split(","))]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        runs = list(pool.map(lambda pair: play(*pair, tasks, options), wanted))
+    (options.output / "runs.json").write_text(json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8")
+    text = report(runs, SHARED, SETTINGS)
+    (options.output / "report.md").write_text(text, encoding="utf-8")
+    print(text)
+    draw(runs, options.output / "learning.png")
+
+
+def parsed() -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--algorithms", default=",".join(SETTINGS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--num_updates", type=int, default=12, help="of 256 episodes each")
+    parser.add_argument("--eval_interval", type=int, default=3, help="updates between two evaluations")
+    parser.add_argument("--jobs", type=int, choices=(1, 2), default=1, help="runs at a time")
+    parser.add_argument("--output", type=Path, default=ROOT / "results" / "learning")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings on top, to try them")
+    options = parser.parse_args()
+    if unknown := set(options.algorithms.split(",")) - set(SETTINGS):
+        parser.error(f"--algorithms: got {sorted(unknown)[0]}, expected some of {', '.join(SETTINGS)}")
+    return options
+
+
+def write_tasks(folder: Path) -> Path:
+    """Write the multi-turn tasks of the embedded ones, as training and held-out files of their own; return where."""
+    for name in ("train.json", "held_out.json"):
+        for path in (Path(name), Path("possible_answer") / name):
+            lines = (EMBEDDED / path).read_text(encoding="utf-8").splitlines(keepends=True)
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            kept = [line for line in lines if json.loads(line)["id"].startswith(MULTI_TURN)]
+            (folder / path).write_text("".join(kept), encoding="utf-8")
+    shutil.copytree(EMBEDDED / "multi_turn_func_doc", folder / "multi_turn_func_doc", dirs_exist_ok=True)
+    return folder
+
+
+def play(algorithm: str, seed: int, tasks: Path, options: argparse.Namespace) -> Run:
+    """Return the run of an algorithm and a seed, trained now unless it was before."""
+    results = options.output / f"seed_{seed:02d}"
+    folder = results / "check" / "embedded" / "train" / algorithm
+    if not (folder / "evaluation.json").exists():
+        flags = {
+            **SHARED,
+            **SETTINGS[algorithm],
+            "algorithm_name": algorithm,
+            "seed": seed,
+            "dataset_path": tasks / "train.json",
+            "eval_dataset_path": tasks / "held_out.json",
+            "results_dir": results,
+            "num_updates": options.num_updates,
+            "eval_interval": options.eval_interval,
+            **dict(pair.split("=", 1) for pair in options.set),
+        }
+        train(folder, [f"--{name}={value}" for name, value in flags.items()])
+    run = Run.read(folder, algorithm, seed)
+    print(f"{algorithm} seed {seed}: {run.curve[-1][1]:.3f} after {run.curve[-1][0]} episodes", flush=True)
+    return run
+
+
+def train(folder: Path, flags: list[str]) -> None:
+    """Run the training command, from its checkpoint where it left one; its output goes to train.log beside it."""
+    resumes = (folder / "checkpoints" / "last").exists()
+    if folder.exists() and not resumes:
+        shutil.rmtree(folder)  # stopped before its first checkpoint
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, str(ROOT / "train_fctncalling.py"), *flags, *(["--resume"] if resumes else [])]
+    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
+    log = folder.parent / f"{folder.name}.log"
+    with log.open("a", encoding="utf-8") as file:
+        ended = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False)
+    if ended.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {ended.returncode}; see {log}")
+
+
+if __name__ == "__main__":
+    main()
