@@ -7,7 +7,7 @@ API classes in `multi_turn_func_doc/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fctncalling.data.categories import AGENTIC, WITHOUT_ANSWER, category_of
 from fctncalling.data.errors import Place, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
 from fctncalling.data.json_stream import read_entries
+from fctncalling.data.tool_paths import named_classes
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import explain, is_task
 
@@ -45,16 +46,18 @@ def load_tasks(
     *,
     possible_answers: AnswerSource | None = None,
     function_docs: DocSource | None = None,
+    self_documented: Collection[str] = (),
 ) -> list[Task]:
     """Return the tasks of a file, or of every `BFCL_*.json` task file of a folder, in their order.
 
     Variants of agentic categories (`BFCL_v4_memory_kv.json`) are read from the one file they share.
     `possible_answers` (file, folder, or mapping of id to ground truth) and `function_docs` (folder, file, or mapping of
-    class to docs) take the place of the siblings; the answers also that of a `ground_truth` inside an entry.
+    class to docs) take the place of the siblings; the answers also that of a `ground_truth` inside an entry. Of the
+    `self_documented` classes, and of those an entry names by their path, docs may be missing: environments make them.
     Raises TaskError, with file, line, id and field, for what cannot be read, and for an id that stands twice.
     """
     tasks, places = [], dict[str, Place]()
-    for place, task in _read(path, possible_answers, function_docs):
+    for place, task in _read(path, possible_answers, function_docs, self_documented):
         if task.id in places:
             raise place.error(f"id: expected ids to be unique, but it stands already at {places[task.id]}")
         places[task.id] = place
@@ -67,13 +70,14 @@ def iter_tasks(
     *,
     possible_answers: AnswerSource | None = None,
     function_docs: DocSource | None = None,
+    self_documented: Collection[str] = (),
 ) -> Iterator[Task]:
     """Yield what `load_tasks` returns, one task at a time and in constant memory.
 
     Two things follow: an id that stands twice is not noticed, and answers must stand in the order of their entries
     (as BFCL's do), for those met too early are kept.
     """
-    return (task for _, task in _read(path, possible_answers, function_docs))
+    return (task for _, task in _read(path, possible_answers, function_docs, self_documented))
 
 
 def embedded_path(name: str) -> Path:
@@ -86,14 +90,19 @@ def embedded_path(name: str) -> Path:
 
 
 def _read(
-    path: str | Path, possible_answers: AnswerSource | None, function_docs: DocSource | None
+    path: str | Path,
+    possible_answers: AnswerSource | None,
+    function_docs: DocSource | None,
+    self_documented: Collection[str],
 ) -> Iterator[tuple[Place, Task]]:
     docs_of_folder: dict[Path, FunctionDocs] = {}
     variant = variant_of(Path(path))
     for file in _task_files(Path(path)) if variant is None else variant.files:
         sibling = (file.parent if variant is None else variant.root) / "multi_turn_func_doc"
         if sibling not in docs_of_folder:
-            docs_of_folder[sibling] = FunctionDocs(sibling if function_docs is None else function_docs)
+            docs_of_folder[sibling] = FunctionDocs(
+                sibling if function_docs is None else function_docs, frozenset(self_documented)
+            )
         docs, answers = docs_of_folder[sibling], PossibleAnswers(possible_answers, file)
         for line, entry in read_entries(file):
             place, category = _identify(entry, Place(file, line))
@@ -140,13 +149,9 @@ def _identify(entry: Any, place: Place) -> tuple[Place, str]:
 
 
 def _task(entry: Mapping[str, Any], category: str, place: Place, docs: FunctionDocs, answers: PossibleAnswers) -> Task:
-    classes = entry.get("involved_classes", entry.get("invoked_classes", []))
-    for name in classes:
-        if not isinstance(scenario := entry.get("initial_config", {}).get(name, {}), dict):
-            raise place.error(
-                f"initial_config.{name}: expected the class's scenario (an object), found {scenario!r:.60}"
-            )
-    functions = _functions(entry.get("function"), classes, place, docs)
+    classes, paths, scenarios = named_classes(entry, place)
+    own = docs.self_documented | paths.keys()
+    functions = _functions(entry.get("function"), classes, place, docs, own)
     answer: Mapping[str, Any] | None = entry
     if category not in WITHOUT_ANSWER and (entry.get("ground_truth") is None or answers.explicit):
         answer = answers.find(place)
@@ -156,10 +161,11 @@ def _task(entry: Mapping[str, Any], category: str, place: Place, docs: FunctionD
         question=entry["question"],
         functions=functions,
         ground_truth=answer.get("ground_truth") if answer else None,
-        initial_config=entry.get("initial_config", {}),
-        involved_classes=tuple(classes),
-        missed_functions=_missed_functions(entry, functions, place),
+        initial_config=scenarios,
+        involved_classes=classes,
+        missed_functions=_missed_functions(entry, functions, place, more_later=not own.isdisjoint(classes)),
         extra={key: value for key, value in {**entry, **(answer or {})}.items() if key not in _TASK_FIELDS},
+        tool_paths=paths,
     )
     if task.is_multi_turn:
         _check_ground_truth_turns(task, place)
@@ -167,11 +173,11 @@ def _task(entry: Mapping[str, Any], category: str, place: Place, docs: FunctionD
 
 
 def _functions(
-    listed: Sequence[Any] | None, classes: Sequence[str], place: Place, docs: FunctionDocs
+    listed: Sequence[Any] | None, classes: Sequence[str], place: Place, docs: FunctionDocs, own: Collection[str]
 ) -> tuple[FunctionDoc, ...]:
     if listed is None:
-        return docs.of_classes(classes, place)
-    return tuple(docs.named(f, classes, place) if isinstance(f, str) else function_doc(f) for f in listed)
+        return docs.of_classes(classes, place, own)
+    return tuple(docs.named(f, classes, place, own) if isinstance(f, str) else function_doc(f) for f in listed)
 
 
 def _check_ground_truth_turns(task: Task, place: Place) -> None:
@@ -188,7 +194,7 @@ def _check_ground_truth_turns(task: Task, place: Place) -> None:
 
 
 def _missed_functions(
-    entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Place
+    entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Place, *, more_later: bool
 ) -> dict[int, tuple[str, ...]]:
     known = {function.name for function in functions}
     missed: dict[int, tuple[str, ...]] = {}
@@ -199,10 +205,10 @@ def _missed_functions(
                 "as question has that many turns"
             )
         for name in names:
-            if name not in known and name not in REMOVED_FUNCTIONS:
+            if name not in known and name not in REMOVED_FUNCTIONS and not more_later:
                 raise place.error(
                     f'missed_function["{turn}"]: "{name}" is no function of this task: expected one of '
                     + (", ".join(sorted(known)) or "none (it has no functions)")
                 )
-        missed[int(turn)] = tuple(name for name in names if name in known)
+        missed[int(turn)] = tuple(name for name in names if name in known or more_later)
     return missed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,36 +35,52 @@ DOC_FILES = {
 WITHOUT_DOCS = frozenset({"MemoryAPI"})
 
 
-class FunctionDocs:
-    """The docs of every class that a load has met, each read once and shared by the tasks that name it."""
+class MissingDocs(TaskError):
+    """A class has no function docs."""
 
-    def __init__(self, source: DocSource) -> None:
+
+class FunctionDocs:
+    """The docs of every class that a load has met, each read once and shared by the tasks that name it.
+
+    Of `self_documented` classes docs may be missing.
+    """
+
+    def __init__(self, source: DocSource, self_documented: frozenset[str] = frozenset()) -> None:
+        self.self_documented = self_documented
         self._source = Path(source) if isinstance(source, str) else source
         self._of_class: dict[str, tuple[FunctionDoc, ...]] = {}
         self._by_name: dict[str, FunctionDoc] | None = None
 
-    def of_classes(self, classes: Sequence[str], place: Place) -> tuple[FunctionDoc, ...]:
-        """Return the docs of the classes, in their order; TaskError at `place` where one has none."""
-        return tuple(doc for name in classes for doc in self._docs_of(name, place))
+    def of_classes(self, classes: Sequence[str], place: Place, own: Collection[str] = ()) -> tuple[FunctionDoc, ...]:
+        """Return the docs of the classes, in their order; TaskError at `place` where one that is not `own` has none."""
+        return tuple(doc for name in classes for doc in self._docs_of(name, place, own))
 
-    def named(self, name: str, classes: Sequence[str], place: Place) -> FunctionDoc:
+    def named(self, name: str, classes: Sequence[str], place: Place, own: Collection[str] = ()) -> FunctionDoc:
         """Return the doc of one function: of the involved classes first, then of any class of the source."""
-        for doc in self.of_classes(classes, place):
+        for doc in self.of_classes(classes, place, own):
             if doc.name == name:
                 return doc
         if self._by_name is None:
             self._by_name = {doc.name: doc for doc in self._all()}
         if name not in self._by_name:
+            involved = ", ".join(doc.name for doc in self.of_classes(classes, place, own)) or "none"
             raise place.error(
                 f'function: "{name}" has no function doc: expected a name documented in {self._where()} '
-                f"(of the involved classes: {', '.join(doc.name for doc in self.of_classes(classes, place)) or 'none'})"
+                f"(of the involved classes: {involved})"
             )
         return self._by_name[name]
 
-    def _docs_of(self, name: str, place: Place) -> tuple[FunctionDoc, ...]:
-        if name not in self._of_class:
-            self._of_class[name] = () if name in WITHOUT_DOCS else self._find(name, place)
-        return self._of_class[name]
+    def _docs_of(self, name: str, place: Place, own: Collection[str]) -> tuple[FunctionDoc, ...]:
+        if name in self._of_class:
+            return self._of_class[name]
+        try:
+            docs = () if name in WITHOUT_DOCS else self._find(name, place)
+        except MissingDocs:
+            if name in own:
+                return ()
+            raise
+        self._of_class[name] = docs
+        return docs
 
     def _find(self, name: str, place: Place) -> tuple[FunctionDoc, ...]:
         if isinstance(self._source, Mapping):
@@ -78,9 +94,10 @@ class FunctionDocs:
                     return tuple(_from_file(file))
             known = ", ".join(file.name for file in self._files()) or "none"
             known = f"{known} (looked for {stems[0]}.json)"
-        raise place.error(
-            f'involved_classes: class "{name}" has no function docs in {self._where()}: found only {known}. '
-            "Add its docs there, pass function_docs, or give the entry its own function list"
+        raise MissingDocs(
+            f'{place}: involved_classes: class "{name}" has no function docs in {self._where()}: found only {known}. '
+            "Add its docs there, pass function_docs, or give the entry its own function list; docs of a class of your "
+            f'own are made where it is given to the environment, tools={{"{name}": class}}'
         )
 
     def _files(self) -> list[Path]:

@@ -48,6 +48,7 @@ class Task:
     involved_classes: Sequence[str] = ()
     missed_functions: Mapping[int, Sequence[str]] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)  # fields of the entry that no checker reads
+    tool_paths: Mapping[str, str] = field(default_factory=dict)  # involved class -> "module:Class" the entry names
 
     @property
     def is_multi_turn(self) -> bool:

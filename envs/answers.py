@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers import DecodeError, Handler
+from fctncalling.envs.handlers import DecodeError, Handler, LenientCalls
 
 
 class Answer(NamedTuple):
@@ -16,6 +16,7 @@ class Answer(NamedTuple):
     record: Any  # what the single-turn checkers judge: BFCL's decoded form, None where decoding failed
     error: str | None  # "no_call", "malformed", or None where there are calls
     complaint: str  # the decoder's, "" where there is none
+    repairs: tuple[str, ...] = ()  # what a lenient mode mended before it read the calls
 
 
 def read_answer(handler: Handler, text: str, *, executes: bool) -> Answer:
@@ -35,7 +36,8 @@ def read_answer(handler: Handler, text: str, *, executes: bool) -> Answer:
         raise  # an extra that is not installed is nobody's answer
     except Exception as error:
         return _unread(handler, text, record, f"{type(error).__name__}: {error}")
-    return Answer(calls, executed, record, None if calls else "no_call", "")
+    repairs = handler.read(text).repairs if isinstance(handler, LenientCalls) else ()
+    return Answer(calls, executed, record, None if calls else "no_call", "", repairs)
 
 
 def _unread(handler: Handler, text: str, record: Any, message: str) -> Answer:

@@ -16,7 +16,7 @@ from fctncalling.data.agentic import is_prerequisite
 from fctncalling.data.types import Episode, Message, StepRecord, Task
 from fctncalling.envs import prompts
 from fctncalling.envs.answers import Answer, read_answer
-from fctncalling.envs.handlers import Handler, get_handler
+from fctncalling.envs.handlers import Handler, LenientCalls, get_handler
 from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.mistakes import corrected, mistake
 from fctncalling.envs.offer import Offer
@@ -47,7 +47,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     `dataset_path` or `tasks`: what to play; neither gives the embedded training set.
     `handler`: how calls are written. "auto" reads every form that is known (Java and JavaScript tasks: BFCL's form),
-        "python_calls" exactly what BFCL's prompting models may write.
+        "python_calls" exactly what BFCL's prompting models may write, "lenient:python_calls" (and the like) also what
+        can be repaired to it, with an account of the repairs in `info["repairs"]` of each step.
     `reward`: "success", "progress", or a callable (see `fctncalling.envs.rewards`).
     `max_steps_per_turn`: as BFCL counts it: one more calling step is still executed, and ends the task.
     `strict`: report, as `info["strict_verdict"]`, what BFCL forgives.
@@ -58,6 +59,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         beside the functions of every task whose calls are executed: typed functions, callables from text to text,
         Tool objects, a PythonExecutor, classes (see `fctncalling.envs.own_tools`). Or a ToolBox, which several
         environments may share.
+    `allow_task_tools`: import the classes that tasks name by their path (`"involved_classes": ["my_tools.MyAPI"]`).
+        That runs their modules' code, hence only for files you trust; else they are refused.
     `user`: called with the conversation and {"task_id", "category", "turn"} when a message calls nothing. The text it
         returns answers within the turn, as a step of it; None goes on to the scripted next turn.
     `render_mode`: "ansi" (`render` returns the transcript), "human" (printed as it happens), or None.
@@ -84,6 +87,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         retry_malformed: bool = False,
         corrective_feedback: bool = False,
         tools: GivenTools = None,
+        allow_task_tools: bool = False,
         user: User | None = None,
         render_mode: str | None = None,
     ) -> None:
@@ -94,12 +98,13 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self.render_mode = render_mode
         self.action_space = UnicodeText()
         self.observation_space = UnicodeText(OBSERVATION_BYTES)
-        self._tasks = task_set(dataset_path, tasks)
+        self._own_tools, self._user = OwnTools(tools), user
+        self._tasks = task_set(dataset_path, tasks, self._own_tools.given)
+        self._own_tools.admit(self._tasks.tasks, self._tasks.origin, allowed=allow_task_tools)
         self._handler = get_handler(handler)
         self._reward = get_reward(reward)
         self._max_steps_per_turn = max_steps_per_turn
         self._strict, self._retry_malformed, self._corrective = strict, retry_malformed, corrective_feedback
-        self._own_tools, self._user = OwnTools(tools), user
         self._referee = Referee(self._own_tools.classes)
         self._offers: dict[str, Offer] = {}
         self._play: Play | None = None
@@ -115,10 +120,11 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
         Here `info` also holds `instructions`, the system text of the prompting form. Raises UnknownTask (a KeyError),
         LookupError for a tool class or handler the task needs, UnsupportedCategory where no checker judges it,
-        LongContextError, MissingExtra or CorpusError where what the task's tools need is not there.
+        LongContextError, MissingExtra or CorpusError where what the task's tools need is not there, ToolDefinitionError
+        for a class of which no docs can be made.
         """
         super().reset(seed=seed)
-        task = self._chosen(dict(options or {}))
+        task = self._tasks.chosen(options, self.np_random)
         play, extra = Play(task, None), dict[str, Any]()
         try:
             play.session = self._own_tools.session(task)
@@ -185,6 +191,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 observation = prompts.contents(messages)
         step = self._rewarded(play, step, turn_ends)
         extra = self._final(play) if play.terminated else {}
+        if isinstance(self._handler_of(play.task), LenientCalls):
+            extra["repairs"] = list(answer.repairs)
         observation, info = self._told(play, observation, messages, extra)
         return observation, step.reward, play.terminated, False, info
 
@@ -274,14 +282,6 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self._np_random = copy.deepcopy(state["np_random"])
         self._np_random_seed = state["np_random_seed"]
         self._play, self._num_rendered = play, len(play.conversation) if play else 0
-
-    def _chosen(self, options: dict[str, Any]) -> Task:
-        task_id = options.pop("task_id", None)
-        if options:
-            raise ValueError(f'reset: unknown options {sorted(map(str, options))}: expected only "task_id".')
-        if task_id is not None:
-            return self._tasks.named(task_id)
-        return self._tasks.tasks[int(self.np_random.integers(len(self._tasks)))]
 
     def _handler_of(self, task: Task) -> Handler:
         if self._handler.name != "auto":

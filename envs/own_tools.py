@@ -1,17 +1,20 @@
 """Tools that a user brings: callables and the like offered beside a task's functions, classes for tasks that name them.
 
 Callables, Tool objects, an executor go into a box: they keep no state of an episode, so the calls of one message run at
-once. A class is one set of instances an episode, as BFCL's own tools are.
+once. A class is one set of instances an episode, as BFCL's own tools are. A task may name one by its path, which is
+imported only where the user allows it: importing a module runs its code, and a task file is data.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
+from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.arithmetic import Evaluator
 from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
@@ -29,7 +32,8 @@ class OwnTools:
 
     A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself. Everything in a list is
     offered as well, beside the functions of every task whose calls are executed; the task's own functions win where
-    names clash. Classes in a list bear their own names.
+    names clash. Classes in a list bear their own names. Where a task documents no method of a class that is given,
+    docs of all its public methods are made from signatures and docstrings.
     """
 
     def __init__(self, given: GivenTools) -> None:
@@ -43,7 +47,10 @@ class OwnTools:
             self.box = given
         elif given is not None:
             self._sort(given)
-        self._docs = [*(self.box.docs if self.box else ()), *_docs_of_classes(self._offered)]
+        self.given = frozenset(self.classes)
+        self._docs_of_class: dict[str, tuple[FunctionDoc, ...]] = {}
+        offered = [doc for name in self._offered for doc in self._made_docs(name)]
+        self._docs = [*(self.box.docs if self.box else ()), *offered]
 
     def _sort(self, given: Iterable[Any]) -> None:
         if isinstance(given, str) or not isinstance(given, Iterable):
@@ -62,13 +69,58 @@ class OwnTools:
         elif others:
             self.box, self._owns_box = ToolBox(others), True
 
+    def admit(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
+        """Import the classes that tasks name by their paths, but those given; raises TaskError where one cannot be.
+
+        `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the messages.
+        """
+        paths: dict[str, str] = {}
+        for task in tasks:
+            for name, path in task.tool_paths.items():
+                if name in self.given or paths.get(name) == path:
+                    continue
+                place = f'{origin} (id "{task.id}"): involved_classes: "{path}"'
+                if not allowed:
+                    raise TaskError(
+                        f"{place} names a class by its path, and importing it would run that module's code. If you "
+                        "trust the file, pass allow_task_tools=True (--allow_task_tools); or give the class yourself: "
+                        f'tools={{"{name}": {name}}}'
+                    )
+                if name in paths:
+                    raise TaskError(f'{place} is a second class called "{name}": expected "{paths[name]}" everywhere')
+                paths[name], self.classes[name] = path, _imported(path, place)
+
     def widened(self, task: Task) -> Task:
-        """Return the task with the functions that are offered beside its own."""
-        if not self._docs or not executes_calls(task):
+        """Return the task with docs made of its classes that lack them, and what is offered beside its own functions.
+
+        Raises ToolDefinitionError for a class of which docs cannot be made, TaskError for a function held out by a
+        name that none has.
+        """
+        if not executes_calls(task):
             return task
-        taken = {doc.name for doc in task.functions} | self._functions_of(task.involved_classes)
+        functions = (*task.functions, *self._missing_docs(task))
+        taken = {doc.name for doc in functions} | self._functions_of(task.involved_classes if self._docs else ())
         more = [doc for doc in self._docs if doc.name not in taken]
-        return replace(task, functions=(*task.functions, *more))
+        return replace(task, functions=(*functions, *more)) if len(functions) > len(task.functions) or more else task
+
+    def _missing_docs(self, task: Task) -> list[FunctionDoc]:
+        documented = {doc.name for doc in task.functions}
+        lacking = [name for name in task.involved_classes if name in self.classes]
+        lacking = [name for name in lacking if documented.isdisjoint(self._functions_of([name]))]
+        made = [doc for name in lacking for doc in self._made_docs(name)]
+        documented.update(doc.name for doc in made)
+        for turn, names in task.missed_functions.items():
+            if unknown := sorted(set(names) - documented):
+                raise TaskError(
+                    f'task "{task.id}": missed_function["{turn}"]: "{unknown[0]}" is no function of this task: '
+                    f"expected one of {', '.join(sorted(documented))}"
+                )
+        return made
+
+    def _made_docs(self, name: str) -> tuple[FunctionDoc, ...]:
+        if name not in self._docs_of_class:
+            self._docs_of_class[name] = tuple(_docs_of_class(name, tool_class(name, self.classes)))
+        return self._docs_of_class[name]
 
     def session(self, task: Task) -> ToolSession | None:
         """Return fresh stateful tools for a task that executes calls, None for others.
@@ -150,14 +202,27 @@ def _as_class(name: str, tool: Any) -> Any:
     )
 
 
-def _docs_of_classes(classes: Mapping[str, type]) -> list[FunctionDoc]:
-    docs = []
-    for name, each in classes.items():
-        instance = each()
-        for method, value in inspect.getmembers(instance, inspect.ismethod):
-            if not method.startswith("_"):
-                try:
-                    docs.append(as_tool(value, name=method, timeout_s=None).doc)
-                except ToolDefinitionError as error:
-                    raise ToolDefinitionError(f"class {name}: {error}") from None
-    return docs
+def _imported(path: str, place: str) -> type:
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except Exception as error:  # whatever the module's own code raises
+        raise TaskError(
+            f"{place} cannot be imported ({type(error).__name__}: {error}): expected a module on Python's path; "
+            "set PYTHONPATH to its folder"
+        ) from error
+    if not isinstance(found, type):
+        raise TaskError(f"{place} is {found!r:.100}: expected a class")
+    return found
+
+
+def _docs_of_class(name: str, tool: type) -> Iterator[FunctionDoc]:
+    instance = tool()
+    for method in dir(tool):
+        value = inspect.getattr_static(tool, method)
+        if method.startswith("_") or not (inspect.isfunction(value) or isinstance(value, classmethod)):
+            continue
+        try:
+            yield as_tool(getattr(instance, method), name=method, timeout_s=None).doc
+        except ToolDefinitionError as error:
+            raise ToolDefinitionError(f"class {name}: {error}") from None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from numpy.random import Generator
 
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
@@ -43,9 +46,23 @@ class TaskSet:
             raise UnknownTask(f"no task has the id {task_id!r}: {self.origin} holds {len(self)} tasks, {shown}{more}.")
         return self._by_id[task_id]
 
+    def chosen(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
+        """Return the task of `options["task_id"]`, or one drawn at random; raises UnknownTask, ValueError."""
+        if unknown := set(options or ()) - {"task_id"}:
+            raise ValueError(f'reset: unknown options {sorted(map(str, unknown))}: expected only "task_id".')
+        task_id = (options or {}).get("task_id")
+        return self.tasks[int(random.integers(len(self)))] if task_id is None else self.named(task_id)
 
-def task_set(dataset_path: str | Path | None = None, tasks: Sequence[Task] | None = None) -> TaskSet:
-    """Return the given tasks, those of a file, or (neither given) the embedded training set."""
+
+def task_set(
+    dataset_path: str | Path | None = None,
+    tasks: Sequence[Task] | None = None,
+    self_documented: Collection[str] = (),
+) -> TaskSet:
+    """Return the given tasks, those of a file, or (neither given) the embedded training set.
+
+    Of the `self_documented` classes the file may lack function docs.
+    """
     if tasks is not None:
         if dataset_path is not None:
             raise ValueError(f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two.")
@@ -60,7 +77,7 @@ def task_set(dataset_path: str | Path | None = None, tasks: Sequence[Task] | Non
     path = Path(embedded_path("train") if dataset_path is None else dataset_path).resolve()
     # The siblings load_tasks looks into are part of the key: an edited answer file is read anew.
     siblings = (path, path.parent / "possible_answer" / path.name, path.parent / "multi_turn_func_doc")
-    return TaskSet(_loaded(path, tuple(_stamp(sibling) for sibling in siblings)), str(path))
+    return TaskSet(_loaded(path, tuple(_stamp(sibling) for sibling in siblings), frozenset(self_documented)), str(path))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -72,5 +89,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 @lru_cache(maxsize=8)
-def _loaded(path: Path, stamps: tuple[tuple[int, int] | None, ...]) -> tuple[Task, ...]:
-    return tuple(load_tasks(path))
+def _loaded(
+    path: Path, stamps: tuple[tuple[int, int] | None, ...], self_documented: frozenset[str]
+) -> tuple[Task, ...]:
+    return tuple(load_tasks(path, self_documented=self_documented))

@@ -180,6 +180,8 @@ MAY_CALL = {
     ("envs/handlers/execution.py", "getattr"): "public methods of the task's classes, by a list made beforehand",
     ("envs/handlers/lenient.py", "import_module"): "the repairing library",
     ("envs/handlers/source.py", "compile"): "to a code object that is thrown away",
+    ("envs/own_tools.py", "getattr"): "classes that a task names by their path, where the user allows it",
+    ("envs/own_tools.py", "import_module"): "classes that a task names by their path, where the user allows it",
     ("envs/play.py", "getattr"): "fields of a dataclass",
     ("envs/tools/__init__.py", "getattr"): "classes that the registry or the user names",
     ("envs/tools/__init__.py", "import_module"): "classes that the registry or the user names",

@@ -173,7 +173,7 @@ def test_a_dataset_is_parsed_once_per_process(monkeypatch: pytest.MonkeyPatch) -
     task_set._loaded.cache_clear()
     parsed = []
     read: Callable[[Any], Any] = task_set.load_tasks
-    monkeypatch.setattr(task_set, "load_tasks", lambda path: parsed.append(path) or read(path))
+    monkeypatch.setattr(task_set, "load_tasks", lambda path, **docs: parsed.append(path) or read(path, **docs))
     for _ in range(8):
         FunctionCallingEnv()
     assert len(parsed) == 1

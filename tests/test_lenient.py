@@ -6,6 +6,7 @@ import contextlib
 import time
 
 import pytest
+from players import DONE, Played, shop_env, shop_task
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import HANDLERS, DecodeError, LenientCalls, MissingRepair, get_handler, lenient
@@ -101,3 +102,14 @@ def _installed() -> bool:
     except MissingRepair:
         return False
     return True
+
+
+def test_the_environment_tells_what_was_repaired_and_a_strict_one_has_nothing_to_tell() -> None:
+    texts = ["Sure:\n```python\n[sell(item='apple')]\n```", "[look()]", DONE]
+    task = shop_task(["sell(item='apple')"])
+    played = Played(shop_env(task, handler="lenient:python_calls"), texts)
+    assert [step[4]["repairs"] for step in played.steps] == [["code fence dropped"], [], []]
+    assert played.valid
+    strict = Played(shop_env(task, handler="python_calls"), texts)
+    assert not strict.valid
+    assert all("repairs" not in step[4] for step in strict.steps)

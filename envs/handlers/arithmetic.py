@@ -16,7 +16,7 @@ from typing import Any
 
 MAX_DEPTH = 150  # nested operations; two interpreter frames each
 MAX_BITS = 20_000  # of an integer: six thousand digits, more than Python prints
-MAX_WEIGHT = 50_000  # characters, items and integers' bits / 16 of all results of one evaluation together
+MAX_WEIGHT = 50_000  # of all results of one evaluation together: items, characters / 10, integers' bits / 16
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -59,6 +59,7 @@ PURE_FUNCTIONS: dict[str, Callable[..., Any]] = {
 _WIDE_FORMAT = re.compile(r"\*|\d{4}")
 _WIDE_FIELD = re.compile(r"\d{3}")
 _VALUE, _WIDE_VALUE = 100, 1000  # what a value weighs that a format writes out
+_CHARS_PER_WEIGHT = 10
 _BITS_PER_WEIGHT = 16
 
 
@@ -212,7 +213,8 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
     if op is ast.Mult and isinstance(left, int):
         left, right = right, left
     if op is ast.Mult and isinstance(right, int):
-        return weight_of(left) * max(right, 1)
+        repeated = max(right, 1)
+        return 1 + len(left) * repeated // _CHARS_PER_WEIGHT if isinstance(left, str) else weight_of(left) * repeated
     if op is ast.Mod and isinstance(left, str | bytes):
         template = left if isinstance(left, str) else left.decode("latin-1")
         if _WIDE_FORMAT.search(template):
@@ -223,12 +225,12 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
 
 
 def weight_of(value: Any) -> int:
-    """Return how many characters and items a value holds, counting what it repeats each time."""
+    """Return how much a value holds, in the unit of MAX_WEIGHT, counting what it repeats each time."""
     known: dict[int, int] = {}
 
     def weigh(each: Any) -> int:
         if isinstance(each, str | bytes):
-            return 1 + len(each)
+            return 1 + len(each) // _CHARS_PER_WEIGHT
         if isinstance(each, dict):
             return 1 + sum(weigh(key) + weigh(item) for key, item in each.items())
         if isinstance(each, int):
