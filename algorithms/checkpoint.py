@@ -1,4 +1,4 @@
-"""Saving a run such that it goes on exactly, and being interrupted without losing it."""
+"""Saving a run such that it goes on exactly, and is whole whenever it is killed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import os
 import pickle
 import random
 import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 STATE_FILE = "training_state.pt"
-POINTER_FILE = "last"  # names the newest complete checkpoint beside it
+LAST, BEST = "last", "best"  # links to the newest checkpoint, and to the best on held-out tasks
+PART, OLD = ".part", ".old"  # ends of the hidden names of what is being written, and of what it takes the place of
+GONE = ".gone"  # and of what is being removed
 
 
 class CheckpointError(RuntimeError):
@@ -32,15 +31,23 @@ class Saved(Protocol):
 
 
 def save_checkpoint(
-    folder: Path, name: str, *, policy: Saved, tokenizer: Any = None, state: dict[str, Any], keep: int = 2
+    folder: Path,
+    name: str,
+    *,
+    policy: Saved,
+    tokenizer: Any = None,
+    state: dict[str, Any],
+    keep: int = 2,
+    best: bool = False,
 ) -> Path:
     """Write folder/<name>: a model folder (weights, value head, tokenizer) and `state` with all random streams.
 
-    It is written beside and renamed, so a kill at any moment leaves the earlier checkpoint whole. Only the newest
-    `keep` stay. `state` holds what torch.load(weights_only=True) reads back: tensors, numbers, strings, dicts, lists.
+    It is written beside and renamed, so a kill at any moment leaves the earlier checkpoint whole. `last` links to it,
+    and `best` too where asked. Only the newest `keep` and the best stay. `state` holds what
+    torch.load(weights_only=True) reads back: tensors, numbers, strings, dicts, lists.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    final, part = folder / name, folder / f".{name}.part"
+    final, part = folder / name, folder / f".{name}{PART}"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     policy.save(part)
@@ -48,37 +55,37 @@ def save_checkpoint(
         tokenizer.save_pretrained(part)
     torch.save({**state, "random": random_state()}, part / STATE_FILE)
     _sync(part)
-    if final.exists():
-        shutil.rmtree(final)
-    part.rename(final)
-    pointer = folder / f".{POINTER_FILE}.part"
-    pointer.write_text(name, encoding="utf-8")
-    pointer.replace(folder / POINTER_FILE)
+    _put_in_place(part, final)
+    for link in (LAST, BEST) if best else (LAST,):
+        _link(folder / link, name)
+    _sync_folder(folder)
+    kept = {path.resolve() for path in (final, folder / BEST)}
     for old in _complete(folder)[:-keep]:
-        if old != final:
-            shutil.rmtree(old)
+        if old.resolve() not in kept:
+            _remove(old)
     return final
 
 
 def find_checkpoint(folder: Path, wanted: str | None = None) -> Path:
-    """Return the checkpoint to go on from: `wanted` where it names one, else the newest below `folder`."""
-    if wanted not in (None, "", "auto", "last"):
+    """Return the checkpoint to go on from: a path, "best", or ("last", "auto", nothing) the newest below `folder`."""
+    if wanted not in (None, "", "auto", LAST, BEST):
         path = Path(str(wanted))
         if not (path / STATE_FILE).is_file():
             raise CheckpointError(
                 f"--resume {path}: no checkpoint there ({STATE_FILE} is missing). Give a folder such as "
-                f"{folder}/update_000010, or --resume alone for the newest."
+                f"{folder}/update_000010, best, last, or --resume alone for the newest."
             )
         return path
-    pointer = folder / POINTER_FILE
-    if pointer.is_file() and (folder / pointer.read_text(encoding="utf-8") / STATE_FILE).is_file():
-        return folder / pointer.read_text(encoding="utf-8")
-    complete = _complete(folder) if folder.is_dir() else []
+    _recover(folder)
+    link = folder / (BEST if wanted == BEST else LAST)
+    if (link / STATE_FILE).is_file():
+        return link.resolve()
+    complete = _complete(folder) if wanted != BEST and folder.is_dir() else []
     if complete:
         return complete[-1]
     raise CheckpointError(
-        f"--resume: no checkpoint below {folder}. Start the run without --resume; "
-        "--save_interval sets how often it saves."
+        f"--resume {wanted or 'auto'}: no checkpoint below {folder}. Start the run without --resume; "
+        "--save_interval sets how often it saves, --eval_interval how often the best may change."
     )
 
 
@@ -120,49 +127,45 @@ def set_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-class Interruption:
-    """Turns Ctrl-C (SIGINT) and a polite kill (SIGTERM) into KeyboardInterrupt at a moment that can be saved.
-
-    Inside `deferred()` the weights are between two states, so the interrupt waits for its end; a second one does not.
-    """
-
-    def __init__(self) -> None:
-        self._waiting = self._deferring = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Interruption:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(ValueError):  # only the main thread may set handlers
-                self._before[number] = signal.signal(number, self._receive)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    @contextlib.contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Let an interrupt wait until this block is left."""
-        self._deferring = True
-        try:
-            yield
-        finally:
-            self._deferring = False
-        if self._waiting:
-            self._waiting = False
-            raise KeyboardInterrupt
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self._deferring and not self._waiting:
-            self._waiting = True
-            return
-        self._waiting = False
-        raise KeyboardInterrupt
-
-
 def _complete(folder: Path) -> list[Path]:
     """Return the complete checkpoints below a folder, oldest first by name."""
-    return sorted(path.parent for path in folder.glob(f"*/{STATE_FILE}") if not path.parent.name.startswith("."))
+    found = (path.parent for path in folder.glob(f"*/{STATE_FILE}"))
+    return sorted(path for path in found if not path.name.startswith(".") and not path.is_symlink())
+
+
+def _put_in_place(part: Path, final: Path) -> None:
+    """Give a folder its final name; one that has it already is set aside until then, never lost in between."""
+    old = final.with_name(f".{final.name}{OLD}")
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    part.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint such that a kill leaves no half of it under its name."""
+    gone = folder.with_name(f".{folder.name}{GONE}")
+    shutil.rmtree(gone, ignore_errors=True)
+    folder.rename(gone)
+    shutil.rmtree(gone)
+
+
+def _recover(folder: Path) -> None:
+    """Give back its name to what was set aside by a save that a kill cut off."""
+    for old in folder.glob(f".*{OLD}"):
+        final = folder / old.name[1 : -len(OLD)]
+        if not final.exists():
+            with contextlib.suppress(OSError):  # another process was faster
+                old.rename(final)
+
+
+def _link(link: Path, name: str) -> None:
+    """Let the link point to a folder beside it, in one step."""
+    part = link.with_name(f".{link.name}{PART}")
+    part.unlink(missing_ok=True)
+    part.symlink_to(name, target_is_directory=True)
+    part.replace(link)
 
 
 def _sync(folder: Path) -> None:
@@ -171,3 +174,15 @@ def _sync(folder: Path) -> None:
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
+        elif path.is_dir():
+            _sync_folder(path)
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

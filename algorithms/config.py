@@ -38,11 +38,26 @@ class TrainConfig:
     results_dir: str = setting("results", "Folder that results/<experiment>/<model>/<dataset>/<algorithm> starts at.")
     num_updates: int = setting(40, "Length of the run, in policy updates.", within="[0, inf)")
     resume: str | None = setting(
-        None, 'Continue a run: a checkpoint folder, or the bare flag for the newest one ("auto").', bare="auto"
-    )
-    save_interval: int = setting(10, "Updates between two checkpoints; 0: only at the end.", within="[0, inf)")
+        None, "Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare flag (auto): the "
+        "newest, or the beginning where a run was killed before it had saved.", bare="auto",
+    )  # fmt: skip
+    save_interval: int = setting(
+        10, "Updates between two checkpoints, beside those of evaluations better than all before; 0: only at the end.",
+        within="[0, inf)",
+    )  # fmt: skip
     device: str = setting("auto", "Where tensors live; auto takes cuda, mps, cpu in this order.",
                           choices=("auto", "cpu", "cuda", "mps"))  # fmt: skip
+    fsdp: bool = setting(
+        False, "Whether processes share out the weights too (FSDP2); accelerate's configuration may ask for it as well."
+    )
+    base_dtype: str = setting(
+        "auto", "Precision of the language model's own weights; auto: bfloat16 on cuda where adapters learn in their "
+        "place, else float32. What learns is in float32 always.", choices=("auto", "float32", "bfloat16"),
+    )  # fmt: skip
+    compute_dtype: str = setting(
+        "auto", "Precision of passes through the language model; auto: bfloat16 on cuda, else float32.",
+        choices=("auto", "float32", "bfloat16"),
+    )  # fmt: skip
     torch_threads: int = setting(
         1, "CPU threads of torch; more than the free cores is many times slower.", within="[1, inf)"
     )

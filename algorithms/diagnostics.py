@@ -47,6 +47,7 @@ def step_metrics(parts: Sequence[TokenTerms], config: TrainConfig) -> Metrics:
         "losses/old_approx_kl": losses.kl_k1(terms.token_log_ratios).mean(),
         "losses/clipfrac": clipped.float().mean(),
         "losses/ratio_mean": ratios.mean(),
+        "losses/ratio_min": ratios.min(),
         "losses/ratio_max": ratios.max(),
         "losses/ratio_deviation": (ratios - 1.0).abs().max(),
     }
@@ -71,6 +72,7 @@ def update_metrics(
     taken = [step for step in steps if "losses/policy_grad_norm" in step]
     metrics = {name: sum(step[name] for step in taken) / len(taken) for name in (taken[0] if taken else {})}
     metrics |= {name: steps[-1][name] for name in ("losses/approx_kl", "losses/old_approx_kl")}
+    metrics["losses/ratio_min"] = min(step["losses/ratio_min"] for step in steps)
     metrics["losses/ratio_max"] = max(step["losses/ratio_max"] for step in steps)
     metrics["losses/first_ratio_deviation"] = steps[0]["losses/ratio_deviation"]  # 0: old and new passes agree
     metrics.pop("losses/ratio_deviation", None)

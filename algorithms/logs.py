@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import math
 import os
 import sys
@@ -15,9 +14,8 @@ from typing import Any
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.trackers import Trackers
 from fctncalling.data.types import Episode
-
-logger = logging.getLogger(__name__)
 
 PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
 
@@ -37,11 +35,17 @@ class RunLog:
     """Writes a run's files below one folder.
 
     metrics.jsonl holds nothing that depends on the clock: equal seeds give equal bytes on one machine. timings.jsonl
-    holds the rest. Tensorboard gets both, where it is installed.
+    holds the rest. Tensorboard and wandb get both, where they are asked for and installed.
     """
 
     def __init__(
-        self, folder: Path, config: Mapping[str, Any], *, resume: bool = False, tensorboard: bool = True
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        *,
+        resume: bool = False,
+        tensorboard: bool = True,
+        wandb: str = "off",
     ) -> None:
         self.folder = folder
         held = [name for name in ("metrics.jsonl", "config.json", "checkpoints") if (folder / name).exists()]
@@ -54,7 +58,7 @@ class RunLog:
         write_json(folder / "config.json", config)
         self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
         self._timings = (folder / "timings.jsonl").open("a", encoding="utf-8")
-        self._writer = _summary_writer(folder) if tensorboard else None
+        self._trackers = Trackers(folder, config, tensorboard=tensorboard, wandb=wandb)
 
     def position(self) -> dict[str, int]:
         """Return how far the files are written, for a checkpoint to remember."""
@@ -63,23 +67,24 @@ class RunLog:
             os.fsync(file.fileno())
         return {"metrics": self._metrics.tell(), "timings": self._timings.tell()}
 
-    def rewind(self, position: Mapping[str, int]) -> None:
-        """Drop what was written after a checkpoint, so that a resumed run repeats no line."""
+    def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
+        """Drop what was written after a checkpoint of an update, so that a resumed run repeats no line."""
         for name, file in (("metrics", self._metrics), ("timings", self._timings)):
-            file.truncate(position[name])
-            file.seek(position[name])
+            file.truncate(position.get(name, 0))
+            file.seek(position.get(name, 0))
+        self._trackers.first_update = update + 1
 
     def metrics(self, update: int, values: Mapping[str, float | None]) -> None:
         """Write one line of deterministic numbers; a number that does not exist (NaN) becomes null."""
         self._metrics.write(_line({"update": update, **values}))
         self._metrics.flush()
-        self._scalars(update, values)
+        self._trackers.scalars(update, values)
 
     def timings(self, update: int, values: Mapping[str, float | None]) -> None:
         """Write one line of what depends on the clock or the machine."""
         self._timings.write(_line({"update": update, **values}))
         self._timings.flush()
-        self._scalars(update, values)
+        self._trackers.scalars(update, values)
 
     def episodes(self, name: str, records: Iterable[EpisodeRecord]) -> Path:
         """Write episodes/<name>.jsonl, a line an episode, complete enough to be stepped through again."""
@@ -91,21 +96,45 @@ class RunLog:
         """Flush and close every file."""
         self._metrics.close()
         self._timings.close()
-        if self._writer is not None:
-            self._writer.close()
+        self._trackers.close()
 
-    def _scalars(self, update: int, values: Mapping[str, float | None]) -> None:
-        if self._writer is None:
-            return
-        for name, value in values.items():
-            if value is not None and math.isfinite(value):
-                self._writer.add_scalar(name, value, update)
+
+class NoLog(RunLog):
+    """Writes nothing: the log of every process but the first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def position(self) -> dict[str, int]:
+        """Return nothing to remember."""
+        return {}
+
+    def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
+        """Do nothing."""
+
+    def metrics(self, update: int, values: Mapping[str, float | None]) -> None:
+        """Do nothing."""
+
+    def timings(self, update: int, values: Mapping[str, float | None]) -> None:
+        """Do nothing."""
+
+    def episodes(self, name: str, records: Iterable[EpisodeRecord]) -> Path:
+        """Return where the first process writes them."""
+        return self.folder / "episodes" / f"{name}.jsonl"
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:
     """Return how a batch of episodes went; means are over valid episodes, error rates over their steps."""
     valid = [record for record in records if not record.invalid]
-    metrics: dict[str, float | None] = {"env/episodes": len(records), "env/invalid": len(records) - len(valid)}
+    num_invalid = len(records) - len(valid)
+    metrics: dict[str, float | None] = {
+        "env/episodes": len(records),
+        "env/invalid": num_invalid,
+        "env/invalid_rate": num_invalid / len(records) if records else None,
+    }
     if not valid:
         return metrics
     steps = max(1, sum(record.num_steps for record in valid))
@@ -153,6 +182,14 @@ def write_json(path: Path, value: Any) -> None:
     temporary.replace(path)
 
 
+def peak_memory() -> dict[str, float | None]:
+    """Return the largest memory held so far in GB: of this process, and of tensors on its CUDA device."""
+    import torch
+
+    on_device = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
+    return {"perf/peak_mem_gb": peak_memory_gb()} | ({"perf/peak_cuda_mem_gb": on_device} if on_device else {})
+
+
 def peak_memory_gb() -> float | None:
     """Return the largest resident size of this process so far in GB; None where the system does not tell."""
     try:
@@ -191,12 +228,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _summary_writer(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        logger.info("tensorboard is not installed: metrics.jsonl and timings.jsonl hold every number")
-        return None
-    return SummaryWriter(str(folder))

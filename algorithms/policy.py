@@ -123,7 +123,7 @@ class ActorCritic(nn.Module):
 
     def give_critic_a_model(self) -> None:
         """Let the critic read with a copy of the language model as it is now, trained by the value loss alone."""
-        self.critic_model = copy.deepcopy(self.model.get_decoder()).requires_grad_(True)
+        self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
         _refuse_half_precision(self)
 
     def adapt(self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False) -> None:
@@ -166,11 +166,17 @@ class ActorCritic(nn.Module):
         critic_head: str = "mlp",
         critic_hidden: int = 128,
         critic_detach: bool = False,
+        dtype: torch.dtype = torch.float32,
     ) -> Self:
-        """Return the policy of a model folder or hub name, weights in fp32; without a saved value head, a fresh one."""
+        """Return the policy of a model folder or hub name; without a saved value head, with a fresh one.
+
+        dtype: of the language model's weights, which are frozen where it is not fp32.
+        """
         from transformers import AutoModelForCausalLM
 
-        model = AutoModelForCausalLM.from_pretrained(str(name_or_path), dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(str(name_or_path), dtype=dtype).requires_grad_(
+            dtype == torch.float32
+        )
         policy = cls(model, critic_head=critic_head, critic_hidden=critic_hidden, critic_detach=critic_detach)
         if (Path(name_or_path) / VALUE_HEAD_FILE).exists():
             policy.load_critic(name_or_path)

@@ -16,10 +16,11 @@ from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.diagnostics import Metrics, TokenTerms, step_metrics, update_metrics, without_critic
 from fctncalling.algorithms.experience import Experience, Minibatch, gather, plan_epoch
+from fctncalling.algorithms.finite import check_finite, told_with_place, told_with_tasks
 from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.policy import ActorCritic, TokenOutputs
 from fctncalling.algorithms.processes import ALONE, Processes, whole_norm
-from fctncalling.algorithms.targets import Targets, check_finite, compute_targets
+from fctncalling.algorithms.targets import Targets, compute_targets
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 
 ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)}
@@ -55,21 +56,24 @@ def update(
     """
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = ALGORITHMS[config.algorithm_name]
+    config = processes.splitting(config)
     experience = gather(episodes, next(policy.parameters()).device)
     minibatches = plan_epoch(experience, config, generator)
-    targets = compute_targets(policy, experience, minibatches, algorithm, config, generator, processes)
+    with told_with_place(policy, "the passes before the first step"), told_with_tasks(experience):
+        targets = compute_targets(policy, experience, minibatches, algorithm, config, generator, processes)
     padding_share = experience.padding_share(minibatches)
 
     steps: list[Metrics] = []
     early_stop_epoch = 0
     for epoch in range(1, config.ppo_epoch + 1):
-        for minibatch in minibatches:
-            step = accumulate_gradients(policy, experience, targets, minibatch, algorithm, config, processes)
-            steps.append(step)
-            if config.target_kl is not None and step["losses/approx_kl"] > config.target_kl:
-                early_stop_epoch = epoch
-                break
-            step |= take_step(policy, optimisers, config)
+        for number, minibatch in enumerate(minibatches, 1):
+            with told_with_place(policy, f"minibatch {number} of {len(minibatches)} of epoch {epoch}"):
+                step = accumulate_gradients(policy, experience, targets, minibatch, algorithm, config, processes)
+                steps.append(step)
+                if config.target_kl is not None and step["losses/approx_kl"] > config.target_kl:
+                    early_stop_epoch = epoch
+                    break
+                step |= take_step(policy, optimisers, config)
         if early_stop_epoch or epoch == config.ppo_epoch:
             break
         minibatches = plan_epoch(experience, config, generator)
@@ -105,7 +109,8 @@ def accumulate_gradients(
             token_losses = token_losses + config.kl_coef * terms.reference_kl
         loss = losses.aggregate(token_losses * terms.weights, terms.counted, total)
         if not torch.isfinite(loss):
-            _name_the_culprit(outputs._asdict() | terms._asdict() | {"loss": loss})
+            with told_with_tasks(experience, numbers):
+                _name_the_culprit(outputs._asdict() | terms._asdict() | {"loss": loss})
         processes.backward(loss, counts=counts)
         if counts:
             parts.append(TokenTerms(*(term.detach() for term in terms)))

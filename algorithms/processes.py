@@ -7,6 +7,7 @@ through the model. So minibatches, advantages and whitening are those of one pro
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.config import SettingError, resolve_device
+from fctncalling.algorithms.config import SettingError, TrainConfig, resolve_device
 from fctncalling.algorithms.sharding import Sharding, plain
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class Processes:
         rounds = -(-len(items) // self.count)
         places = range(self.rank, rounds * self.count, self.count)
         return [(items[min(place, len(items) - 1)], place < len(items)) for place in places]
+
+    def splitting(self, config: TrainConfig) -> TrainConfig:
+        """Return the settings with at least a microbatch for every process in each optimiser step."""
+        parts = -(-config.gradient_cp_steps // self.count) * self.count
+        return config if self.count == 1 else dataclasses.replace(config, gradient_cp_steps=parts)
 
     def gather(self, value: T) -> list[T]:
         """Return the value of every process, in their order; tensors come to this process's device."""
@@ -132,7 +138,7 @@ def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
         return Processes(device=chosen)
     from datetime import timedelta
 
-    from accelerate import PartialState
+    from accelerate import PartialState  # type: ignore[import-untyped]
 
     # transformers would leave the weights of all processes but the first empty; each is to read its own.
     os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
@@ -140,7 +146,8 @@ def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
     state = PartialState(cpu=chosen.type == "cpu", timeout=timedelta(seconds=PATIENCE_S))
     torch.set_num_threads(threads)
     sharding = Sharding.configured() if wants_fsdp else None
-    return Processes(state.process_index, state.num_processes, state.device, sharding)
+    own = chosen if chosen.type == "cpu" else state.device  # each its own accelerator
+    return Processes(state.process_index, state.num_processes, own, sharding)
 
 
 def note_of_launch(processes: Processes) -> str | None:
@@ -157,5 +164,5 @@ def whole_norm(norm: Tensor) -> Tensor:
 def _add_up_together(tensors: list[Tensor]) -> None:
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     torch.distributed.all_reduce(flat)
-    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+    for tensor, part in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
         tensor.copy_(part.view_as(tensor))

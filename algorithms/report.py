@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fctncalling.algorithms.actor import Actor
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.logs import success_by_category, write_json
-from fctncalling.algorithms.play import TextEnv
-from fctncalling.algorithms.rollout import collect
-from fctncalling.algorithms.template import ChatTemplate
 
 MULTI_TURN = "multi_turn"
 
@@ -44,25 +40,6 @@ class Evaluation:
                 flat[f"eval/{kind}_success_rate/{category}"] = rate
         flat["eval/invalid"] = sum(record.invalid for record in (*self.greedy, *self.sampled))
         return flat
-
-
-def evaluate(
-    envs: list[TextEnv],
-    greedy: Actor,
-    sampled: Actor,
-    template: ChatTemplate,
-    task_ids: Sequence[str],
-    *,
-    max_episode_tokens: int,
-    seed: int = 0,
-    make_env: Callable[[], TextEnv] | None = None,
-) -> Evaluation:
-    """Play each task greedily and sampled; equal seeds give equal evaluations whatever was trained in between."""
-    played = [
-        collect(envs, actor, template, task_ids, max_episode_tokens=max_episode_tokens, seed=seed, make_env=make_env)
-        for actor in (greedy, sampled)
-    ]
-    return Evaluation(played[0], played[1])
 
 
 def write_evaluation(

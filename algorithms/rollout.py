@@ -32,18 +32,20 @@ def collect(
     *,
     max_episode_tokens: int,
     seed: int = 0,
+    numbers: Sequence[int] | None = None,
     make_env: Callable[[], TextEnv] | None = None,
     on_episode: Callable[[EpisodeRecord], None] | None = None,
 ) -> list[EpisodeRecord]:
     """Return one episode a task id, in their order; `len(envs)` of them run at a time.
 
-    Episode i is seeded by (seed, i) alone, so neither the number of environments nor the order in which episodes end
-    changes what is played (beyond rounding). An episode whose tokens would pass `max_episode_tokens` is truncated here.
-    An environment that raises makes its episode invalid, and is replaced in `envs` where `make_env` is given. Where
-    every episode is invalid, the last cause is raised.
+    Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of environments nor the order in
+    which episodes end changes what is played (beyond rounding). An episode whose tokens would pass `max_episode_tokens`
+    is truncated here. An environment that raises makes its episode invalid, and is replaced in `envs` where `make_env`
+    is given. Where every episode is invalid, the last cause is raised.
     """
     if not envs:
         raise ValueError("no environment to play in: give at least one")
+    seeds = [_episode_seed(seed, number) for number in numbers or range(len(task_ids))]
     actor.start(len(envs))
     waiting = list(reversed(range(len(task_ids))))
     running: dict[int, Play] = {}  # environment -> its episode
@@ -52,7 +54,7 @@ def collect(
         for slot in range(len(envs)):
             while slot not in running and waiting:
                 index = waiting.pop()
-                play = Play(slot, index, task_ids[index], _episode_seed(seed, index), template, max_episode_tokens)
+                play = Play(slot, index, task_ids[index], seeds[index], template, max_episode_tokens)
                 play.begin(envs[slot], actor)
                 running[slot] = play
                 _move_ended(running, envs, done, make_env, on_episode)

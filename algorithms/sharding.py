@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ class Sharding:
         """Return the sharding of accelerate's configuration (its FSDP_... variables); SettingError if version 1."""
         import os
 
-        from accelerate import FullyShardedDataParallelPlugin
+        from accelerate import FullyShardedDataParallelPlugin  # type: ignore[import-untyped]
 
         version = os.environ.get("FSDP_VERSION", "2")
         if version != "2":
@@ -49,6 +50,8 @@ class Sharding:
         """Leave this process its part of each weight of the policy; make optimisers afterwards."""
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
+        # Its pre-backward hooks hang on our outputs, some of which are views; we change none of them in place.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         self._copy = _emptied(policy)
         options = {
             "mp_policy": self.plugin.mixed_precision_policy or MixedPrecisionPolicy(),

@@ -14,6 +14,7 @@ from fctncalling.algorithms.algorithm import Algorithm, Estimate, Timelines
 from fctncalling.algorithms.batch import make_batch, microbatches
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.experience import Experience, Minibatch
+from fctncalling.algorithms.finite import check_finite
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.processes import ALONE, Processes
 
@@ -63,16 +64,6 @@ def compute_targets(
         advantages = _permuted(advantages, estimate.counted, generator)
     weights = _weights(estimate.counted, experience, config)
     return Targets(old_logprobs, old_values, raw, advantages, estimate.returns, estimate.counted, weights, reference)
-
-
-def check_finite(name: str, tensor: Tensor, where: str = "before the first step") -> None:
-    """Raise FloatingPointError naming the tensor and how much of it is NaN or infinite."""
-    if not bool(torch.isfinite(tensor).all()):
-        num_bad = int((~torch.isfinite(tensor)).sum())
-        raise FloatingPointError(
-            f'update stopped {where}: "{name}" has {num_bad} NaN or infinite of {tensor.numel()} entries. The weights '
-            "are as before this step. Lower --lr or --critic_lr, or continue from an earlier checkpoint with --resume."
-        )
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fctncalling.algorithms.config import SettingError, TrainConfig, resolve_device
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.data.bfcl import embedded_path
 
 if TYPE_CHECKING:
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.policy import ActorCritic
 
 
-def complete(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) -> None:
+def complete(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device) -> None:
     """Give the policy what the settings ask for beside the model; SettingError where a file does not fit."""
+    from fctncalling.algorithms.precision import compute_dtype, compute_in
+
+    dtype = compute_dtype(config, device)
     if config.critic == "full":
         policy.give_critic_a_model()
     if config.lora_r:
@@ -23,12 +26,17 @@ def complete(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) 
     if config.critic == "full" and checkpoint is not None:
         policy.load_critic(checkpoint)
     if config.kl_coef and not config.lora_r:
-        policy.refer_to(_load_model(base_model(config)).to(resolve_device(config.device)))
+        reference = _load_model(base_model(config)).to(device)
+        compute_in(reference, dtype, device)
+        policy.refer_to(reference)
     if config.init_critic_from is not None and checkpoint is None:
         try:
             policy.load_critic(config.init_critic_from)
         except ValueError as error:
             raise SettingError(f"--init_critic_from: {error}") from error
+    compute_in(policy.model, dtype, device)
+    if policy.critic_model is not None:
+        compute_in(policy.critic_model, dtype, device)
 
 
 def weights_folder(config: TrainConfig, checkpoint: Path | None) -> str:

@@ -28,6 +28,9 @@ class Surroundings:
     prompt_path: str | None = setting(
         None, "File whose text stands before every question (calculator, python_math, tool_text); none: nothing."
     )
+    allow_task_tools: bool = setting(
+        False, "Whether classes that a task file names by their path are imported, which runs their modules' code."
+    )
     enable_tool_use: bool = setting(
         False, "Whether a confined Python executor and a calculator are offered beside the tasks' own functions."
     )
@@ -38,6 +41,8 @@ class Surroundings:
         None, "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults."
     )
     tensorboard: bool = setting(True, "Whether tensorboard events are written, where it is installed.")
+    wandb: str = setting("off", "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
+                         choices=("off", "online", "offline"))  # fmt: skip
     log_episodes_interval: int = setting(
         10, "Updates between two whose training episodes are written out; 0: none.", within="[0, inf)"
     )
@@ -68,7 +73,7 @@ def environments(
         num_executors=surroundings.num_tool_executors,
         config_path=surroundings.tool_config_path,
     )
-    training, held_out = load_task_sets(config)
+    training, held_out = _admitted_task_sets(config, surroundings)
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
 
     def make_env() -> FunctionCallingEnv:
@@ -78,11 +83,22 @@ def environments(
             reward=config.reward,
             max_steps_per_turn=config.max_steps_per_turn,
             tools=tools,
+            allow_task_tools=surroundings.allow_task_tools,
             corrective_feedback=surroundings.corrective_feedback,
         )
 
     candidates = [Candidate(task.id, task.category, len(task.question)) for task in training]
     return make_env, candidates, [task.id for task in held_out]
+
+
+def _admitted_task_sets(config: TrainConfig, surroundings: Surroundings) -> tuple[list[Task], list[Task]]:
+    """Return `load_task_sets`; TaskError, naming the file, for a class named by its path without leave."""
+    from fctncalling.envs.own_tools import named_by_path
+
+    training, held_out = load_task_sets(config)
+    for tasks, path in ((training, config.dataset_path), (held_out, config.eval_dataset_path or config.dataset_path)):
+        named_by_path(tasks, str(path), allowed=surroundings.allow_task_tools)
+    return training, held_out
 
 
 def load_task_sets(config: TrainConfig) -> tuple[list[Task], list[Task]]:

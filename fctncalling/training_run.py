@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,19 @@ import torch
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.finite import check_weights
 from fctncalling.algorithms.generation import GenerationEngine
 from fctncalling.algorithms.grpo import informative
-from fctncalling.algorithms.logs import RunLog, episode_metrics, peak_memory_gb
+from fctncalling.algorithms.interruption import Interruption
+from fctncalling.algorithms.logs import RunLog, episode_metrics, peak_memory
 from fctncalling.algorithms.play import TextEnv
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.report import evaluate
+from fctncalling.algorithms.precision import computing
+from fctncalling.algorithms.processes import ALONE, Processes
+from fctncalling.algorithms.report import Evaluation
 from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.sharding import load_whole_state, whole_state
 from fctncalling.algorithms.task_sampling import Successes, TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
 
@@ -41,13 +47,15 @@ class Counters:
     evaluated_at: int = -1  # the update at which held-out tasks were last played
     before: dict[str, Any] = field(default_factory=dict)  # the evaluation before the first update
     latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
+    best: dict[str, Any] = field(default_factory=dict)  # the best one after an update: which, and its greedy success
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
 
 
 class TrainingRun:
     """Collects, learns, evaluates, logs and saves; the order of it is the caller's.
 
-    All randomness of update k comes from (seed, k), so a resumed run draws what an uninterrupted one would.
+    All randomness of update k comes from (seed, k), so a resumed run draws what an uninterrupted one would, and several
+    processes, which call every method alike, play the episodes that one would.
     """
 
     def __init__(
@@ -61,37 +69,41 @@ class TrainingRun:
         held_out_ids: Sequence[str],
         log: RunLog,
         log_episodes_interval: int = 10,
+        processes: Processes = ALONE,
     ) -> None:
         self.config, self.policy, self.template, self.log = config, policy, template, log
         self.make_env, self.sampler, self.held_out_ids = make_env, sampler, held_out_ids
         self.log_episodes_interval = log_episodes_interval
-        self.envs = [make_env() for _ in range(config.n_rollout_threads)]
+        self.processes, self.interruption = processes, Interruption(alone=processes.count == 1)
+        self.envs = [make_env() for _ in range(-(-config.n_rollout_threads // processes.count))]
+        processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
         self._timings: dict[str, float | None] = {}
+        self._saved: tuple[int, int] | None = None  # the updates and the evaluation that the newest checkpoint holds
 
     def collect(self, on_episode: Callable[[EpisodeRecord], None] | None = None) -> list[EpisodeRecord]:
         """Return the episodes of the next update, sampled with the policy as it is."""
         started, cpu = time.perf_counter(), time.process_time()
-        actor = self._actor(self.config.temperature)
-        episodes = self._play(actor, 0, on_episode)
-        extra = 0
-        while extra + 1 < self._most_rounds and len(informative(episodes)) < self.config.episodes_per_update:
-            extra += 1
-            episodes += self._play(actor, extra, on_episode)
+        with self._actor(self.config.temperature) as actor:
+            episodes = self._play_round(actor, 0, on_episode)
+            extra = 0
+            while extra + 1 < self._most_rounds and len(informative(episodes)) < self.config.episodes_per_update:
+                extra += 1
+                episodes += self._play_round(actor, extra, on_episode)
         seconds = time.perf_counter() - started
-        steps = sum(episode.num_steps for episode in episodes)
+        steps, sampled = sum(episode.num_steps for episode in episodes), self.processes.total(actor.num_sampled_tokens)
         self._timings = {
             "charts/SPS": steps / seconds,
-            "perf/rollout_tokens_per_s": actor.num_sampled_tokens / seconds,
-            "perf/rollout_forward_tokens_per_s": actor.num_forward_tokens / seconds,
+            "perf/rollout_tokens_per_s": sampled / seconds,
+            "perf/rollout_forward_tokens_per_s": self.processes.total(actor.num_forward_tokens) / seconds,
             "perf/time_s/rollout": seconds,
         }
         self.counters.extra_rounds += extra  # only now: an interrupted collection is collected again
         self.counters.env_steps += steps
         self.counters.episodes += len(episodes)
-        self.counters.sampled_tokens += actor.num_sampled_tokens
-        self.counters.train_cpu_seconds += time.process_time() - cpu
+        self.counters.sampled_tokens += int(sampled)
+        self.counters.train_cpu_seconds += self.processes.total(time.process_time() - cpu)
         return episodes
 
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
@@ -105,18 +117,18 @@ class TrainingRun:
             generator = torch.Generator().manual_seed(_seed(self.config.seed, self.counters.updates, 2))
             warming_up = self.counters.updates < self.config.critic_warmup_updates
             optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
-            metrics |= update(self.policy, optimisers, usable, self.config, generator)
+            metrics |= update(self.policy, optimisers, usable, self.config, generator, self.processes)
         metrics["charts/learning_rate"] = self.config.lr
         seconds = time.perf_counter() - started
         self.counters.updates += 1
         outcomes = ((episode.task_id, episode.success) for episode in episodes if not episode.invalid)
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
-        self.counters.train_cpu_seconds += time.process_time() - cpu
+        self.counters.train_cpu_seconds += self.processes.total(time.process_time() - cpu)
         tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
         timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
         self.log.metrics(self.counters.updates, {**counters, **metrics})
-        self.log.timings(self.counters.updates, {**self._timings, **timings, "perf/peak_mem_gb": peak_memory_gb()})
+        self.log.timings(self.counters.updates, {**self._timings, **timings, **peak_memory()})
         if self.log_episodes_interval and self.counters.updates % self.log_episodes_interval == 0:
             self.log.episodes(f"train_{self.counters.updates:06d}", episodes)
         return metrics
@@ -126,23 +138,21 @@ class TrainingRun:
         number, started = self.counters.updates, time.perf_counter()
         if self.counters.evaluated_at == number:
             return self.counters.latest
-        evaluation = evaluate(
-            self.envs,
-            self._actor(0.0),
-            self._actor(self.config.temperature),
-            self.template,
-            self.held_out_ids,
-            max_episode_tokens=self.config.max_episode_tokens,
-            seed=EVALUATION_SEED,
-            make_env=self.make_env,
-        )
+        played = []
+        for temperature in (0.0, self.config.temperature):
+            with self._actor(temperature) as actor:
+                played.append(self._play(actor, self.held_out_ids, EVALUATION_SEED))
+        evaluation = Evaluation(*played)
         self.log.metrics(number, evaluation.metrics())
         self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
         self.log.episodes(f"greedy_{number:06d}", evaluation.greedy)
         self.log.episodes(f"sampled_{number:06d}", evaluation.sampled)
         self.counters.evaluated_at, self.counters.latest = number, evaluation.as_json()
+        success = self.counters.latest["greedy"]
         if number == 0:
             self.counters.before = self.counters.latest
+        elif success is not None and success > self.counters.best.get("greedy", -1.0):
+            self.counters.best = {"update": number, "greedy": success}
         return self.counters.latest
 
     @property
@@ -153,27 +163,46 @@ class TrainingRun:
     def evaluation_is_due(self) -> bool:
         """Whether the next thing to do is to evaluate, before more is learned."""
         interval = self.config.eval_interval
-        wanted = self.counters.updates == 0 or (interval > 0 and self.counters.updates % interval == 0)
-        return wanted and self.counters.evaluated_at != self.counters.updates
+        number = self.counters.updates
+        wanted = number == 0 or self.is_over() or (interval > 0 and number % interval == 0)
+        return wanted and self.counters.evaluated_at != number
+
+    def save_is_due(self) -> bool:
+        """Whether the run as it stands, evaluated where that was due, is to be kept."""
+        number, interval = self.counters.updates, self.config.save_interval
+        at_interval = number > 0 and interval > 0 and number % interval == 0
+        is_best = interval > 0 and self.counters.best.get("update") == number
+        return (at_interval or is_best or self.is_over()) and self._saved != (number, self.counters.evaluated_at)
+
+    def is_over(self) -> bool:
+        """Whether there is nothing left to learn."""
+        return self.counters.updates >= self.config.num_updates
 
     def save(self) -> Path:
-        """Write a checkpoint of the run as it stands; return its folder."""
+        """Write a checkpoint of the run as it stands; return its folder. FloatingPointError for a weight of NaN."""
+        number, folder = self.counters.updates, self.log.folder / "checkpoints"
         state = {
             "counters": asdict(self.counters),
             "position": self.log.position(),
-            "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers._asdict().items()},
+            "optimisers": {name: whole_state(optimiser) for name, optimiser in self.optimisers._asdict().items()},
         }
-        name = f"update_{self.counters.updates:06d}"
-        folder = self.log.folder / "checkpoints"
-        return save_checkpoint(folder, name, policy=self.policy, tokenizer=self.template.tokenizer, state=state)
+        name, is_best = f"update_{number:06d}", self.counters.best.get("update") == number
+        with self.processes.whole(self.policy) as policy:
+            check_weights(policy)
+            if self.processes.is_first:
+                tokenizer = self.template.tokenizer
+                save_checkpoint(folder, name, policy=policy, tokenizer=tokenizer, state=state, best=is_best)
+        self._saved = (number, self.counters.evaluated_at)
+        return folder / name
 
     def restore(self, checkpoint: Path) -> None:
         """Go on from a checkpoint whose weights the policy was loaded with."""
         state = load_state(checkpoint)
         self.counters = Counters(**state["counters"])
         for name, optimiser in self.optimisers._asdict().items():
-            optimiser.load_state_dict(state["optimisers"][name])
-        self.log.rewind(state["position"])
+            load_whole_state(optimiser, state["optimisers"][name])
+        self.log.rewind(state["position"], self.counters.updates)
+        self._saved = (self.counters.updates, self.counters.evaluated_at)
 
     def close(self) -> None:
         """Close files and environments."""
@@ -181,35 +210,59 @@ class TrainingRun:
         for env in self.envs:
             env.close()
 
-    def _actor(self, temperature: float) -> GenerationEngine:
-        return GenerationEngine(
-            self.policy.model,
-            self.template.stop_ids,
-            temperature=temperature,
-            max_new_tokens=self.config.max_new_tokens,
-            decode=self.template.decode,
-        )
+    @contextlib.contextmanager
+    def _actor(self, temperature: float) -> Iterator[GenerationEngine]:
+        """Yield an actor of the policy as it is."""
+        with self.processes.whole(self.policy) as policy, computing(self.config, self.processes.device):
+            yield GenerationEngine(
+                policy.model,
+                self.template.stop_ids,
+                temperature=temperature,
+                max_new_tokens=self.config.max_new_tokens,
+                decode=self.template.decode,
+            )
 
     @property
     def _most_rounds(self) -> int:
         """Rounds of collecting that an update may take."""
         return self.config.dynamic_sampling if self.config.algorithm_name == "GRPO" else 1
 
-    def _play(
+    def _play_round(
         self, actor: GenerationEngine, extra: int, on_episode: Callable[[EpisodeRecord], None] | None
     ) -> list[EpisodeRecord]:
         """Return the episodes of one round of the update, the first or an extra one."""
         words = (self.config.seed, self.counters.updates, 1, extra)
-        return collect(
-            self.envs,
-            actor,
-            self.template,
-            self._next_tasks(extra),
-            max_episode_tokens=self.config.max_episode_tokens,
-            seed=_seed(*(words if extra else words[:3])),
-            make_env=self.make_env,
-            on_episode=on_episode,
-        )
+        return self._play(actor, self._next_tasks(extra), _seed(*(words if extra else words[:3])), on_episode)
+
+    def _play(
+        self,
+        actor: GenerationEngine,
+        task_ids: Sequence[str],
+        seed: int,
+        on_episode: Callable[[EpisodeRecord], None] | None = None,
+    ) -> list[EpisodeRecord]:
+        """Return one episode a task, in their order; each process plays its share.
+
+        An interrupt of one process ends the playing of all: this is the one place where a run can be interrupted.
+        """
+        numbers = range(len(task_ids))[self.processes.rank :: self.processes.count]
+        own: list[EpisodeRecord] | None = None
+        with contextlib.suppress(KeyboardInterrupt), self.interruption.allowed():
+            own = collect(
+                self.envs,
+                actor,
+                self.template,
+                [task_ids[number] for number in numbers],
+                max_episode_tokens=self.config.max_episode_tokens,
+                seed=seed,
+                numbers=numbers,
+                make_env=self.make_env,
+                on_episode=on_episode,
+            )
+        parts = [part for part in self.processes.gather(own) if part is not None]
+        if len(parts) < self.processes.count:
+            raise KeyboardInterrupt
+        return [parts[number % len(parts)][number // len(parts)] for number in range(len(task_ids))]
 
     def _next_tasks(self, extra: int = 0) -> list[str]:
         """Return the tasks of the next round; where episodes are compared in groups, --group_size times in a row."""

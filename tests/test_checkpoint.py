@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import torch
 from fctncalling.algorithms.checkpoint import (
     STATE_FILE,
     CheckpointError,
-    Interruption,
     find_checkpoint,
     load_state,
     save_checkpoint,
@@ -92,6 +91,58 @@ def test_only_the_newest_checkpoints_stay_and_the_last_is_found(tmp_path: Path) 
     assert load_state(find_checkpoint(tmp_path, str(tmp_path / "update_000010"))) == {"n": 10}
 
 
+def test_the_best_checkpoint_stays_and_is_found_beside_the_newest(tmp_path: Path) -> None:
+    for number in (1, 2, 3, 4, 5):
+        save_checkpoint(
+            tmp_path, f"update_{number:06d}", policy=OneWeight(number), state={"n": number}, best=number == 2
+        )
+    assert sorted(p.name for p in tmp_path.glob("update_*")) == [f"update_00000{n}" for n in (2, 4, 5)]
+    assert load_state(find_checkpoint(tmp_path, "best")) == {"n": 2}
+    assert load_state(find_checkpoint(tmp_path, "last")) == {"n": 5}
+    assert (tmp_path / "best" / "weight").read_text() == "2"  # a folder to load a model from
+    save_checkpoint(tmp_path, "update_000006", policy=OneWeight(6), state={"n": 6}, best=True)
+    assert sorted(p.name for p in tmp_path.glob("update_*")) == ["update_000005", "update_000006"]
+
+
+def test_without_a_best_checkpoint_resuming_from_it_is_an_error(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, "update_000001", policy=OneWeight(), state={"n": 1})
+    with pytest.raises(CheckpointError, match="--resume best"):
+        find_checkpoint(tmp_path, "best")
+
+
+class Killed(BaseException):
+    """Stands for a kill, which no code of ours sees."""
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["a new name", "the same name"])
+@pytest.mark.parametrize("at", range(1, 12))
+def test_a_kill_between_any_two_steps_of_saving_leaves_a_whole_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, again: bool
+) -> None:
+    save_checkpoint(tmp_path, "update_000001", policy=OneWeight(1), state={"n": 1})
+    calls = []
+
+    def dying(function: Any) -> Any:
+        def step(*arguments: Any, **more: Any) -> Any:
+            calls.append(function)
+            if len(calls) >= at:
+                raise Killed
+            return function(*arguments, **more)
+
+        return step
+
+    with monkeypatch.context() as patched:
+        for owner, name in ((Path, "rename"), (Path, "replace"), (Path, "symlink_to"), (shutil, "rmtree")):
+            patched.setattr(owner, name, dying(getattr(owner, name)))
+        name = "update_000001" if again else "update_000002"
+        with contextlib.suppress(Killed):
+            save_checkpoint(tmp_path, name, policy=OneWeight(2), state={"n": 2}, keep=1, best=True)
+    found = find_checkpoint(tmp_path)
+    assert (found / "weight").read_text() == str(load_state(found)["n"])
+    save_checkpoint(tmp_path, "update_000003", policy=OneWeight(3), state={"n": 3})
+    assert load_state(find_checkpoint(tmp_path)) == {"n": 3}
+
+
 def test_a_lost_last_checkpoint_leaves_the_one_before(tmp_path: Path) -> None:
     for number in (1, 2):
         save_checkpoint(tmp_path, f"update_{number:06d}", policy=OneWeight(), state={"n": number})
@@ -125,38 +176,3 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError):
         load_state(path)
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_waits_for_the_end_of_a_deferred_block(number: int) -> None:
-    done = []
-
-    def interrupted(interruption: Interruption, times: int) -> None:
-        with interruption.deferred():
-            for _ in range(times):
-                signal.raise_signal(number)
-            done.append(times)
-
-    with Interruption() as interruption:
-        with pytest.raises(KeyboardInterrupt):
-            interrupted(interruption, 1)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(number)
-        with pytest.raises(KeyboardInterrupt):  # the second one does not wait
-            interrupted(interruption, 2)
-    assert done == [1]
-
-
-def test_the_signal_handlers_of_before_come_back() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with Interruption():
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_deferred_interrupt_that_raised_is_forgotten() -> None:
-    with Interruption() as interruption:
-        with pytest.raises(KeyboardInterrupt), interruption.deferred():
-            signal.raise_signal(signal.SIGINT)
-        with interruption.deferred():
-            pass

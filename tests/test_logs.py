@@ -71,7 +71,7 @@ def test_success_is_told_for_each_category() -> None:
 
 
 def test_where_no_episode_is_valid_no_rate_is_made_up() -> None:
-    assert episode_metrics([record(invalid=True)]) == {"env/episodes": 1, "env/invalid": 1}
+    assert episode_metrics([record(invalid=True)]) == {"env/episodes": 1, "env/invalid": 1, "env/invalid_rate": 1.0}
 
 
 def test_a_number_that_does_not_exist_is_null_and_every_line_is_json(tmp_path: Path) -> None:

@@ -104,7 +104,10 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
         assert 0 <= evaluation[side]["greedy"] <= 1
         assert evaluation[side]["categories"]["echo"]["num_tasks"] == 4
     assert (folder / "curve.png").stat().st_size > 1000
-    assert sorted(path.name for path in (folder / "checkpoints").glob("update_*")) == ["update_000003", "update_000004"]
+    kept = sorted(path.name for path in (folder / "checkpoints").glob("update_*"))
+    assert kept == ["update_000002", "update_000003", "update_000004"]  # the best evaluation so far, and the newest two
+    assert (folder / "checkpoints" / "best").resolve().name == "update_000002"
+    assert (folder / "checkpoints" / "last").resolve().name == "update_000004"
     assert (folder / "episodes" / "train_000002.jsonl").read_text().count("\n") == 8
     assert str(folder) in capsys.readouterr().out
 

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 class Progress:
     """Shows where a run is: a bar on a terminal, else a line an update."""
 
-    def __init__(self, num_updates: int, done: int) -> None:
+    def __init__(self, num_updates: int, done: int, *, shown: bool = True) -> None:
+        """shown: whether a terminal gets a bar; of several processes only the first draws one."""
         self._num_updates, self._episodes = num_updates, 0
         self._bar: Any = None
-        if sys.stderr.isatty():
+        if shown and sys.stderr.isatty():
             from tqdm import tqdm
 
             self._bar = tqdm(total=num_updates, initial=done, unit="update", dynamic_ncols=True)

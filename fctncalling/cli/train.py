@@ -24,7 +24,11 @@ from fctncalling.policy_parts import complete, weights_folder
 from fctncalling.surroundings import Surroundings, environments
 
 if TYPE_CHECKING:
+    import torch
+
+    from fctncalling.algorithms.logs import RunLog
     from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.processes import Processes
     from fctncalling.algorithms.template import ChatTemplate
     from fctncalling.training_run import TrainingRun
 
@@ -48,7 +52,7 @@ Ctrl-C saves a checkpoint; --resume goes on from it exactly.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, 2 where the user can mend it, 130 where Ctrl-C ended it."""
+    """Run the command line; return 0, 1 at a NaN, 2 where the user can mend it, 130 where Ctrl-C ended it."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("fctncalling").setLevel(logging.INFO)
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -61,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         surroundings = Surroundings(**{f.name: getattr(namespace, f.name) for f in dataclasses.fields(Surroundings)})
         return train(config, surroundings, words)
     except (SettingError, TaskError, RunExistsError, CheckpointError, ModelError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+            print(f"error: {error}", file=sys.stderr)
         return 2
 
 
@@ -79,24 +84,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] = ()) -> int:
-    """Train, evaluating before and after; return 0, or 130 where Ctrl-C ended it."""
-    from fctncalling.algorithms.checkpoint import Interruption
-
+    """Train, evaluating before and after; return 0, 1 where a NaN ended it, 130 where Ctrl-C did."""
     run = prepare(config, surroundings)
-    show = Progress(config.num_updates, run.counters.updates)
-    with Interruption() as interruption:
+    show = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
+    with run.interruption:
         try:
             while True:
-                if run.evaluation_is_due() or run.counters.updates >= config.num_updates:
+                if run.evaluation_is_due():
                     show.evaluation(run.evaluate())
-                if run.counters.updates >= config.num_updates:
+                if run.save_is_due():
+                    run.save()
+                if run.is_over():
                     break
-                episodes = run.collect(show.episode)
-                with interruption.deferred():  # the weights and their log line belong together
-                    show.update(run.learn(episodes), run)
-                    if config.save_interval and run.counters.updates % config.save_interval == 0:
-                        run.save()
-            run.save()
+                show.update(run.learn(run.collect(show.episode)), run)
             report(run)
         except KeyboardInterrupt:
             show.close()
@@ -104,6 +104,10 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
             print(f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on with:\n")
             print(f"  python train_fctncalling.py {shlex.join([*resumed, '--resume'])}\n")
             return 130
+        except FloatingPointError as error:
+            show.close()
+            print(f"error: after {run.counters.updates} updates: {error}", file=sys.stderr)
+            return 1
         finally:
             run.close()
     return 0
@@ -111,16 +115,19 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
 
 def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     """Return a run with tasks, environments, policy and log in place, at its start or where --resume finds it."""
-    from fctncalling.algorithms.checkpoint import find_checkpoint
-    from fctncalling.algorithms.logs import RunLog, results_folder
+    from fctncalling.algorithms.logs import results_folder
+    from fctncalling.algorithms.processes import note_of_launch, start
 
+    processes = start(config.device, fsdp=config.fsdp)
+    if not processes.is_first:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    print(*filter(None, (f"Training in {processes}.", note_of_launch(processes))), sep="\n", flush=True)
     folder = results_folder(config)
-    checkpoint = find_checkpoint(folder / "checkpoints", config.resume) if config.resume is not None else None
+    checkpoint = checkpoint_of(config, folder)
     make_env, candidates, held_out_ids = environments(config, surroundings)
     sampler = TaskSampler(candidates, config)
-    policy, template = load_policy(config, surroundings, checkpoint)
-    described = {**dataclasses.asdict(config), **dataclasses.asdict(surroundings), "versions": versions()}
-    log = RunLog(folder, described, resume=checkpoint is not None, tensorboard=surroundings.tensorboard)
+    policy, template = load_policy(config, surroundings, checkpoint, processes.device)
+    log = log_of(config, surroundings, folder, processes)
 
     from fctncalling.training_run import TrainingRun
 
@@ -133,11 +140,41 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
         held_out_ids=held_out_ids,
         log=log,
         log_episodes_interval=surroundings.log_episodes_interval,
+        processes=processes,
     )
     if checkpoint is not None:
         run.restore(checkpoint)
         print(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
+    else:
+        log.rewind({}, -1)  # lines of a killed run that saved nothing
     return run
+
+
+def checkpoint_of(config: TrainConfig, folder: Path) -> Path | None:
+    """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed before it saved."""
+    from fctncalling.algorithms.checkpoint import CheckpointError, find_checkpoint
+
+    if config.resume is None:
+        return None
+    try:
+        return find_checkpoint(folder / "checkpoints", config.resume)
+    except CheckpointError:
+        if config.resume != "auto" or not (folder / "metrics.jsonl").exists():
+            raise
+        print(f"The run in {folder} has saved nothing yet: starting at its beginning.")
+        return None
+
+
+def log_of(config: TrainConfig, surroundings: Surroundings, folder: Path, processes: Processes) -> RunLog:
+    """Return the log of the run, empty where it starts; of several processes the first writes it."""
+    from fctncalling.algorithms.logs import NoLog, RunLog
+
+    if not processes.is_first:
+        return NoLog(folder)
+    described = {**dataclasses.asdict(config), **dataclasses.asdict(surroundings), "versions": versions()}
+    described["num_processes"] = processes.count
+    resume = config.resume is not None
+    return RunLog(folder, described, resume=resume, tensorboard=surroundings.tensorboard, wandb=surroundings.wandb)
 
 
 class ModelError(Exception):
@@ -145,15 +182,15 @@ class ModelError(Exception):
 
 
 def load_policy(
-    config: TrainConfig, surroundings: Surroundings, checkpoint: Path | None
+    config: TrainConfig, surroundings: Surroundings, checkpoint: Path | None, device: torch.device
 ) -> tuple[ActorCritic, ChatTemplate]:
     """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and seed."""
     import torch
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
-    from fctncalling.algorithms.config import resolve_device
     from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.precision import base_dtype
     from fctncalling.algorithms.template import ChatTemplate
 
     disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
@@ -167,23 +204,26 @@ def load_policy(
             critic_head=config.critic_head,
             critic_hidden=config.critic_hidden,
             critic_detach=config.critic_detach,
+            dtype=base_dtype(config, device),
         )
     except (OSError, ValueError) as error:
         raise ModelError(f"--model_name_or_path {source}: the model cannot be loaded: {error}") from error
-    complete(policy, config, checkpoint)
+    complete(policy, config, checkpoint, device)
     text = Path(surroundings.chat_template).read_text(encoding="utf-8") if surroundings.chat_template else None
     positions = getattr(policy.model.config, "max_position_embeddings", None)
     if positions is not None and positions < config.max_episode_tokens:
         raise SettingError(
             f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} at most"
         )
-    return policy.to(resolve_device(config.device)), ChatTemplate(tokenizer, text)
+    return policy.to(device), ChatTemplate(tokenizer, text)
 
 
 def report(run: TrainingRun) -> None:
-    """Write evaluation.json and curve.png, and say plainly what was done and where it lies."""
+    """Write evaluation.json and curve.png, and say plainly what was done and where it lies; the first process does."""
     from fctncalling.algorithms.report import plot_curve, print_table, write_evaluation
 
+    if not run.processes.is_first:
+        return
     counters, config, folder = run.counters, run.config, run.log.folder
     write_evaluation(
         folder,

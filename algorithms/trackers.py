@@ -1,0 +1,102 @@
+"""Where a run's curves are shown, beside the files that hold its numbers: tensorboard and wandb, both optional."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+logger = logging.getLogger(__name__)
+
+WANDB_MODES = ("off", "online", "offline")
+
+
+class Tracker(Protocol):
+    """Shows numbers as curves."""
+
+    def scalars(self, update: int, values: Mapping[str, float]) -> None:
+        """Show finite numbers at an update."""
+
+    def close(self) -> None:
+        """Write what waits."""
+
+
+class Tensorboard:
+    """Writes tensorboard events into the run's folder."""
+
+    def __init__(self, folder: Path, first_update: int) -> None:
+        """first_update: curves of an earlier go from there on are not shown."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer: Any = SummaryWriter(str(folder), purge_step=first_update or None)
+
+    def scalars(self, update: int, values: Mapping[str, float]) -> None:
+        """Show finite numbers at an update."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, update)
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._writer.close()
+
+
+class Wandb:
+    """Sends curves to wandb, or (offline) keeps them in the run's folder for `wandb sync`."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], mode: str) -> None:
+        import wandb  # type: ignore[import-not-found,unused-ignore]
+
+        # The folder is the run: a resumed one goes on in the same curves.
+        number = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+        name = "/".join(folder.parts[-4:])
+        self._run: Any = wandb.init(
+            project="fctncalling", name=name, id=number, resume="allow", mode=mode, dir=str(folder), config=dict(config)
+        )
+        self._run.define_metric("*", step_metric="update")
+
+    def scalars(self, update: int, values: Mapping[str, float]) -> None:
+        """Show finite numbers at an update."""
+        self._run.log({"update": update, **values})
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._run.finish()
+
+
+class Trackers:
+    """All that were asked for and are installed; they are opened when first used, and anew after a rewind."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], *, tensorboard: bool, wandb: str) -> None:
+        self.folder, self.config, self.tensorboard, self.wandb = folder, config, tensorboard, wandb
+        self.first_update = 0
+        self._open: list[Tracker] | None = None
+
+    def scalars(self, update: int, values: Mapping[str, float | None]) -> None:
+        """Show the numbers that exist."""
+        if self._open is None:
+            self._open = self._opened()
+        finite = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+        for tracker in self._open:
+            tracker.scalars(update, finite)
+
+    def close(self) -> None:
+        """Close those that are open."""
+        for tracker in self._open or ():
+            tracker.close()
+
+    def _opened(self) -> list[Tracker]:
+        opened: list[Tracker] = []
+        if self.tensorboard:
+            try:
+                opened.append(Tensorboard(self.folder, self.first_update))
+            except ImportError:
+                logger.info("tensorboard is not installed: metrics.jsonl and timings.jsonl hold every number")
+        if self.wandb != "off":
+            try:
+                opened.append(Wandb(self.folder, self.config, self.wandb))
+            except ImportError:
+                logger.warning("--wandb %s: wandb is not installed (pip install wandb); going on without", self.wandb)
+        return opened
