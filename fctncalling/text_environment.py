@@ -102,9 +102,13 @@ class TextEnvironment:
                 self.tasks_end_check(histories, model_turn=False)
 
     def generate(self, histories: Sequence[TextHistory]) -> list[TextHistory]:
-        """Let the policy write in every episode that goes on, up to its next call or its end."""
+        """Let the policy write in every episode that goes on, up to its next call or its end.
+
+        One that has no room left, or not a token that could be gone on from, is truncated.
+        """
         for history in histories:
-            if not history.completed and self.max_length is not None and len(history.ids) >= self.max_length:
+            full = self.max_length is not None and len(history.ids) >= self.max_length
+            if not history.completed and (full or not history.ids):
                 history.complete(truncated=True)
         self._speaker.speak([history for history in histories if not history.completed], self.max_length)
         return list(histories)

@@ -1,0 +1,91 @@
+"""Demonstrations of tools in mid-generation: who speaks in them, with what bad habits, and the ordinary rollout."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fctncalling.algorithms.actor import ScriptedActor
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers import TEXT_HANDLERS
+from fctncalling.envs.tool_text import ToolTextEnv
+from fctncalling.envs.tool_text_tasks import TextTask, TextTasks
+
+NUM_ENVS = 16
+_OPERATOR = re.compile(r" (\*\*|[-+*]) ")
+
+
+class TextDemonstrator:
+    """Calls one tool with a task's program, then says what it answered: `(task id, turn, step, info) -> text`.
+
+    `careless`: the share of tasks in which the first call is wrong: half of those with another operator, half with a
+    call that fails. `stubborn`: the share of wrong or failed calls after which it answers all the same instead of
+    calling again. A careful one (both 0) is always right.
+    """
+
+    def __init__(
+        self,
+        tasks: TextTasks,
+        handler: str = "request_call",
+        *,
+        tool: str = "calculator",
+        careless: float = 0.0,
+        stubborn: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self._tasks, self._syntax, self._tool = tasks, TEXT_HANDLERS[handler], tool
+        self._careless, self._stubborn, self._seed = careless, stubborn, seed
+
+    def __call__(self, task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
+        """Return what is written up to the next pause."""
+        task = self._tasks.named(task_id)
+        generator = np.random.default_rng([self._seed, zlib.crc32(task_id.encode())])
+        careless, breaks, stubborn = generator.random(3)
+        slips = careless < self._careless
+        if step == 0:
+            return self._call(_spoilt(task, breaks < 0.5) if slips else task.extra["code"])
+        if step == 1 and slips and stubborn >= self._stubborn:
+            return self._call(task.extra["code"])
+        result = str(info["messages"][-1]["content"]).strip().rpartition("\n")[2]
+        return f"Result={result}{self._syntax.submit}"
+
+    def _call(self, code: str) -> str:
+        argument = {"calculator": "query", "python_executor": "code"}.get(self._tool, "query")
+        text = code.removeprefix("print(").removesuffix(")") if self._tool == "calculator" else code
+        name, argument = self._tool, "query" if self._syntax.name == "request_call" else argument
+        return self._syntax.render([Call(name, {argument: text})])
+
+
+def text_demonstrations(
+    make_env: Callable[[], ToolTextEnv],
+    script: TextDemonstrator,
+    template: ChatTemplate,
+    task_ids: Sequence[str],
+    *,
+    max_episode_tokens: int = 1024,
+) -> list[EpisodeRecord]:
+    """Return the demonstrator's episodes, with the ids and masks that learning will see."""
+    envs: list[Any] = [make_env() for _ in range(min(NUM_ENVS, len(task_ids)))]
+    try:
+        actor = ScriptedActor(script, template.encode, template.end_of_turn_id)
+        return collect(envs, actor, template, task_ids, max_episode_tokens=max_episode_tokens)
+    finally:
+        for env in envs:
+            env.close()
+
+
+def _spoilt(task: TextTask, fails: bool) -> str:
+    """Return a task's program with its first operator changed; or broken, so that running it fails."""
+    code = str(task.extra["code"])
+    operator = _OPERATOR.search(code)
+    if fails or operator is None:
+        return code.replace("(", "((", 1) if operator is None or "print" in code else f"{code} +"
+    other = {"+": "-", "-": "+", "*": "+", "**": "*"}[operator[1]]
+    return f"{code[: operator.start()]} {other} {code[operator.end() :]}"

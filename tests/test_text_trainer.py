@@ -1,0 +1,104 @@
+"""TextTrainer learns from what the policy wrote, and from nothing else."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from toys import tiny_model, tiny_tokenizer
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.ppo import ALGORITHMS
+from fctncalling.text_trainer import TextTrainer
+
+QUERY, RESPONSE = [10, 11, 12], [20, 21, 30, 31, 32, 22, 23]
+MASK = [1, 1, 0, 0, 0, 1, 1]
+
+
+def config(**changes: Any) -> TrainConfig:
+    return TrainConfig(**{"num_mini_batch": 1, "lr": 1e-3, "target_kl": None, "group_size": 2, **changes})
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_only_the_places_that_wrote_a_token_get_a_gradient(name: str) -> None:
+    trainer = TextTrainer(config(algorithm_name=name), tiny_model())
+    gradients: list[torch.Tensor] = []
+
+    def watch(module: Any, inputs: Any, output: Any) -> None:
+        if output.last_hidden_state.requires_grad:
+            output.last_hidden_state.register_hook(gradients.append)
+
+    decoder: Any = trainer.policy.model.get_decoder()
+    decoder.register_forward_hook(watch)
+    trainer.step([QUERY] * 2, [RESPONSE, RESPONSE], [1.0, 0.0], [MASK] * 2)
+    [gradient] = gradients  # (2, T, H), of the last hidden states, of which each sees its own next token alone
+    writes = torch.tensor([*([0] * (len(QUERY) - 1)), *MASK], dtype=torch.bool)[: gradient.shape[1] - 1]
+    sizes = gradient.abs().sum((0, 2))[: len(writes)]
+    assert sizes[~writes].tolist() == [0.0] * int((~writes).sum())  # exactly
+    assert (sizes[writes] > 0).all()
+    assert gradient[:, -1].abs().sum() == 0.0
+
+
+def test_a_mask_of_ones_is_what_no_mask_means() -> None:
+    policies = []
+    for masks in (None, [torch.ones(7, dtype=torch.int64)] * 2):
+        trainer = TextTrainer(config(), tiny_model())
+        torch.manual_seed(0)
+        for parameter in trainer.policy.value_head.parameters():
+            torch.nn.init.constant_(parameter, 0.01)
+        trainer.step([torch.tensor(QUERY)] * 2, [torch.tensor(RESPONSE)] * 2, [torch.tensor(1.0), 0.0], masks)
+        policies.append([parameter.detach().clone() for parameter in trainer.policy.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*policies, strict=True))
+
+
+def test_steps_make_the_rewarded_response_likelier() -> None:
+    model = tiny_model()
+    trainer = TextTrainer(config(lr=3e-3, entropy_coef=0.0), model, tokenizer=tiny_tokenizer())
+    other = [40, 41, *RESPONSE[2:5], 42, 43]
+
+    def logprob(response: list[int]) -> float:
+        with torch.no_grad():
+            logprobs = model(torch.tensor([QUERY + response])).logits[0].log_softmax(-1)
+        places = [len(QUERY) + i for i, acted in enumerate(MASK) if acted]
+        return float(sum(logprobs[place - 1, (QUERY + response)[place]] for place in places))
+
+    before = logprob(RESPONSE) - logprob(other)
+    for _ in range(5):
+        metrics = trainer.step([QUERY] * 2, [RESPONSE, other], [1.0, -1.0], [MASK, MASK])
+    assert logprob(RESPONSE) - logprob(other) > before + 0.5
+    assert metrics["env/reward_mean"] == 0.0
+    assert not [key for key in metrics if key.startswith("mismatch/")]
+
+
+def test_episodes_without_a_reward_or_a_word_are_left_out() -> None:
+    trainer = TextTrainer(config(), tiny_model())
+    metrics = trainer.step(
+        [QUERY] * 4, [RESPONSE, RESPONSE, RESPONSE, []], [1.0, math.nan, None, 0.0], [MASK, MASK, MASK, []]
+    )
+    assert metrics["env/invalid_episodes"] == 2
+    assert metrics["env/episodes_learned_from"] == 1
+    with pytest.raises(ValueError, match="nothing to learn from"):
+        trainer.step([QUERY], [RESPONSE], [None], [MASK])
+
+
+def test_wrong_lengths_are_told() -> None:
+    trainer = TextTrainer(config(), tiny_model())
+    with pytest.raises(ValueError, match="2 scores"):
+        trainer.step([QUERY], [RESPONSE], [1.0, 2.0], [MASK])
+    with pytest.raises(ValueError, match="2 entries for 7"):
+        trainer.step([QUERY], [RESPONSE], [1.0], [[1, 1]])
+    with pytest.raises(ValueError, match="ref_model"):
+        TextTrainer(config(kl_coef=0.1), tiny_model())
+    with pytest.raises(TypeError, match="NoneType"):
+        TextTrainer(config())
+
+
+def test_the_reference_pulls_back() -> None:
+    model = tiny_model()
+    trainer = TextTrainer(config(kl_coef=0.1, kl_mode="k3"), ActorCritic(model), copy.deepcopy(model))
+    metrics = [trainer.step([QUERY], [RESPONSE], [1.0], [MASK]) for _ in range(3)]
+    assert metrics[-1]["losses/kl_ref"] > 0.0
