@@ -1,0 +1,52 @@
+"""The statistics of benchmarks/learning.py, against enumeration and published values."""
+
+from __future__ import annotations
+
+import random
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from learning_report import Run, holm, mann_whitney, report
+
+
+def enumerated(one: list[float], other: list[float]) -> float:
+    """Return the p of the rank-sum test by going through every way to part the ranks."""
+    pooled = sorted(one + other)
+    ranks = [pooled.index(x) + pooled.count(x) / 2 for x in one + other]
+    centre = len(one) * (sum(ranks) / len(ranks))
+    sums = [
+        abs(sum(part) - centre) >= abs(sum(ranks[: len(one)]) - centre) - 1e-9 for part in combinations(ranks, len(one))
+    ]
+    return sum(sums) / len(sums)
+
+
+def test_the_rank_sum_test_is_exact_with_ties_and_without() -> None:
+    draw = random.Random(0)
+    for values in (4, 100):
+        for _ in range(20):
+            one, other = ([float(draw.randrange(values)) for _ in range(size)] for size in (5, 4))
+            assert mann_whitney(one, other) == pytest.approx(enumerated(one, other))
+    assert mann_whitney([1, 2, 3], [4, 5, 6]) == pytest.approx(0.1)  # 2 of 20
+    assert mann_whitney([0.1] * 10, [0.2] * 10) == pytest.approx(2 / 184756)
+    assert mann_whitney([1, 2, 3], [1, 2, 3]) == 1.0
+
+
+def test_holm_corrects_step_by_step() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+
+
+def test_the_table_counts_failed_seeds_and_leaves_none_out() -> None:
+    runs = [
+        Run("TPPO", seed, [(0, 0.4), (256, 0.6), (512, end)], 10.0) for seed, end in enumerate((0.9, 0.8, 0.5), start=1)
+    ]
+    runs += [Run("NTPO", seed, [(0, 0.4), (256, 0.3), (512, 0.1)], 10.0) for seed in (1, 2, 3)]
+    table = report(runs, {"num_mini_batch": 4}, {"TPPO": {}, "NTPO": {"lr": 1e-4}})
+    assert "| TPPO | 3 | 73.3% | 20.8 | 50.0% | 90.0% | 66.7% | 512.0 | 1 | 10 |" in table
+    assert "| NTPO | 3 | 10.0% | 0.0 | 10.0% | 10.0% | 20.0% | - | 3 | 10 |" in table
+    assert "| TPPO - NTPO | +63.3 | 0.1000 | 0.1000 | +46.7 | 0.1000 | 0.1000 |" in table
+    assert "NTPO: `--lr 0.0001`." in table
