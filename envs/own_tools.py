@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -75,19 +75,10 @@ class OwnTools:
         `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the messages.
         """
         paths: dict[str, str] = {}
-        for task in tasks:
-            for name, path in task.tool_paths.items():
-                if name in self.given or paths.get(name) == path:
-                    continue
-                place = f'{origin} (id "{task.id}"): involved_classes: "{path}"'
-                if not allowed:
-                    raise TaskError(
-                        f"{place} names a class by its path, and importing it would run that module's code. If you "
-                        "trust the file, pass allow_task_tools=True (--allow_task_tools); or give the class yourself: "
-                        f'tools={{"{name}": {name}}}'
-                    )
-                if name in paths:
-                    raise TaskError(f'{place} is a second class called "{name}": expected "{paths[name]}" everywhere')
+        for name, path, place in named_by_path(tasks, origin, allowed=allowed, given=self.given):
+            if paths.get(name, path) != path:
+                raise TaskError(f'{place} is a second class called "{name}": expected "{paths[name]}" everywhere')
+            if name not in paths:
                 paths[name], self.classes[name] = path, _imported(path, place)
 
     def widened(self, task: Task) -> Task:
@@ -200,6 +191,28 @@ def _as_class(name: str, tool: Any) -> Any:
     raise ToolDefinitionError(
         f"tools[{name!r}] is {tool!r:.100}: expected a class or a ToolBox; callables are given as a list, tools=[...]"
     )
+
+
+def named_by_path(
+    tasks: Iterable[Task], origin: str, *, allowed: bool, given: Collection[str] = ()
+) -> list[tuple[str, str, str]]:
+    """Return (name, "module:Class", place) of each class that a task names by its path and that is not given.
+
+    Raises TaskError for the first one where it is not allowed. Imports nothing.
+    """
+    found = []
+    for task in tasks:
+        for name, path in task.tool_paths.items():
+            place = f'{origin} (id "{task.id}"): involved_classes: "{path}"'
+            if name not in given:
+                found.append((name, path, place))
+            if found and not allowed:
+                raise TaskError(
+                    f"{place} names a class by its path, and importing it would run that module's code. If you trust "
+                    "the file, pass allow_task_tools=True (--allow_task_tools); or give the class yourself: "
+                    f'tools={{"{name}": {name}}}'
+                )
+    return found
 
 
 def _imported(path: str, place: str) -> type:

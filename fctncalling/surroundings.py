@@ -59,10 +59,9 @@ def environments(
     if config.env_name != "fctncalling_env":
         import gymnasium
 
-        count = config.episodes_per_update
         return (
             lambda: gymnasium.make(config.env_name, disable_env_checker=True),
-            [Candidate(f"train_{i}") for i in range(count)],
+            [Candidate(f"train_{i}") for i in range(config.episodes_per_update)],
             [f"held_out_{i}" for i in range(config.eval_episodes)],
         )
     from fctncalling.envs.function_calling import FunctionCallingEnv
