@@ -129,6 +129,9 @@ def test_truncation_bootstraps_and_termination_does_not() -> None:
     action: list[Action] = [([0.1, 0.3, 0.2], 0.5)]
     assert gae(action, bootstrap=0.4, gamma=GAMMA, lam=LAM)[0] == exactly([0.76, 0.56, 0.66])
     assert gae(action, bootstrap=0.0, gamma=GAMMA, lam=LAM)[0] == exactly([0.4, 0.2, 0.3])
+    # One-step differences: the end touches the last token's alone.
+    truncated, ended = (gae(action, end, gamma=GAMMA, lam=0.0, lam_token=0.0)[0] for end in (0.4, 0.0))
+    assert [one - other for one, other in zip(truncated, ended, strict=True)] == exactly([0.0, 0.0, GAMMA * 0.4])
 
 
 def test_rows_of_one_batch_do_not_touch_each_other() -> None:
