@@ -8,6 +8,7 @@ import gzip
 import json
 import random
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from conftest import VerdictCounter
 
 from evaluate_fctncalling import main
+from fctncalling.cli.latencies import Latencies
 
 GROUPS = {
     "simple_python": "non_live",
@@ -145,6 +147,18 @@ def test_results_that_cannot_be_scored_are_told(
 def test_a_folder_without_results_is_told(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert score(shared, tmp_path) == 2
     assert "BFCL_v4_<category>_result.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("held", [4, 1 << 14])
+def test_latencies_are_summed_up_as_by_the_standard_library_however_few_are_held(held: int) -> None:
+    draw = random.Random(0)
+    seconds = [draw.uniform(0, 100) for _ in range(1001)]
+    latencies = Latencies(held)
+    assert latencies.shown() is None
+    for start in range(0, 1001, 7):
+        latencies.add([seconds[start : start + 3], [0, "?"], [*seconds[start + 3 : start + 7]]])
+    expected = (statistics.mean(seconds), statistics.stdev(seconds), sorted(seconds)[950])
+    assert latencies.shown() == tuple(str(round(each, 2)) for each in expected)
 
 
 def test_version_3_names_and_ids_are_understood(

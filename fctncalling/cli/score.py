@@ -102,7 +102,7 @@ def _judged(
             continue
         except (LookupError, ValueError, ImportError) as error:
             raise line.error("result", f"cannot be judged: {error}") from None
-        scores.note_latency(line.record.get("latency"))
+        scores.latencies.add(line.record.get("latency"))
         yield task.id, None if verdict.valid else failure(results, task, line.record, verdict)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import statistics
-from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +22,7 @@ from fctncalling.checkers.leaderboard import (
     of_category,
     version_4,
 )
+from fctncalling.cli.latencies import Latencies
 from fctncalling.cli.score_beside import Beside
 from fctncalling.cli.score_inputs import FORMAT_SENSITIVITY, Results
 from fctncalling.data.format_sensitivity import VARIANTS, parse_id
@@ -102,7 +101,7 @@ class ModelScores:
         self.categories: dict[str, dict[str, Any]] = {}  # category -> header of its score file
         self.beside: dict[str, Beside] = {}  # category -> what is told beside the official verdict
         self.invalid: list[str] = []  # where, and why, of answers that count neither way
-        self._latencies_s = array("d")
+        self.latencies = Latencies()
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -114,25 +113,6 @@ class ModelScores:
         return {
             name: (Score(header["accuracy"], header["total_count"]), header) for name, header in self.categories.items()
         }
-
-    def note_latency(self, latency: Any) -> None:
-        """Keep the seconds a result tells: a number, or a list (turns) of lists (steps) of numbers."""
-        if isinstance(latency, list):
-            for each in latency:
-                self.note_latency(each)
-        elif isinstance(latency, int | float) and latency:
-            self._latencies_s.append(latency)
-
-    def latency(self) -> tuple[str, str, str]:
-        """Return mean, standard deviation and 95th percentile in seconds, as text."""
-        times = sorted(self._latencies_s)
-        if not times:
-            return NOT_SHOWN, NOT_SHOWN, NOT_SHOWN
-        at = 0.95 * (len(times) - 1)
-        below, above = times[math.floor(at)], times[math.ceil(at)]
-        deviation = statistics.stdev(times) if len(times) > 1 else 0.0
-        high = below + (above - below) * (at - math.floor(at))
-        return str(round(statistics.mean(times), 2)), str(round(deviation, 2)), str(round(high, 2))
 
 
 def _folder_name(model: str) -> str:
@@ -191,9 +171,16 @@ def _rows(scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Sco
     agentic = [named["web_search"], *_of(one, WEB_SEARCH), named["memory"], *_of(one, MEMORY)]
     overall = [*non_live, *_of(one, NON_LIVE[3:]), named["live"], *_of(one, LIVE), named["multi_turn"]]
     overall += [*_of(one, MULTI_TURN), *agentic, one["live_relevance"], named["irrelevance"]]
+    latency = scores.latencies.shown() or (NOT_SHOWN,) * 3
     return {
         "overall": [
-            *[str(named["overall"]), scores.model, NOT_SHOWN, NOT_SHOWN, *scores.latency()],
+            *[
+                str(named["overall"]),
+                scores.model,
+                NOT_SHOWN,
+                NOT_SHOWN,
+                *(scores.latencies.shown() or (NOT_SHOWN,) * 3),
+            ],
             *map(str, overall),
             *[*spread, NOT_SHOWN, NOT_SHOWN],
         ],
