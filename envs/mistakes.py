@@ -17,6 +17,7 @@ from fctncalling.envs.schemas import JSON_TYPES
 ERRORS = ("no_call", "malformed", "unknown_function", "bad_arguments", "tool_error", "step_limit")
 EXECUTION_ERROR = "Error during execution: "
 MAX_QUOTED = 80  # characters of a name of the model's that are repeated to it
+MAX_NAMES = 5  # and how many of such names
 
 
 def mistake(
@@ -51,7 +52,7 @@ def _advice(call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], boo
     doc = docs.get(call.name)
     if doc is None:
         if not known(call.name):
-            like = ", ".join(get_close_matches(call.name, docs, n=3, cutoff=0.0)) or "none"
+            like = ", ".join(get_close_matches(_quoted(call.name), docs, n=3, cutoff=0.0)) or "none"
             yield f'There is no function "{_quoted(call.name)}"; offered and nearest in name: {like}.'
         return
     missing, unexpected = _names_amiss(call, doc)
@@ -60,7 +61,7 @@ def _advice(call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], boo
         yield f"{doc.name} lacks {', '.join(f'{name} ({_expected(properties.get(name, {}))})' for name in missing)}."
     if unexpected:
         takes = ", ".join(properties) or "no parameters"
-        yield f"{doc.name} has no parameter {', '.join(map(_quoted, unexpected))}; it takes {takes}."
+        yield f"{doc.name} has no parameter {', '.join(map(_quoted, unexpected[:MAX_NAMES]))}; it takes {takes}."
     if missing or unexpected or failed:
         for name, value in call.arguments.items():
             if name in properties and not _has_type(value, properties[name]):

@@ -58,9 +58,13 @@ def test_functions_still_held_out_are_not_given_away() -> None:
     assert "look" not in result.splitlines()[1]
 
 
-def test_a_flood_of_a_name_is_cut() -> None:
-    (result,) = told(f"[{'x' * 5000}()]")
-    assert len(result.splitlines()[-1]) < 300
+MANY = ", ".join("y" * 200 + f"{number}=1" for number in range(20))
+
+
+@pytest.mark.parametrize("call", ["x" * 5000 + "()", f"look({MANY})"], ids=["name", "parameters"])
+def test_a_flood_of_names_is_cut(call: str) -> None:
+    (result,) = told(f"[{call}]")
+    assert 20 < len(result.splitlines()[-1]) < 600
 
 
 def test_single_turn_tasks_end_as_they_did() -> None:
