@@ -174,13 +174,7 @@ def _rows(scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Sco
     latency = scores.latencies.shown() or (NOT_SHOWN,) * 3
     return {
         "overall": [
-            *[
-                str(named["overall"]),
-                scores.model,
-                NOT_SHOWN,
-                NOT_SHOWN,
-                *(scores.latencies.shown() or (NOT_SHOWN,) * 3),
-            ],
+            *[str(named["overall"]), scores.model, NOT_SHOWN, NOT_SHOWN, *latency],
             *map(str, overall),
             *[*spread, NOT_SHOWN, NOT_SHOWN],
         ],
