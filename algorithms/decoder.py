@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fctncalling.algorithms.kept_rows import KeptRows
+from fctncalling.algorithms.kept_rows import Block, KeptRows
 from fctncalling.algorithms.projection import Projection
 from fctncalling.algorithms.reader import Read
 
@@ -38,7 +38,7 @@ def has_fast_path(model: Any) -> bool:
 class FastReader:
     """Reads tokens as `ModelReader` does; takes over the weights as they are when it is made."""
 
-    def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 8192) -> None:
+    def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 4096) -> None:
         """max_tokens: of one forward over several rows."""
         config, decoder = model.config, model.model
         self.head_size = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
@@ -51,7 +51,7 @@ class FastReader:
         self._weight: Tensor = decoder.embed_tokens.weight
         self._kept = KeptRows(len(self._layers), num_rows, self.num_kept_heads, self.head_size, self._weight)
         self.lengths = self._kept.lengths
-        self._angles(64)
+        self._table = (self._weight[:0], self._weight[:0])
 
     @property
     def num_bytes(self) -> int:
@@ -82,35 +82,34 @@ class FastReader:
 
     def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
         """Pass one token of each of the first rows through."""
-        device, kept = self._weight.device, self._kept
-        block = kept.place_step(active)
         self.num_tokens += sum(active)
-        cos, sin = self._angles(block.width)
-        cos, sin = cos[block.positions], sin[block.positions]
-        mask = kept.step_mask(block)
-        x = self._embedding(torch.tensor(tokens, device=device))
-        for number, layer in enumerate(self._layers):
-            queries, keys, values = self._split(layer, layer.norm(x), cos, sin)
-            kept.write(number, block, keys, values)
-            x = layer.output.onto(x, kept.attend(number, block, queries, mask, self.head_size**-0.5))
-            x = layer.feed_forward(x)
-        return self._said(x)
+        return self._said(self._pass(self._kept.place_step(active), tokens))
 
     def _read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Tensor:
         """Return the last layer's states (n, H) behind the last token of each row."""
-        kept = self._kept
-        block = kept.place([len(new) for new in news], rows)
+        block = self._kept.place([len(new) for new in news], rows)
         self.num_tokens += len(block.positions)
+        return self._pass(block, [token for new in news for token in new])
+
+    def _pass(self, block: Block, tokens: Sequence[int]) -> Tensor:
+        """Return the last layer's states (n, H) behind the last token of each of a block's rows."""
+        kept, scale = self._kept, self.head_size**-0.5
         cos, sin = self._angles(block.width)
         cos, sin = cos[block.positions], sin[block.positions]
-        mask = kept.read_mask(block)
-        x = self._embedding(torch.tensor([token for new in news for token in new], device=self._weight.device))
+        end_mask = kept.end_mask(block)
+        mask = kept.mask(block) if block.longest > 1 else None
+        x: Tensor = self._embedding(torch.tensor(tokens, device=self._weight.device))
         for number, layer in enumerate(self._layers):
             queries, keys, values = self._split(layer, layer.norm(x), cos, sin)
             kept.write(number, block, keys, values)
-            x = layer.output.onto(x, kept.attend_block(number, block, queries, keys, values, mask))
-            x = layer.feed_forward(x)
-        return x[block.ends]
+            if block.longest > 1 and number + 1 < len(self._layers):
+                read = kept.attend(number, block, queries, keys, values, mask)
+            else:
+                if block.longest > 1:  # above the last layer only the last token of each row matters
+                    x, queries = x[block.ends], queries[block.ends]
+                read = kept.attend_ends(number, block, queries, end_mask, scale)
+            x = layer.feed_forward(layer.output.onto(x, read))
+        return x
 
     def _said(self, x: Tensor) -> Read:
         hidden = self._norm(x)
@@ -127,8 +126,8 @@ class FastReader:
 
     def _angles(self, width: int) -> tuple[Tensor, Tensor]:
         """Return cosines and sines (positions, 1, head size); the first half of the sines is negative."""
-        if not hasattr(self, "_table") or len(self._table[0]) < width:
-            positions = torch.arange(max(width, 2 * width if width > 64 else 64), device=self._weight.device)
+        if len(self._table[0]) < width:
+            positions = torch.arange(max(64, 2 * width), device=self._weight.device)
             cos, sin = self._rotary(self._weight, positions.unsqueeze(0))
             half = self.head_size // 2
             sin = torch.cat((-sin[..., :half], sin[..., half:]), -1)
@@ -143,7 +142,8 @@ class _Norm:
         self._weight, self._epsilon = module.weight, module.variance_epsilon
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self._weight.shape, self._weight, self._epsilon)
+        normalised: Tensor = F.rms_norm(x, self._weight.shape, self._weight, self._epsilon)
+        return normalised
 
 
 class _Layer:

@@ -47,7 +47,7 @@ class GenerationEngine(Actor):
         generator: torch.Generator | None = None,
         decode: Callable[[Sequence[int]], str] | None = None,
         value_head: Callable[[Tensor], Tensor] | None = None,
-        max_prefill_tokens: int = 8192,
+        max_prefill_tokens: int = 4096,
         max_cache_tokens: int | None = None,
         fast_path: bool | None = None,
     ) -> None:

@@ -25,6 +25,7 @@ class Block(NamedTuple):
     ends: Tensor  # (n,) int64, the last token of each row among the N
     longest: int  # q, most new tokens of a row
     fresh: bool  # whether all rows were empty
+    first: bool  # whether they are the first rows, in order
 
 
 class KeptRows:
@@ -72,7 +73,7 @@ class KeptRows:
         rows = torch.arange(len(active), device=device)
         return Block(
             positions.clamp_(max=width - 1), rows, torch.tensor(columns, device=device), width,
-            rows, rows, torch.zeros_like(rows), rows, 1, False,
+            rows, rows, torch.zeros_like(rows), rows, 1, False, True,
         )  # fmt: skip
 
     def place(self, counts: Sequence[int], rows: Sequence[int]) -> Block:
@@ -88,8 +89,9 @@ class KeptRows:
         ends = numbers.cumsum(0) - 1
         offset = torch.arange(len(place), device=device) - (ends - numbers + 1)[place]
         positions = torch.tensor(before, device=device)[place] + offset
+        first = list(rows) == list(range(len(rows)))
         return Block(
-            positions, chosen[place], positions, width, chosen, place, offset, ends, max(counts), not any(before)
+            positions, chosen[place], positions, width, chosen, place, offset, ends, max(counts), not any(before), first
         )
 
     def write(self, layer: int, block: Block, keys: Tensor, values: Tensor) -> None:
@@ -97,22 +99,23 @@ class KeptRows:
         self._keys[layer][block.rows, :, :, block.columns] = keys
         self._values[layer][block.rows, :, block.columns] = values
 
-    def step_mask(self, block: Block) -> Tensor:
-        """Return what each row of a step adds to its scores, (rows x heads, 1, k)."""
-        hidden = torch.arange(block.width, device=self._keys.device) > block.positions.unsqueeze(1)
+    def end_mask(self, block: Block) -> Tensor:
+        """Return what the last token of each row adds to its scores, (n x heads, 1, k)."""
+        hidden = torch.arange(block.width, device=self._keys.device) > block.positions[block.ends].unsqueeze(1)
         mask = self._keys.new_zeros(hidden.shape).masked_fill_(hidden, float("-inf"))
         return mask.repeat_interleave(self._keys.shape[2], 0).unsqueeze(1)
 
-    def attend(self, layer: int, block: Block, queries: Tensor, mask: Tensor, scale: float) -> Tensor:
-        """Return what one query (rows, query heads, size) of each of the first rows reads, (rows, heads x size)."""
+    def attend_ends(self, layer: int, block: Block, queries: Tensor, mask: Tensor, scale: float) -> Tensor:
+        """Return what the query (n, query heads, size) of each row's last token reads, (n, heads x size)."""
         count, heads, size = len(queries), self._keys.shape[2], queries.shape[-1]
+        rows: slice | Tensor = slice(count) if block.first else block.chosen
+        keys = self._keys[layer][rows, :, :, : block.width].flatten(0, 1)
+        values = self._values[layer][rows, :, : block.width].flatten(0, 1)
         grouped = queries.reshape(count * heads, -1, size)  # query heads that share keys are rows of one product
-        keys = self._keys[layer, :count, :, :, : block.width].flatten(0, 1)
-        values = self._values[layer, :count, :, : block.width].flatten(0, 1)
         weights = torch.baddbmm(mask, grouped, keys, alpha=scale).softmax(-1)
         return torch.bmm(weights, values).view(count, -1)
 
-    def read_mask(self, block: Block) -> Tensor | None:
+    def mask(self, block: Block) -> Tensor | None:
         """Return which columns each new token may see, additive (n, 1, q, k); None where rows were empty."""
         if block.fresh:
             return None
@@ -121,7 +124,7 @@ class KeptRows:
         hidden = torch.arange(block.width, device=last.device) > last.unsqueeze(-1)
         return self._keys.new_zeros(hidden.shape).masked_fill_(hidden, float("-inf")).unsqueeze(1)
 
-    def attend_block(
+    def attend(
         self, layer: int, block: Block, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
     ) -> Tensor:
         """Return what the queries (N, query heads, size) of announced tokens read, (N, heads x size)."""
