@@ -1,0 +1,141 @@
+"""What an update costs: growth with the number of steps, one row a step, and TRL's GRPO trainer on the same batch.
+
+  python benchmarks/update.py
+  python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0
+  python benchmarks/update.py --vs trl --trl /tmp/trl/bin/python
+
+Everything takes turns in one run, on one thread; CPU seconds are compared and medians over the rounds are told. Exits 1
+where a target is missed.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
+
+import argparse
+import copy
+import dataclasses
+import time
+from collections.abc import Sequence
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.ppo import make_optimisers, update
+
+MOST_GROWTH, LEAST_SAVING = 1.3, 4.0
+STEPS = (2, 4, 8, 16)
+
+
+def model(hidden: int, layers: int, vocabulary: int) -> Any:
+    """Return a random model of the embedded model's kind."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=hidden * 13 // 6,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def episode(number: int, num_steps: int, context: int, action: int, vocabulary: int) -> EpisodeRecord:
+    """Return an episode of random tokens: in each step context is read, then an action is taken; one row."""
+    generator = torch.Generator().manual_seed(number)
+    length = num_steps * (context + action)
+    place = torch.arange(length) % (context + action)
+    acted, ends = place >= context, place == context + action - 1
+    row = TokenRecord(
+        ids=torch.randint(2, vocabulary, (length,), generator=generator).tolist(),
+        acted=acted.tolist(),
+        ends_action=ends.tolist(),
+        rollout_logprobs=[0.0] * length,
+        rewards=[0.0] * (length - 1) + [float(number % 2)],
+    )
+    return EpisodeRecord(f"task_{number // 8}", "random", [row], terminated=True, num_steps=num_steps)
+
+
+def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
+    """Return the episode as a template that rewrites its history leaves it: each step reads all before it again."""
+    (whole,) = record.rows
+    ends = [index + 1 for index, last in enumerate(whole.ends_action) if last]
+    rows = []
+    for start, end in zip([0, *ends], ends, strict=False):
+        row = TokenRecord(*(list(getattr(whole, field.name)[:end]) for field in dataclasses.fields(whole)))
+        row.acted[:start] = row.ends_action[:start] = [False] * start
+        row.rewards[:start] = [0.0] * start
+        rows.append(row)
+    return dataclasses.replace(record, rows=rows)
+
+
+def seconds_of_update(policy: ActorCritic, episodes: Sequence[EpisodeRecord], config: TrainConfig) -> float:
+    """Return the CPU seconds of one whole update of a fresh copy of the policy."""
+    policy = copy.deepcopy(policy)
+    optimisers = make_optimisers(policy, config)
+    started = time.process_time()
+    update(policy, optimisers, episodes, config, torch.Generator().manual_seed(0))
+    return time.process_time() - started
+
+
+def growth(options: argparse.Namespace) -> bool:
+    """Print the cost of a token at each number of steps, and of an episode in either form; return whether both hold."""
+    policy = ActorCritic(model(options.hidden, options.layers, options.vocabulary))
+    config = TrainConfig(target_kl=None)
+    sizes = (options.context, options.action, options.vocabulary)
+    forms = {
+        steps: [episode(number, steps, *sizes) for number in range(options.total_steps // steps)] for steps in STEPS
+    }
+    ways = {steps: partial(seconds_of_update, policy, episodes, config) for steps, episodes in forms.items()}
+    apart = [one_row_a_step(record) for record in forms[STEPS[-1]]]
+    ways[0] = partial(seconds_of_update, policy, apart, config)
+    rounds = [{name: way() for name, way in ways.items()} for _ in range(options.rounds + 1)][1:]  # the first one warms
+    tokens = options.total_steps * (options.context + options.action)
+    print(f"{tokens} tokens of rows each, {options.context} + {options.action} a step")
+    print(f"{'steps':>6} {'episodes':>9} {'row':>6} {'us/token':>9} {'x of ' + str(STEPS[0]):>8}")
+    for steps in STEPS:
+        spent = median(one[steps] for one in rounds)
+        share = median(one[steps] / one[STEPS[0]] for one in rounds)
+        row = len(forms[steps][0].rows[0].ids)
+        print(f"{steps:6} {len(forms[steps]):9} {row:6} {1e6 * spent / tokens:9.1f} {share:8.2f}")
+    saving = median(one[0] / one[STEPS[-1]] for one in rounds)
+    print(f"one row a step at {STEPS[-1]} steps costs {saving:.2f} x as much an episode (target {LEAST_SAVING})")
+    return _told("growth", share, MOST_GROWTH, share <= MOST_GROWTH) & _told(
+        "saving", saving, LEAST_SAVING, saving >= LEAST_SAVING
+    )
+
+
+def _told(name: str, value: float, bound: float, holds: bool) -> bool:
+    print(f"{name}: {value:.2f}, bound {bound}{'' if holds else '  MISSED'}")
+    return holds
+
+
+def main() -> int:
+    """Run what was asked for; 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("hidden", 96), ("layers", 3), ("vocabulary", 1772), ("rounds", 9)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--context", type=int, default=24, help="tokens read before each action")
+    parser.add_argument("--action", type=int, default=8, help="tokens of an action")
+    parser.add_argument("--total_steps", type=int, default=256, help="steps of an update, in any number of episodes")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    return 0 if growth(options) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
