@@ -1,0 +1,74 @@
+"""TRL's "Text Environments" page as a script: tools, a prompt, a reward, an episode, one step of learning.
+
+`python examples/text_environment.py` plays with the embedded model; `--model FOLDER` takes any causal language model.
+Against the page, the import lines are ours, and names that it spells in two ways are spelled in one.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from transformers import AutoTokenizer
+
+from fctncalling import TextEnvironment, embedded_path
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.text_tools import load_tool
+from fctncalling.text_trainer import TextTrainer as PPOTrainer
+
+PROMPT = """\
+What is 20-4?
+<request><SimpleCalculatorTool>20-4<call>16.0<response>
+Result=16.0<submit>
+"""
+
+
+def add(text: str) -> str:
+    """Add two whole numbers: a tool of one's own is a function from text to text."""
+    left, right = text.split("+")
+    return str(int(left) + int(right))
+
+
+def reward_fn(result: str, answer: str) -> int:
+    """Return 1 where the result is the answer."""
+    return int(result.partition("=")[2].partition("<")[0].strip() == answer)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run episodes, show them, learn from them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default=str(embedded_path("model")), help="folder of a causal language model")
+    parser.add_argument("--html", help="file to write the first episode to")
+    options = parser.parse_args(arguments)
+    model = ActorCritic.load(options.model)
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    calc_tool = load_tool("ybelkada/simple-calculator")
+    print(calc_tool("1/2"), add("1+1"))
+
+    text_env = TextEnvironment(
+        model=model,
+        tokenizer=tokenizer,
+        tools={"SimpleCalculatorTool": calc_tool, "add": add},
+        reward_fn=reward_fn,
+        prompt=PROMPT,
+        max_turns=1,
+        max_tool_response=100,
+        generation_kwargs={"do_sample": "true", "max_new_tokens": 24},
+    )
+    queries, responses, masks, rewards, histories = text_env.run(
+        ["What is 1/2?\n", "What is 3+4?\n"], answers=["0.5", "7.0"]
+    )
+    for history in histories:
+        history.show_text()
+    histories[0].show_tokens(tokenizer, show_legend=True)
+    if options.html:
+        with open(options.html, "w", encoding="utf-8") as file:
+            file.write(histories[0].to_html(tokenizer))
+
+    ppo_trainer = PPOTrainer(model=model, tokenizer=tokenizer)
+    train_stats = ppo_trainer.step(queries, responses, rewards, masks)
+    print({name: round(value, 4) for name, value in train_stats.items() if name.startswith(("env/", "losses/p"))})
+    text_env.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Tools from text to text under the names that TRL's documentation loads from a hub; nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fctncalling.envs.tool_text_tools import search_tool
+from fctncalling.envs.tools.calculator import calculate
+from fctncalling.envs.tools.python_executor import PythonExecutor
+
+TextTool = Callable[[str], str]
+
+
+def load_tool(name: str) -> TextTool:
+    """Return a tool of this project's for a hub name, whoever its owner is: "ybelkada/simple-calculator".
+
+    Raises LookupError for names without a counterpart here, naming those that have one.
+    """
+    short = name.rpartition("/")[2]
+    if short not in _TOOLS:
+        raise LookupError(f'no tool stands for "{name}" here: there are {", ".join(_TOOLS)}')
+    return _TOOLS[short]()
+
+
+def _python() -> TextTool:
+    executor = PythonExecutor()
+
+    def python_interpreter(code: str) -> str:
+        """Run Python code, confined, and return what it prints."""
+        return executor.run(code).text
+
+    return python_interpreter
+
+
+def _search() -> TextTool:
+    function: TextTool = search_tool().function
+    return function
+
+
+_TOOLS: dict[str, Callable[[], TextTool]] = {
+    "simple-calculator": lambda: calculate,
+    "python-interpreter": _python,
+    "pyserini-wikipedia-kilt-doc": _search,
+}
