@@ -146,7 +146,7 @@ def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
     state = PartialState(cpu=chosen.type == "cpu", timeout=timedelta(seconds=PATIENCE_S))
     torch.set_num_threads(threads)
     sharding = Sharding.configured() if wants_fsdp else None
-    own = chosen if chosen.type == "cpu" else state.device  # each its own accelerator
+    own = chosen if chosen.type == "cpu" else torch.device(str(state.device))  # each its own accelerator
     return Processes(state.process_index, state.num_processes, own, sharding)
 
 

@@ -27,6 +27,7 @@ class Reader(Protocol):
     @property
     def num_bytes(self) -> int:
         """Memory of the keys and values kept, rows' free places included."""
+        ...
 
     def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
         """Pass new tokens through the model, one list (not empty) a row; rows are any, each at most once."""

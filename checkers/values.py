@@ -52,7 +52,7 @@ class Argument(NamedTuple):
 
 def python_fault(parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted) -> Fault | None:
     """Return why a Python argument is refused. Raises ValueError for a documented type that is none of ours."""
-    if type(value) is _SCALARS.get(declared.get("type")) and value in accepted:
+    if type(value) is _SCALARS.get(declared.get("type", "")) and value in accepted:
         return None  # whatever rule applies, it lets pass what stands among the accepted values
     return argument_fault(parameter, python_argument(value, declared), accepted)
 

@@ -21,7 +21,8 @@ __all__ = ["FORMS", "judge", "judge_turns", "replay_truth"]
 
 _HANDLER_OF_FORM = {"prompting": "python_calls", "tool_call": "tool_calls"}
 FORMS = (*_HANDLER_OF_FORM, "decoded_calls")
-_TRUTHS = Truths()
+TRUTHS = Truths()
+"""What `judge` remembers of the tasks that it is asked about more than once."""
 
 
 def judge(
@@ -45,7 +46,7 @@ def judge(
     if kind_of(task.category) == "multi_turn":
         if not isinstance(response, list):
             return check(task, None, replay_truth(task, extra_tools) if truth is None else truth)
-        expected = _TRUTHS.turns_of(task, extra_tools) if truth is None else iter(truth)
+        expected = TRUTHS.turns_of(task, extra_tools) if truth is None else iter(truth)
         num_expected = len(task.ground_truth or ()) if truth is None else len(truth)
         # What an answer with a wrong number of turns left behind is looked at only as far as the truth goes.
         turns = played(task, [_calls_of_turn(turn, form) for turn in response[:num_expected]], extra_tools, "model")

@@ -73,7 +73,7 @@ def played(
 
 
 def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
-    """Return a private copy of the states, of which what the turn left equal is that of the turn before."""
+    """Return a private copy of all that is public, of which what the turn left equal is that of the turn before."""
     memo: dict[int, Any] = {}
     copied: States = {}
     for name, attributes in states.items():
@@ -81,6 +81,7 @@ def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
         copied[name] = {
             attribute: known[attribute] if attribute in known and known[attribute] == value else snapshot(value, memo)
             for attribute, value in attributes.items()
+            if attribute[:1] != "_"
         }
     return copied
 

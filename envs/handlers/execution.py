@@ -22,12 +22,14 @@ from fctncalling.envs.handlers.plain_calls import PlainCall, plain_call
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.handlers.source import parse_expression
 from fctncalling.envs.tools import tool_class
+from fctncalling.envs.tools.long_context import Listing
 
 MAX_CALL_CHARS = 262_144
 """The longest call string that is executed: four times the longest text that is decoded, whose escapes may grow."""
 
 _KEPT_CHARS = 1000  # of a call string whose tree is kept
 
+_JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
 _CALLEE = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
 _TOOL_ERRORS = (
@@ -64,14 +66,13 @@ class ToolSession:
         extra_tools: Mapping[str, type | str] | None = None,
         owner: str = "model",
     ) -> None:
-        self._instances: dict[str, Any] = {}
+        tools = {name: tool_class(name, extra_tools) for name in involved_classes}
         self._owner = owner
         self._own_tools = frozenset(extra_tools or ())
-        self._class_of: dict[str, str] = {}
-        for name in dict.fromkeys(involved_classes):
-            tool = tool_class(name, extra_tools)
-            self._instances[name] = _loaded(name, tool, initial_config.get(name, {}), long_context)
-            self._class_of.update(dict.fromkeys(_public_methods(tool), name))
+        self._class_of = _class_of_functions(tuple(tools.items()))
+        self._instances = {
+            name: _loaded(name, tool, initial_config.get(name, {}), long_context) for name, tool in tools.items()
+        }
 
     @property
     def function_names(self) -> tuple[str, ...]:
@@ -105,13 +106,15 @@ class ToolSession:
         memo: dict[int, Any] = {}
         with self._copying():
             return {
-                name: {attribute: snapshot(value, memo) for attribute, value in public.items()}
-                for name, public in self.live_state().items()
+                name: {
+                    attribute: snapshot(value, memo) for attribute, value in attributes.items() if attribute[:1] != "_"
+                }
+                for name, attributes in self.live_state().items()
             }
 
     def live_state(self) -> dict[str, dict[str, Any]]:
-        """Return what `public_state` returns, but not copied: to be compared at once and never changed."""
-        return {name: _public(instance) for name, instance in self._instances.items()}
+        """Return the tools' own attributes, private ones too: to be compared at once and never changed."""
+        return {name: getattr(instance, "__dict__", {}) for name, instance in self._instances.items()}
 
     def get_state(self) -> dict[str, Any]:
         """Return a private copy of everything the tools are, random streams and private parts included."""
@@ -207,22 +210,23 @@ def _loaded(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
     try:
         instance = tool()
         if hasattr(instance, "_load_scenario"):  # BFCL's MathAPI holds no state, so nothing is loaded
-            instance._load_scenario(snapshot(scenario, {}), long_context=long_context)
+            own = scenario if getattr(tool, "_copies_scenario", False) else snapshot(scenario, {})
+            instance._load_scenario(own, long_context=long_context)
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
         raise InfrastructureError(f'tool "{name}" cannot load its initial_config: {cause}') from error
     return instance
 
 
-def _public(instance: Any) -> dict[str, Any]:
-    return {name: value for name, value in getattr(instance, "__dict__", {}).items() if name[:1] != "_"}
-
-
 @lru_cache(maxsize=256)
-def _public_methods(tool: type) -> tuple[str, ...]:
-    """Return the names of a class's public bound methods; properties and static methods are none."""
-    found = ((name, inspect.getattr_static(tool, name)) for name in dir(tool) if not name.startswith("_"))
-    return tuple(name for name, value in found if isinstance(value, classmethod) or inspect.isfunction(value))
+def _class_of_functions(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
+    """Return {function: class name}, of several classes the last; public bound methods, no properties and the like."""
+    class_of: dict[str, str] = {}
+    for class_name, tool in tools:
+        found = ((name, inspect.getattr_static(tool, name)) for name in dir(tool) if not name.startswith("_"))
+        methods = [name for name, value in found if isinstance(value, classmethod) or inspect.isfunction(value)]
+        class_of.update(dict.fromkeys(methods, class_name))
+    return class_of
 
 
 def _parsed(source: str) -> ast.expr:
@@ -252,7 +256,17 @@ def _result_text(value: Any) -> str:
         return value
     if type(value) is dict:
         try:
-            return json.dumps(value)
+            return _json_text(value)
         except Exception:  # BFCL falls back on any failure: Decimals, keys that are tuples, cycles, huge integers
             return str(value)
     return str(value)
+
+
+def _json_text(value: dict[Any, Any]) -> str:
+    if Listing not in map(type, value.values()) or {*map(type, value)} != {str}:
+        return _JSON.encode(value)
+    listed = (
+        f"{_JSON.encode(key)}: {each.json_text() if type(each) is Listing else _JSON.encode(each)}"
+        for key, each in value.items()
+    )
+    return f"{{{', '.join(listed)}}}"

@@ -85,7 +85,7 @@ class Directory:
         # BFCL's own comparison ends in a RecursionError, compare by what they unfold to.
         if not isinstance(other, Directory):
             return False
-        pending = [(self, other)]
+        pending: list[tuple[Directory, Directory]] = [(self, other)]
         compared: set[tuple[int, int]] = set()
         while pending:
             mine, theirs = pending.pop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 from fctncalling.envs.tools.directory_tree import Directory, File
 from fctncalling.envs.tools.long_context import long_context_table
@@ -31,6 +32,7 @@ class GorillaFileSystem:
     long_context: bool
     root: Directory
     _current_dir: Directory
+    _copies_scenario = True  # it takes names and texts, and no object, out of a scenario
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         """Build the tree below the FIRST key of scenario["root"]; without one, an empty directory "/"."""
@@ -50,7 +52,7 @@ class GorillaFileSystem:
                 is_innermost = False
                 self._fill(directory.add_directory(name), entry["contents"], extension)
             elif entry["type"] == "file":
-                content = entry["content"]
+                content = snapshot(entry["content"], {})
                 directory.add_file(name, content if extension is None else extension.lengthened(name, content))
         if is_innermost and extension is not None:
             directory.add_files(extension.file_names)

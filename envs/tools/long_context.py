@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,38 @@ def long_context_path() -> Path:
     )
 
 
+class Listing(list[Any]):
+    """A private copy of a table of atoms. A thousand figures take longer to write than the rest of an episode."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: _Table) -> None:
+        super().__init__(table.items)
+        self._table = table
+
+    def json_text(self) -> str:
+        """Return the list as JSON: its table's text, unless something was changed."""
+        return self._table.json_text if self == self._table.items else json.dumps(list(self))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        copied: list[Any] = memo.setdefault(id(self), list(self))
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+class _Table:
+    """A list of atoms, and its JSON once that was asked for."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    @cached_property
+    def json_text(self) -> str:
+        return json.dumps(self.items)
+
+
 class _Tables:
     """The tables of one file. They are copied for every answer, so what holds atoms only is copied in one piece."""
 
@@ -60,6 +92,8 @@ class _Tables:
         self._path = path
         self._tables: dict[str, Any] = json.loads(Path(path).read_text("utf-8"), object_hook=_revive)
         self._flat = frozenset(_flat_containers(self._tables.values()))
+        lists = {name: table for name, table in self._tables.items() if isinstance(table, list)}
+        self._listings = {name: _Table(table) for name, table in lists.items() if id(table) in self._flat}
 
     def copy_of(self, name: str) -> Any:
         if name not in self._tables:
@@ -67,7 +101,7 @@ class _Tables:
                 f'{self._path}: no long-context table "{name}" (has {", ".join(sorted(self._tables)) or "none"}). '
                 "Import it anew with `python evaluate_fctncalling.py import-bfcl`."
             )
-        return self._copied(self._tables[name])
+        return Listing(self._listings[name]) if name in self._listings else self._copied(self._tables[name])
 
     def _copied(self, value: Any) -> Any:
         if id(value) in self._flat:
