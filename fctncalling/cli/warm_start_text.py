@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,8 +75,7 @@ def build(
     from fctncalling.algorithms.template import ChatTemplate
 
     torch.set_num_threads(1)
-    lesson = LESSONS[job]()
-    tools = _tools(job)
+    lesson, tools = LESSONS[job](), _tools(job)
     task_ids = [f"train_{number}" for number in range(num_tasks)]
 
     def script(careless: float) -> TextDemonstrator:
@@ -83,9 +83,7 @@ def build(
             lesson.tasks, lesson.handler, tool=lesson.tool, careless=careless, stubborn=stubborn, seed=seed
         )
 
-    def make_env() -> ToolTextEnv:
-        return JOBS[job](**tools)
-
+    make_env = partial(JOBS[job], **tools)
     tokenizer = number_tokenizer(spoken(make_env(), script(0.5), task_ids[:1500]), lesson.largest)
     model = new_model(len(tokenizer), pad_id=tokenizer.pad_token_id, end_id=tokenizer.eos_token_id, seed=seed)
     template = ChatTemplate(tokenizer)
@@ -93,9 +91,8 @@ def build(
     careful = text_demonstrations(make_env, script(0.0), template, task_ids, max_episode_tokens=MAX_EPISODE_TOKENS)
     learn(model, careful, careful_steps, lr=3e-3)
     if careless_steps:
-        wrong = text_demonstrations(
-            make_env, script(careless), template, task_ids, max_episode_tokens=MAX_EPISODE_TOKENS
-        )
+        habits = script(careless)
+        wrong = text_demonstrations(make_env, habits, template, task_ids, max_episode_tokens=MAX_EPISODE_TOKENS)
         learn(model, wrong, careless_steps, lr=4e-4)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
