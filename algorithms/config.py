@@ -91,6 +91,10 @@ class TrainConfig:
     temperature: float = setting(1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)")
     reward: str = setting("success", "success: 1 for a solved task; progress: the share of its turns that are right.",
                           choices=("success", "progress"))  # fmt: skip
+    max_staleness: int = setting(
+        0, "Updates by which the weights that play may be behind those that learn; 1: workers play for the next update "
+        "while this one is learned.", within="[0, 1]",
+    )  # fmt: skip
     eval_interval: int = setting(10, "Updates between two evaluations; 0: only before and after.", within="[0, inf)")
     eval_episodes: int = setting(320, "Held-out episodes of one evaluation.", within="[1, inf)")
 

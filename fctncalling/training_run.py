@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,17 @@ from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.finite import check_weights
-from fctncalling.algorithms.generation import GenerationEngine
 from fctncalling.algorithms.grpo import informative
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.algorithms.logs import RunLog, episode_metrics, peak_memory
-from fctncalling.algorithms.play import TextEnv
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.precision import computing
 from fctncalling.algorithms.processes import ALONE, Processes
 from fctncalling.algorithms.report import Evaluation
-from fctncalling.algorithms.rollout import collect
 from fctncalling.algorithms.sharding import load_whole_state, whole_state
 from fctncalling.algorithms.task_sampling import Successes, TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.rollouts import OnEpisode, Played, Rollout, Round
 
 EVALUATION_SEED = 20  # all evaluations of all runs draw alike, so that they differ by the policy alone
 
@@ -64,7 +60,7 @@ class TrainingRun:
         *,
         policy: ActorCritic,
         template: ChatTemplate,
-        make_env: Callable[[], TextEnv],
+        rollout: Rollout,
         sampler: TaskSampler,
         held_out_ids: Sequence[str],
         log: RunLog,
@@ -72,37 +68,42 @@ class TrainingRun:
         processes: Processes = ALONE,
     ) -> None:
         self.config, self.policy, self.template, self.log = config, policy, template, log
-        self.make_env, self.sampler, self.held_out_ids = make_env, sampler, held_out_ids
+        self.rollout, self.sampler, self.held_out_ids = rollout, sampler, held_out_ids
         self.log_episodes_interval = log_episodes_interval
         self.processes, self.interruption = processes, Interruption(alone=processes.count == 1)
-        self.envs = [make_env() for _ in range(-(-config.n_rollout_threads // processes.count))]
         processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
+        self._ahead: Round | None = None  # of the next update, begun with the weights of this one
         self._timings: dict[str, float | None] = {}
         self._saved: tuple[int, int] | None = None  # the updates and the evaluation that the newest checkpoint holds
 
-    def collect(self, on_episode: Callable[[EpisodeRecord], None] | None = None) -> list[EpisodeRecord]:
-        """Return the episodes of the next update, sampled with the policy as it is."""
+    def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
+        """Return the episodes of the next update, sampled with the policy as it is (--max_staleness 1: as it was)."""
         started, cpu = time.perf_counter(), time.process_time()
-        with self._actor(self.config.temperature) as actor:
-            episodes = self._play_round(actor, 0, on_episode)
-            extra = 0
-            while extra + 1 < self._most_rounds and len(informative(episodes)) < self.config.episodes_per_update:
-                extra += 1
-                episodes += self._play_round(actor, extra, on_episode)
+        played = [self._play(self._ahead or self._next_round(), on_episode)]
+        episodes, extra = played[0].episodes, 0
+        while extra + 1 < self._most_rounds and len(informative(episodes)) < self.config.episodes_per_update:
+            extra += 1
+            played.append(self._play(self._next_round(extra), on_episode))
+            episodes = [*episodes, *played[-1].episodes]
+        self._ahead = None
+        if self.config.max_staleness and self.counters.updates + 1 < self.config.num_updates:
+            self._ahead = self._next_round(ahead=1)
+            self.rollout.begin(self._ahead)
         seconds = time.perf_counter() - started
-        steps, sampled = sum(episode.num_steps for episode in episodes), self.processes.total(actor.num_sampled_tokens)
+        steps, sampled = sum(episode.num_steps for episode in episodes), sum(each.sampled_tokens for each in played)
         self._timings = {
             "charts/SPS": steps / seconds,
             "perf/rollout_tokens_per_s": sampled / seconds,
-            "perf/rollout_forward_tokens_per_s": self.processes.total(actor.num_forward_tokens) / seconds,
+            "perf/rollout_forward_tokens_per_s": sum(each.forward_tokens for each in played) / seconds,
             "perf/time_s/rollout": seconds,
         }
         self.counters.extra_rounds += extra  # only now: an interrupted collection is collected again
         self.counters.env_steps += steps
         self.counters.episodes += len(episodes)
         self.counters.sampled_tokens += int(sampled)
+        self.counters.train_cpu_seconds += sum(each.cpu_seconds for each in played)
         self.counters.train_cpu_seconds += self.processes.total(time.process_time() - cpu)
         return episodes
 
@@ -138,11 +139,13 @@ class TrainingRun:
         number, started = self.counters.updates, time.perf_counter()
         if self.counters.evaluated_at == number:
             return self.counters.latest
-        played = []
-        for temperature in (0.0, self.config.temperature):
-            with self._actor(temperature) as actor:
-                played.append(self._play(actor, self.held_out_ids, EVALUATION_SEED))
-        evaluation = Evaluation(*played)
+        tasks = tuple(self.held_out_ids)
+        evaluation = Evaluation(
+            *(
+                self._play(Round(tasks, EVALUATION_SEED, temperature, number)).episodes
+                for temperature in (0.0, self.config.temperature)
+            )
+        )
         self.log.metrics(number, evaluation.metrics())
         self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
         self.log.episodes(f"greedy_{number:06d}", evaluation.greedy)
@@ -207,74 +210,34 @@ class TrainingRun:
     def close(self) -> None:
         """Close files and environments."""
         self.log.close()
-        for env in self.envs:
-            env.close()
-
-    @contextlib.contextmanager
-    def _actor(self, temperature: float) -> Iterator[GenerationEngine]:
-        """Yield an actor of the policy as it is."""
-        with self.processes.whole(self.policy) as policy, computing(self.config, self.processes.device):
-            yield GenerationEngine(
-                policy.model,
-                self.template.stop_ids,
-                temperature=temperature,
-                max_new_tokens=self.config.max_new_tokens,
-                decode=self.template.decode,
-            )
+        self.rollout.close()
 
     @property
     def _most_rounds(self) -> int:
         """Rounds of collecting that an update may take."""
         return self.config.dynamic_sampling if self.config.algorithm_name == "GRPO" else 1
 
-    def _play_round(
-        self, actor: GenerationEngine, extra: int, on_episode: Callable[[EpisodeRecord], None] | None
-    ) -> list[EpisodeRecord]:
-        """Return the episodes of one round of the update, the first or an extra one."""
-        words = (self.config.seed, self.counters.updates, 1, extra)
-        return self._play(actor, self._next_tasks(extra), _seed(*(words if extra else words[:3])), on_episode)
+    def _play(self, wanted: Round, on_episode: OnEpisode | None = None) -> Played:
+        """Return what was played; the one place where a run can be interrupted."""
+        return self.rollout.play(wanted, self.interruption, on_episode)
 
-    def _play(
-        self,
-        actor: GenerationEngine,
-        task_ids: Sequence[str],
-        seed: int,
-        on_episode: Callable[[EpisodeRecord], None] | None = None,
-    ) -> list[EpisodeRecord]:
-        """Return one episode a task, in their order; each process plays its share.
+    def _next_round(self, extra: int = 0, *, ahead: int = 0) -> Round:
+        """Return a round of the next update, the first or an extra one, or (ahead) of the update after it."""
+        words = (self.config.seed, self.counters.updates + ahead, 1, extra)
+        seed = _seed(*(words if extra else words[:3]))
+        return Round(self._next_tasks(extra, ahead), seed, self.config.temperature, self.counters.updates)
 
-        An interrupt of one process ends the playing of all: this is the one place where a run can be interrupted.
-        """
-        numbers = range(len(task_ids))[self.processes.rank :: self.processes.count]
-        own: list[EpisodeRecord] | None = None
-        with contextlib.suppress(KeyboardInterrupt), self.interruption.allowed():
-            own = collect(
-                self.envs,
-                actor,
-                self.template,
-                [task_ids[number] for number in numbers],
-                max_episode_tokens=self.config.max_episode_tokens,
-                seed=seed,
-                numbers=numbers,
-                make_env=self.make_env,
-                on_episode=on_episode,
-            )
-        parts = [part for part in self.processes.gather(own) if part is not None]
-        if len(parts) < self.processes.count:
-            raise KeyboardInterrupt
-        return [parts[number % len(parts)][number // len(parts)] for number in range(len(task_ids))]
-
-    def _next_tasks(self, extra: int = 0) -> list[str]:
+    def _next_tasks(self, extra: int, ahead: int) -> tuple[str, ...]:
         """Return the tasks of the next round; where episodes are compared in groups, --group_size times in a row."""
         size = self.config.group_size if self.config.algorithm_name == "GRPO" else 1
         count = self.config.episodes_per_update // size
         drawn = self.sampler.draw(
             count,
-            position=(self.counters.updates + self.counters.extra_rounds + extra) * count,
-            update=self.counters.updates,
+            position=(self.counters.updates + ahead + self.counters.extra_rounds + extra) * count,
+            update=self.counters.updates + ahead,
             successes=self.counters.successes,
         )
-        return [task_id for task_id in drawn for _ in range(size)]
+        return tuple(task_id for task_id in drawn for _ in range(size))
 
 
 def _seed(*words: int) -> int:

@@ -129,13 +129,14 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     policy, template = load_policy(config, surroundings, checkpoint, processes.device)
     log = log_of(config, surroundings, folder, processes)
 
+    from fctncalling.rollouts import LocalRollout
     from fctncalling.training_run import TrainingRun
 
     run = TrainingRun(
         config,
         policy=policy,
         template=template,
-        make_env=make_env,
+        rollout=LocalRollout(config, policy, template, make_env, processes),
         sampler=sampler,
         held_out_ids=held_out_ids,
         log=log,

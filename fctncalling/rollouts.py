@@ -1,0 +1,127 @@
+"""Where episodes are played: in this process (and its peers), here; `ray_rollout.py` has workers anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from fctncalling.algorithms.actor import Actor
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.generation import GenerationEngine
+from fctncalling.algorithms.interruption import Interruption
+from fctncalling.algorithms.play import TextEnv
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.precision import computing
+from fctncalling.algorithms.processes import ALONE, Processes
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.template import ChatTemplate
+
+OnEpisode = Callable[[EpisodeRecord], None]
+
+
+class Round(NamedTuple):
+    """Episodes to play. What is said and done in the i-th of them follows from weights, seed, i and its task alone."""
+
+    task_ids: tuple[str, ...]  # one episode each
+    seed: int
+    temperature: float
+    version: int  # of the weights: how many updates are behind them
+
+
+class Played(NamedTuple):
+    """The episodes of a round, in the order of its tasks, and what they took."""
+
+    episodes: list[EpisodeRecord]
+    sampled_tokens: float = 0.0
+    forward_tokens: float = 0.0  # 0 where a server does not tell
+    cpu_seconds: float = 0.0  # of processes other than those that learn
+
+
+class Rollout(Protocol):
+    """Plays rounds with the policy as it is. The processes of a run call it alike, and get the same."""
+
+    def play(self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None) -> Played:
+        """Return the episodes of a round; raises KeyboardInterrupt in all processes where one was interrupted."""
+        ...
+
+    def begin(self, wanted: Round) -> None:
+        """Have a round that `play` will ask for later played meanwhile, where that is possible."""
+        ...
+
+    def close(self) -> None:
+        """Close environments and connections."""
+        ...
+
+
+MakeActor = Callable[[ActorCritic, Round], Actor]
+
+
+class LocalRollout:
+    """Plays in the processes that learn, each its share of the episodes.
+
+    `make_actor` returns who speaks for the policy; none: a generation engine over its own weights.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        policy: ActorCritic,
+        template: ChatTemplate,
+        make_env: Callable[[], TextEnv],
+        processes: Processes = ALONE,
+        make_actor: MakeActor | None = None,
+    ) -> None:
+        self.config, self.policy, self.template, self.processes = config, policy, template, processes
+        self.make_env, self.make_actor = make_env, make_actor or self._engine
+        self.envs = [make_env() for _ in range(-(-config.n_rollout_threads // processes.count))]
+
+    def play(self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None) -> Played:
+        """Return the episodes of a round; an interrupt of one process ends the playing of all."""
+        numbers = range(len(wanted.task_ids))[self.processes.rank :: self.processes.count]
+        own: list[EpisodeRecord] | None = None
+        with self._acting(wanted) as actor:
+            with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
+                own = collect(
+                    self.envs,
+                    actor,
+                    self.template,
+                    [wanted.task_ids[number] for number in numbers],
+                    max_episode_tokens=self.config.max_episode_tokens,
+                    seed=wanted.seed,
+                    numbers=numbers,
+                    make_env=self.make_env,
+                    on_episode=on_episode,
+                )
+            parts = [part for part in self.processes.gather(own) if part is not None]
+        if len(parts) < self.processes.count:
+            raise KeyboardInterrupt
+        return Played(
+            [parts[number % len(parts)][number // len(parts)] for number in range(len(wanted.task_ids))],
+            sampled_tokens=self.processes.total(getattr(actor, "num_sampled_tokens", 0)),
+            forward_tokens=self.processes.total(getattr(actor, "num_forward_tokens", 0)),
+        )
+
+    def begin(self, wanted: Round) -> None:
+        """Do nothing: whoever learns cannot play meanwhile."""
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self.envs:
+            env.close()
+
+    @contextlib.contextmanager
+    def _acting(self, wanted: Round) -> Iterator[Actor]:
+        """Yield an actor of the policy as it is."""
+        with self.processes.whole(self.policy) as policy, computing(self.config, self.processes.device):
+            yield self.make_actor(policy, wanted)
+
+    def _engine(self, policy: ActorCritic, wanted: Round) -> GenerationEngine:
+        return GenerationEngine(
+            policy.model,
+            self.template.stop_ids,
+            temperature=wanted.temperature,
+            max_new_tokens=self.config.max_new_tokens,
+            decode=self.template.decode,
+        )
