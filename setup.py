@@ -85,5 +85,6 @@ setup(
         "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
         "math": ["sympy>=1.12"],
         "monty": ["pydantic-monty>=1.4"],
+        "ray": ["ray>=2.40"],  # --num_rollout_workers
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from fctncalling.algorithms.actor import Actor
@@ -83,25 +83,17 @@ class LocalRollout:
         own: list[EpisodeRecord] | None = None
         with self._acting(wanted) as actor:
             with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
-                own = collect(
-                    self.envs,
-                    actor,
-                    self.template,
-                    [wanted.task_ids[number] for number in numbers],
-                    max_episode_tokens=self.config.max_episode_tokens,
-                    seed=wanted.seed,
-                    numbers=numbers,
-                    make_env=self.make_env,
-                    on_episode=on_episode,
-                )
+                own = self._collect(actor, wanted, numbers, on_episode)
             parts = [part for part in self.processes.gather(own) if part is not None]
         if len(parts) < self.processes.count:
             raise KeyboardInterrupt
-        return Played(
-            [parts[number % len(parts)][number // len(parts)] for number in range(len(wanted.task_ids))],
-            sampled_tokens=self.processes.total(getattr(actor, "num_sampled_tokens", 0)),
-            forward_tokens=self.processes.total(getattr(actor, "num_forward_tokens", 0)),
-        )
+        tokens = (self.processes.total(number) for number in _tokens(actor))
+        return Played([parts[n % len(parts)][n // len(parts)] for n in range(len(wanted.task_ids))], *tokens)
+
+    def play_share(self, wanted: Round, numbers: Sequence[int]) -> Played:
+        """Return the episodes of these numbers of a round, played by this process alone."""
+        with self._acting(wanted) as actor:
+            return Played(self._collect(actor, wanted, numbers), *_tokens(actor))
 
     def begin(self, wanted: Round) -> None:
         """Do nothing: whoever learns cannot play meanwhile."""
@@ -117,6 +109,21 @@ class LocalRollout:
         with self.processes.whole(self.policy) as policy, computing(self.config, self.processes.device):
             yield self.make_actor(policy, wanted)
 
+    def _collect(
+        self, actor: Actor, wanted: Round, numbers: Sequence[int], on_episode: OnEpisode | None = None
+    ) -> list[EpisodeRecord]:
+        return collect(
+            self.envs,
+            actor,
+            self.template,
+            [wanted.task_ids[number] for number in numbers],
+            max_episode_tokens=self.config.max_episode_tokens,
+            seed=wanted.seed,
+            numbers=numbers,
+            make_env=self.make_env,
+            on_episode=on_episode,
+        )
+
     def _engine(self, policy: ActorCritic, wanted: Round) -> GenerationEngine:
         return GenerationEngine(
             policy.model,
@@ -125,3 +132,8 @@ class LocalRollout:
             max_new_tokens=self.config.max_new_tokens,
             decode=self.template.decode,
         )
+
+
+def _tokens(actor: Actor) -> tuple[float, float]:
+    """Return how many tokens an actor has sampled and passed through a model; 0 where it does not tell."""
+    return float(getattr(actor, "num_sampled_tokens", 0)), float(getattr(actor, "num_forward_tokens", 0))

@@ -43,6 +43,16 @@ class Surroundings:
     tensorboard: bool = setting(True, "Whether tensorboard events are written, where it is installed.")
     wandb: str = setting("off", "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
                          choices=("off", "online", "offline"))  # fmt: skip
+    num_rollout_workers: int = setting(
+        0, "Ray workers that play the episodes, on any machines of a cluster; 0: those who learn play.",
+        within="[0, inf)",
+    )  # fmt: skip
+    ray_address: str | None = setting(
+        None, "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this machine alone."
+    )
+    rollout_worker_gpus: float = setting(
+        0.0, "GPUs that each Ray worker takes; a fraction shares one.", within="[0, inf)"
+    )
     log_episodes_interval: int = setting(
         10, "Updates between two whose training episodes are written out; 0: none.", within="[0, inf)"
     )

@@ -22,6 +22,7 @@ from fctncalling.cli.progress import Progress
 from fctncalling.data.bfcl import TaskError
 from fctncalling.policy_parts import complete, weights_folder
 from fctncalling.surroundings import Surroundings, environments
+from fctncalling.worker_pool import RolloutError
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] = ()) -> int:
-    """Train, evaluating before and after; return 0, 1 where a NaN ended it, 130 where Ctrl-C did."""
+    """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130 where Ctrl-C did."""
     run = prepare(config, surroundings)
     show = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
     with run.interruption:
@@ -108,6 +109,11 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
             show.close()
             print(f"error: after {run.counters.updates} updates: {error}", file=sys.stderr)
             return 1
+        except RolloutError as error:
+            show.close()
+            print(f"error: after {run.counters.updates} updates: {error}\nSaved {run.save()}; mend it, then the same "
+                  "command with --resume goes on.", file=sys.stderr)  # fmt: skip
+            return 1
         finally:
             run.close()
     return 0
@@ -117,7 +123,9 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     """Return a run with tasks, environments, policy and log in place, at its start or where --resume finds it."""
     from fctncalling.algorithms.logs import results_folder
     from fctncalling.algorithms.processes import note_of_launch, start
+    from fctncalling.chosen_rollout import check_rollout, chosen_rollout
 
+    check_rollout(config, surroundings)
     processes = start(config.device, fsdp=config.fsdp)
     if not processes.is_first:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
@@ -129,14 +137,15 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     policy, template = load_policy(config, surroundings, checkpoint, processes.device)
     log = log_of(config, surroundings, folder, processes)
 
-    from fctncalling.rollouts import LocalRollout
     from fctncalling.training_run import TrainingRun
 
     run = TrainingRun(
         config,
         policy=policy,
         template=template,
-        rollout=LocalRollout(config, policy, template, make_env, processes),
+        rollout=chosen_rollout(
+            config, surroundings, policy=policy, template=template, make_env=make_env, processes=processes
+        ),
         sampler=sampler,
         held_out_ids=held_out_ids,
         log=log,

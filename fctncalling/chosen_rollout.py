@@ -1,0 +1,43 @@
+"""Which way of playing episodes the settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.processes import Processes
+from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.rollouts import LocalRollout, Rollout
+from fctncalling.surroundings import Surroundings
+
+
+def check_rollout(config: TrainConfig, surroundings: Surroundings) -> None:
+    """Raise SettingError where settings of playing do not go together."""
+    if config.max_staleness and not surroundings.num_rollout_workers:
+        raise SettingError(
+            "--max_staleness: got 1, which needs --num_rollout_workers of at least 1: who learns cannot play meanwhile"
+        )
+    if config.max_staleness and config.algorithm_name == "GRPO" and config.dynamic_sampling > 1:
+        raise SettingError(
+            f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness 1: how many rounds an "
+            "update takes is known only after it was played"
+        )
+
+
+def chosen_rollout(
+    config: TrainConfig,
+    surroundings: Surroundings,
+    *,
+    policy: ActorCritic,
+    template: ChatTemplate,
+    make_env: Callable[[], Any],
+    processes: Processes,
+) -> Rollout:
+    """Return what plays the episodes of a run."""
+    if surroundings.num_rollout_workers:
+        from fctncalling.ray_rollout import RayRollout
+
+        return RayRollout(config, surroundings, policy, processes)
+    return LocalRollout(config, policy, template, make_env, processes)

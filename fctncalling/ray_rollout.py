@@ -1,0 +1,188 @@
+"""Episodes played by Ray actors on any machines of a cluster, with weights that travel through its object store."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from fctncalling.algorithms.acting_weights import acting_weights
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.interruption import Interruption
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.processes import ALONE, Processes
+from fctncalling.envs.tools.extras import MissingExtra, extra_module
+from fctncalling.rollout_worker import RolloutWorker
+from fctncalling.rollouts import OnEpisode, Played, Round
+from fctncalling.surroundings import Surroundings
+from fctncalling.worker_pool import Job, WorkerLost, WorkerPool
+
+PATHS = frozenset(
+    {"dataset_path", "eval_dataset_path", "model_name_or_path", "chat_template", "prompt_path", "tool_config_path"}
+)
+T = TypeVar("T", TrainConfig, Surroundings)
+
+
+class Share(NamedTuple):
+    """What one worker plays of a round."""
+
+    weights: Any  # a reference into the object store
+    wanted: Round
+    numbers: Sequence[int]
+
+
+class RayTransport:
+    """Workers as Ray actors, spread over the machines of a cluster."""
+
+    def __init__(self, ray: Any, config: TrainConfig, surroundings: Surroundings) -> None:
+        self._ray, self._arguments = ray, (config, surroundings, surroundings.num_rollout_workers)
+        self._places: dict[Any, str] = {}  # worker -> machine and process
+        self._nodes: dict[Any, str] = {}  # worker -> the node Ray put it on
+        self._kind = ray.remote(RolloutWorker).options(
+            num_cpus=config.torch_threads,
+            num_gpus=surroundings.rollout_worker_gpus,
+            scheduling_strategy="SPREAD",
+        )
+
+    def hire(self, number: int) -> tuple[Any, Any]:
+        """Start an actor; the ticket is ready when its environments and its model are."""
+        worker = self._kind.remote(*self._arguments)
+        return worker, worker.place.remote()
+
+    def ask(self, worker: Any, share: Share) -> Any:
+        """Hand a share to an actor; Ray brings the weights to its machine, once for all actors there."""
+        return worker.play.remote(share.weights, share.wanted, share.numbers)
+
+    def wait(self, tickets: Sequence[Any], timeout_s: float) -> list[Any]:
+        """Return the tickets that are ready."""
+        if not tickets:
+            return []
+        ready, _ = self._ray.wait(list(tickets), num_returns=1, timeout=timeout_s)
+        more, _ = self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0)
+        return list(dict.fromkeys([*ready, *more]))
+
+    def fetch(self, worker: Any, ticket: Any) -> Any:
+        """Return a result; WorkerLost where actor, machine or result is gone, RuntimeError where playing failed."""
+        exceptions = self._ray.exceptions
+        try:
+            result = self._ray.get(ticket)
+        except exceptions.RayTaskError as error:
+            raise RuntimeError(f"a rollout worker on {self._places.get(worker, 'its way')} failed: {error}") from error
+        except exceptions.RayError as error:
+            raise WorkerLost(self._obituary(worker, error)) from error
+        if not isinstance(result, Played):
+            host, process, node = result
+            self._places[worker], self._nodes[worker] = f"{host}, process {process}", node
+        return result
+
+    def dismiss(self, worker: Any) -> None:
+        """End an actor."""
+        with contextlib.suppress(Exception):  # it may be gone, as may all of Ray
+            self._ray.kill(worker)
+        self._places.pop(worker, None)
+        self._nodes.pop(worker, None)
+
+    def _obituary(self, worker: Any, error: Exception) -> str:
+        """Return where a lost actor was and what is known of its end."""
+        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+        where, node = self._places.get(worker, "not yet placed"), self._nodes.get(worker)
+        what = "its node has left the cluster" if node is not None and node not in alive else "its process ended"
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return f"{where}: {what} ({type(error).__name__}: {' '.join(lines)[:600]})"
+
+
+class RayRollout:
+    """Has workers play the shares of each round: worker-sized, by number, whoever plays them.
+
+    So what is played depends on the number of workers (by rounding alone), not on which of them is fast, or lost.
+    """
+
+    def __init__(
+        self, config: TrainConfig, surroundings: Surroundings, policy: ActorCritic, processes: Processes = ALONE
+    ) -> None:
+        self.policy, self.processes, self._count = policy, processes, surroundings.num_rollout_workers
+        self._weights: tuple[int, Any] | None = None  # version and reference of what was put last
+        self._begun: dict[Round, Job | None] = {}
+        if processes.is_first:
+            self._ray, self._started = connected(surroundings.ray_address, self._count * config.torch_threads)
+            self.transport = RayTransport(self._ray, _absolute(config), _absolute(surroundings))
+            self.pool = WorkerPool(self.transport, self._count)
+
+    def play(self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None) -> Played:
+        """Return the episodes of a round; the first process has them played, the others get them from it."""
+        if wanted not in self._begun:
+            self.begin(wanted)
+        job, parts = self._begun.pop(wanted), None
+
+        def told(part: Played) -> None:
+            for episode in part.episodes if on_episode is not None else ():
+                on_episode(episode)  # type: ignore[misc]
+
+        if job is not None:
+            with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
+                parts = self.pool.finish(job, told)
+        parts = self.processes.gather(parts)[0]
+        if parts is None:
+            raise KeyboardInterrupt
+        episodes = [parts[n % len(parts)].episodes[n // len(parts)] for n in range(len(wanted.task_ids))]
+        return Played(episodes, *(sum(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True)))
+
+    def begin(self, wanted: Round) -> None:
+        """Have a round played with the weights as they are; `play` gets it."""
+        count = min(self._count, len(wanted.task_ids))
+        weights = self._put(wanted.version)
+        numbers = range(len(wanted.task_ids))
+        shares = [Share(weights, wanted, numbers[rank::count]) for rank in range(count)]
+        self._begun[wanted] = self.pool.start(shares) if self.processes.is_first else None
+
+    def close(self) -> None:
+        """End the workers, and Ray where it was started here."""
+        if not self.processes.is_first:
+            return
+        self.pool.close()
+        if self._started:
+            self._ray.shutdown()
+
+    def _put(self, version: int) -> Any:
+        """Return a reference to the weights as they are; all processes take part, the first one puts them."""
+        if self._weights is None or self._weights[0] != version:
+            with self.processes.whole(self.policy) as policy:
+                first = self.processes.is_first
+                self._weights = version, self._ray.put(acting_weights(policy)) if first else None
+        return self._weights[1]
+
+
+def connected(address: str | None, num_cpus: int) -> tuple[Any, bool]:
+    """Return Ray, connected to a cluster or (address none) to one started here, and whether it was started here."""
+    try:
+        ray = extra_module("ray", "ray", "--num_rollout_workers")
+    except MissingExtra as error:
+        raise SettingError(str(error)) from None
+    if ray.is_initialized():
+        return ray, False
+    if address is not None:
+        try:
+            ray.init(address=address, log_to_driver=True)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise SettingError(
+                f"--ray_address {address}: no cluster to join there ({str(error).splitlines()[0]}). Start one with "
+                "`ray start --head`, or leave the flag out for one on this machine alone"
+            ) from error
+        return ray, False
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # its 30 s are too few for a busy machine
+    ray.init(num_cpus=max(os.cpu_count() or 1, num_cpus), include_dashboard=False, log_to_driver=True)
+    return ray, True
+
+
+def _absolute(settings: T) -> T:
+    """Return settings with the paths of files made such that a process in another folder reads them alike."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in PATHS and value and Path(value).exists():  # the name of a model on a hub stays
+            found[field.name] = str(Path(value).resolve())
+    return dataclasses.replace(settings, **found)

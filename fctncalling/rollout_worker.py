@@ -1,0 +1,58 @@
+"""A worker that plays episodes wherever it is started: environments and an engine, fed with weights."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import socket
+import time
+from collections.abc import Sequence
+
+from fctncalling.algorithms.acting_weights import Weights, take_weights
+from fctncalling.algorithms.config import TrainConfig, resolve_device
+from fctncalling.algorithms.processes import Processes
+from fctncalling.rollouts import LocalRollout, Played, Round
+from fctncalling.surroundings import Surroundings, environments
+
+
+class RolloutWorker:
+    """Plays shares of rounds as the learning process itself would, with the weights it is handed.
+
+    It reads tasks and model from the same paths as the learner, and keeps nothing from one share to the next but the
+    weights it got last.
+    """
+
+    def __init__(self, config: TrainConfig, surroundings: Surroundings, num_workers: int) -> None:
+        from fctncalling.cli.train import load_policy
+
+        self.config = dataclasses.replace(
+            config,
+            n_rollout_threads=-(-config.n_rollout_threads // num_workers),
+            device="auto",  # what this worker was given, whatever the learner has
+            critic="head",  # what only learning needs is left out: a critic's own model, a reference
+            kl_coef=0.0,
+            init_critic_from=None,
+        )
+        device = resolve_device("auto")
+        with contextlib.redirect_stdout(io.StringIO()):  # the learner has said it all
+            make_env, _, _ = environments(self.config, surroundings)
+            self.policy, template = load_policy(self.config, surroundings, None, device)
+        self._version: int | None = None
+        self._rollout = LocalRollout(self.config, self.policy, template, make_env, Processes(device=device))
+
+    def place(self) -> tuple[str, int, str]:
+        """Return the name of this machine, this process's number and the number Ray has for the node."""
+        import ray  # type: ignore[import-not-found, unused-ignore]
+
+        return socket.gethostname(), os.getpid(), str(ray.get_runtime_context().get_node_id())
+
+    def play(self, weights: Weights, wanted: Round, numbers: Sequence[int]) -> Played:
+        """Return the episodes of these numbers of a round."""
+        cpu = time.process_time()
+        if self._version != wanted.version:
+            take_weights(self.policy, weights)
+            self._version = wanted.version
+        played = self._rollout.play_share(wanted, numbers)
+        return played._replace(cpu_seconds=time.process_time() - cpu)
