@@ -1,20 +1,22 @@
 """How well and how surely each algorithm learns the embedded multi-turn tasks: equal episodes, many seeds.
 
-`python benchmarks/learning.py --algorithms TPPO,POAD,NTPO,APPO,GRPO --seeds 10 --jobs 2` runs the ordinary training
-command once for every algorithm and seed, writes runs.json, report.md and learning.png into --output and prints the
-table. Runs that are finished are kept, an interrupted one goes on from its checkpoint: the same command again takes up
-where the last one was stopped. Every run starts from the embedded model and is judged on the same held-out tasks.
+`python benchmarks/learning.py --algorithms TPPO,POAD,NTPO,APPO,GRPO --seeds 10` trains once for every seed and
+algorithm, in this order, so that a run cut short leaves whole seeds; then it writes runs.jsonl, report.md and
+learning.png into --output and prints the table. Runs that are finished are kept, an interrupted one goes on from its
+checkpoint: the same command again takes up where the last one was stopped. Every run starts from the embedded model and
+is judged on the same held-out tasks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import product
 from pathlib import Path
 
@@ -27,7 +29,8 @@ MULTI_TURN = "multi_turn"  # what the ids of the tasks begin with
 SHARED: dict[str, object] = {
     "episodes_per_update": 256,
     "num_mini_batch": 4,
-    "eval_episodes": 120,
+    "lr": 3e-4,
+    "eval_episodes": 166,
     "save_interval": 4,
     "torch_threads": 1,
     "device": "cpu",
@@ -43,16 +46,21 @@ SETTINGS: dict[str, dict[str, object]] = {
 }
 """What an algorithm changes of SHARED and of the command's defaults; each was tried at the same number of settings."""
 
+FORKS = multiprocessing.get_context("forkserver")  # a process for every run, torch being imported once for all
+
 
 def main() -> None:
     """Run what is missing, then report on all of it."""
     options = parsed()
+    os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
+    FORKS.set_forkserver_preload(["transformers", "fctncalling.cli.train", "fctncalling.training_run"])
     options.output.mkdir(parents=True, exist_ok=True)
     tasks = write_tasks(options.output / "tasks")
     wanted = [(name, seed) for seed, name in product(range(1, options.seeds + 1), options.algorithms.split(","))]
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = list(pool.map(lambda pair: play(*pair, tasks, options), wanted))
-    (options.output / "runs.json").write_text(json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8")
+    lines = "".join(json.dumps(run._asdict()) + "\n" for run in runs)
+    (options.output / "runs.jsonl").write_text(lines, encoding="utf-8")
     text = report(runs, SHARED, SETTINGS)
     (options.output / "report.md").write_text(text, encoding="utf-8")
     print(text)
@@ -64,8 +72,8 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithms", default=",".join(SETTINGS))
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--num_updates", type=int, default=12, help="of 256 episodes each")
-    parser.add_argument("--eval_interval", type=int, default=3, help="updates between two evaluations")
+    parser.add_argument("--num_updates", type=int, default=6, help="of 256 episodes each")
+    parser.add_argument("--eval_interval", type=int, default=2, help="updates between two evaluations")
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1, help="runs at a time")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "learning")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings on top, to try them")
@@ -111,18 +119,25 @@ def play(algorithm: str, seed: int, tasks: Path, options: argparse.Namespace) ->
 
 
 def train(folder: Path, flags: list[str]) -> None:
-    """Run the training command, from its checkpoint where it left one; its output goes to train.log beside it."""
+    """Run the training command, from its checkpoint where it left one; its output goes to a log beside its folder."""
     resumes = (folder / "checkpoints" / "last").exists()
     if folder.exists() and not resumes:
         shutil.rmtree(folder)  # stopped before its first checkpoint
     folder.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(ROOT / "train_fctncalling.py"), *flags, *(["--resume"] if resumes else [])]
-    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
     log = folder.parent / f"{folder.name}.log"
-    with log.open("a", encoding="utf-8") as file:
-        ended = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False)
-    if ended.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {ended.returncode}; see {log}")
+    process = FORKS.Process(target=run_command, args=([*flags, *(["--resume"] if resumes else [])], log))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"train_fctncalling.py {' '.join(flags)} ended with {process.exitcode}; see {log}")
+
+
+def run_command(flags: list[str], log: Path) -> None:
+    """Run the training command in this process, which ends with its status."""
+    from fctncalling.cli.train import main as train_fctncalling
+
+    with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        sys.exit(train_fctncalling(flags))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple, Self
 
 TARGET = 0.8  # greedy success on held-out tasks that a run is to reach
+HIGH_TARGET = 0.9  # and to end at
 LEVEL = 0.05  # of significance, after Holm's correction
 
 
@@ -53,19 +54,21 @@ def report(runs: Sequence[Run], shared: Mapping[str, object], settings: Mapping[
     by_name = grouped(runs)
     episodes = sorted({run.curve[-1][0] for run in runs})
     lines = [
-        f"Greedy success on held-out tasks after {' to '.join(map(str, episodes))} episodes; a seed failed that never "
-        f"reached {TARGET:.0%}; area: mean over the evaluations.",
+        f"Greedy success on held-out tasks after {' to '.join(map(str, episodes))} episodes; area: mean over the "
+        f"evaluations after the first; a seed failed that never reached {TARGET:.0%}.",
         "",
-        "| algorithm | seeds | mean | std | worst | best | area | episodes to 80 % (median) | failed | CPU s a run |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| algorithm | seeds | mean | std | worst | best | area | episodes to 80 % (median) | failed "
+        f"| end at {HIGH_TARGET:.0%} | CPU s a run |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, group in by_name.items():
         finals, reached = [run.final for run in group], [run.reached for run in group if run.reached is not None]
         spread = f"{100 * stdev(finals):.1f}" if len(finals) > 1 else "-"
         lines.append(
             f"| {name} | {len(group)} | {fmean(finals):.1%} | {spread} | {min(finals):.1%} | {max(finals):.1%} "
-            f"| {fmean(run.area for run in group):.1%} | {median(reached) if reached else '-'} "
-            f"| {len(group) - len(reached)} | {fmean(run.cpu_seconds for run in group):.0f} |"
+            f"| {fmean(run.area for run in group):.1%} | {f'{median(reached):.0f}' if reached else '-'} "
+            f"| {len(group) - len(reached)} | {sum(final >= HIGH_TARGET for final in finals)} "
+            f"| {fmean(run.cpu_seconds for run in group):.0f} |"
         )
     lines += ["", *differences(by_name), "", "Settings of all: " + shown(shared) + "."]
     lines += [f"{name}: {shown(settings[name])}." for name in by_name if settings[name]]
@@ -73,29 +76,46 @@ def report(runs: Sequence[Run], shared: Mapping[str, object], settings: Mapping[
 
 
 def differences(by_name: Mapping[str, Sequence[Run]]) -> list[str]:
-    """Return every pair's difference of means and the exact Mann-Whitney test of it, with Holm's correction."""
+    """Return every pair's difference of means and two exact tests of it, with Holm's correction."""
     lines = [
-        "Two-sided exact Mann-Whitney tests, Holm's correction over all pairs of a column:",
+        "Differences in points; two-sided exact tests with Holm's correction over all pairs of a column (bold: below "
+        f"{LEVEL}). Paired: runs of one seed, which draw the same tasks in the same order, against each other, over "
+        "all changes of signs. Rank: Mann-Whitney.",
         "",
-        "| pair | final, difference | p | p, Holm | area, difference | p | p, Holm |",
+        "| pair | final | p, paired | p, rank | area | p, paired | p, rank |",
         "|---|---|---|---|---|---|---|",
     ]
     pairs = list(combinations(by_name, 2))
     columns = []
     for measure in ("final", "area"):
-        values = {name: [getattr(run, measure) for run in group] for name, group in by_name.items()}
-        chances = [mann_whitney(values[one], values[other]) for one, other in pairs]
-        gaps = [fmean(values[one]) - fmean(values[other]) for one, other in pairs]
-        columns.append(list(zip(gaps, chances, holm(chances), strict=True)))
-    for (one, other), final, area in zip(pairs, *columns, strict=True):
-        cells = [f"{100 * gap:+.1f} | {p:.4f} | {mark(adjusted)}" for gap, p, adjusted in (final, area)]
-        lines.append(f"| {one} - {other} | {cells[0]} | {cells[1]} |")
+        values = {name: {run.seed: getattr(run, measure) for run in group} for name, group in by_name.items()}
+        samples = [tuple(list(values[name].values()) for name in pair) for pair in pairs]
+        columns.append([f"{100 * (fmean(one) - fmean(other)):+.1f}" for one, other in samples])
+        columns.append(marks([sign_flips(gaps(values[one], values[other])) for one, other in pairs]))
+        columns.append(marks([mann_whitney(one, other) for one, other in samples]))
+    for (one, other), *cells in zip(pairs, *columns, strict=True):
+        lines.append(f"| {one} - {other} | {' | '.join(cells)} |")
     return lines
 
 
-def mark(chance: float) -> str:
-    """Return a probability, in bold where it is significant."""
-    return f"**{chance:.4f}**" if chance < LEVEL else f"{chance:.4f}"
+def marks(chances: Sequence[float]) -> list[str]:
+    """Return a family's probabilities, corrected, in bold where significant."""
+    return [f"**{chance:.4f}**" if chance < LEVEL else f"{chance:.4f}" for chance in holm(chances)]
+
+
+def gaps(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
+    """Return the differences at the seeds that both have."""
+    return [one[seed] - other[seed] for seed in one if seed in other]
+
+
+def sign_flips(differences: Sequence[float]) -> float:
+    """Return the two-sided p of a mean of paired differences being 0, exact: over all ways to change their signs."""
+    seen = abs(sum(differences)) - 1e-9  # sums that differ by rounding alone are equal
+    flipped = [
+        abs(sum(sign * gap for sign, gap in zip(signs, differences, strict=True))) >= seen
+        for signs in product((1, -1), repeat=len(differences))
+    ]
+    return sum(flipped) / len(flipped)
 
 
 def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:
@@ -142,26 +162,31 @@ def shown(settings: Mapping[str, object]) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Draw each algorithm's median over seeds, and the middle half of them, over episodes."""
+    """Draw each algorithm's mean over seeds, and its range, over episodes; beside it where every seed ended."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
     import numpy as np
 
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    for name, group in grouped(runs).items():
+    figure, (curves, ends) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained", sharey=True)
+    for place, (name, group) in enumerate(grouped(runs).items()):
         episodes = [point[0] for point in group[0].curve]
-        table = np.array([[point[1] for point in run.curve] for run in group])
-        low, middle, high = np.quantile(table, (0.25, 0.5, 0.75), axis=0)
-        (line,) = axes.plot(episodes, middle, "o-", markersize=3, label=f"{name} ({len(group)} seeds)")
-        axes.fill_between(episodes, low, high, color=line.get_color(), alpha=0.15)
-    axes.axhline(TARGET, color="grey", linewidth=0.8, linestyle=":")
-    axes.set(
-        xlabel="episodes", ylabel="greedy success on held-out tasks", ylim=(-0.02, 1.02),
-        title="Embedded multi-turn tasks: median and middle half of the seeds",
+        table = np.array([[point[1] for point in run.curve] for run in group])  # (seeds, evaluations)
+        (line,) = curves.plot(episodes, table.mean(0), "o-", markersize=3, label=f"{name} ({len(group)} seeds)")
+        curves.fill_between(episodes, table.min(0), table.max(0), color=line.get_color(), alpha=0.12)
+        across = place + np.linspace(-0.22, 0.22, len(group)) * (len(group) > 1)
+        ends.scatter(across, table[:, -1], s=16, color=line.get_color())
+        ends.hlines(table[:, -1].mean(), place - 0.35, place + 0.35, color=line.get_color())
+    for axes in (curves, ends):
+        axes.axhline(TARGET, color="grey", linewidth=0.8, linestyle=":")
+        axes.grid(alpha=0.3)
+    curves.set(
+        xlabel="episodes", ylabel="greedy success on held-out tasks", ylim=(0.0, 1.02),
+        title="Embedded multi-turn tasks: mean and range of seeds",
     )  # fmt: skip
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    curves.legend(loc="lower right")
+    ends.set_xticks(range(len(grouped(runs))), list(grouped(runs)))
+    ends.set_title(f"Every seed after {runs[0].curve[-1][0]} episodes, and the mean")
     figure.savefig(path, dpi=120)
     plt.close(figure)

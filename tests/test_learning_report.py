@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import sys
 from itertools import combinations
+from math import comb
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from learning_report import Run, holm, mann_whitney, report
+from learning_report import Run, holm, mann_whitney, report, sign_flips
 
 
 def enumerated(one: list[float], other: list[float]) -> float:
@@ -35,6 +36,15 @@ def test_the_rank_sum_test_is_exact_with_ties_and_without() -> None:
     assert mann_whitney([1, 2, 3], [1, 2, 3]) == 1.0
 
 
+def test_the_paired_test_is_exact() -> None:
+    assert sign_flips([0.1] * 10) == pytest.approx(2 / 2**10)  # all signs alike: the two most extreme
+    assert sign_flips([0.1, 0.1, 0.3]) == pytest.approx(2 / 8)
+    assert sign_flips([0.2, -0.2]) == 1.0
+    # Of equal differences only the number of signs counts: the binomial sign test, here 8 of 10.
+    assert sign_flips([0.1] * 8 + [-0.1] * 2) == pytest.approx(2 * sum(comb(10, k) for k in range(3)) / 2**10)
+    assert sign_flips([0.3, 0.2, -0.1]) == pytest.approx(4 / 8)  # sums 0.6, 0.4, 0.2, 0.0 and their negatives
+
+
 def test_holm_corrects_step_by_step() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
@@ -46,7 +56,7 @@ def test_the_table_counts_failed_seeds_and_leaves_none_out() -> None:
     ]
     runs += [Run("NTPO", seed, [(0, 0.4), (256, 0.3), (512, 0.1)], 10.0) for seed in (1, 2, 3)]
     table = report(runs, {"num_mini_batch": 4}, {"TPPO": {}, "NTPO": {"lr": 1e-4}})
-    assert "| TPPO | 3 | 73.3% | 20.8 | 50.0% | 90.0% | 66.7% | 512.0 | 1 | 10 |" in table
-    assert "| NTPO | 3 | 10.0% | 0.0 | 10.0% | 10.0% | 20.0% | - | 3 | 10 |" in table
-    assert "| TPPO - NTPO | +63.3 | 0.1000 | 0.1000 | +46.7 | 0.1000 | 0.1000 |" in table
+    assert "| TPPO | 3 | 73.3% | 20.8 | 50.0% | 90.0% | 66.7% | 512 | 1 | 1 | 10 |" in table
+    assert "| NTPO | 3 | 10.0% | 0.0 | 10.0% | 10.0% | 20.0% | - | 3 | 0 | 10 |" in table
+    assert "| TPPO - NTPO | +63.3 | 0.2500 | 0.1000 | +46.7 | 0.2500 | 0.1000 |" in table
     assert "NTPO: `--lr 0.0001`." in table
