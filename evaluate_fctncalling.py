@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 SUBCOMMANDS = {
     "verdicts": "fctncalling.cli.verdicts",
@@ -22,14 +26,17 @@ SUBCOMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return its exit code: 0, or 2 where what it was given cannot be read."""
+    """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130 after Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog="evaluate_fctncalling.py",
         description=__doc__,
         epilog="example: evaluate_fctncalling.py verdicts --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("subcommand", choices=sorted(SUBCOMMANDS))
+    listed = arguments[:1] in (["-h"], ["--help"])
+    told = "one of:\n" + "\n".join(map(_told, sorted(SUBCOMMANDS))) if listed else None
+    parser.add_argument_group(description=told).add_argument("subcommand", choices=sorted(SUBCOMMANDS))
     chosen: str = parser.parse_args(arguments[:1]).subcommand
     module = import_module(SUBCOMMANDS[chosen])
     subparser = argparse.ArgumentParser(
@@ -38,8 +45,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(subparser)
-    exit_code: int = module.run(subparser.parse_args(arguments[1:]))
+    args = subparser.parse_args(arguments[1:])
+    usual, warnings.formatwarning = warnings.formatwarning, _told_plainly
+    try:
+        exit_code: int = module.run(args)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    finally:
+        warnings.formatwarning = usual
     return exit_code
+
+
+def _told(subcommand: str) -> str:
+    """Return a subcommand and the first line its module says of itself, read without importing what it imports."""
+    spec = find_spec(SUBCOMMANDS[subcommand])
+    assert spec is not None
+    source = Path(str(spec.origin)).read_text(encoding="utf-8")
+    said = ast.get_docstring(ast.parse(source)) or ""
+    return f"  {subcommand:12} {said.splitlines()[0]}"
+
+
+def _told_plainly(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning as a user reads it: where in our code it was raised is of no use."""
+    return f"warning: {message}\n"
 
 
 if __name__ == "__main__":

@@ -92,12 +92,13 @@ class FunctionDocs:
             for file in self._files():
                 if file.stem in stems:
                     return tuple(_from_file(file))
-            known = ", ".join(file.name for file in self._files()) or "none"
+            known = ", ".join(file.name for file in self._files() if file.exists()) or "none"
             known = f"{known} (looked for {stems[0]}.json)"
         raise MissingDocs(
             f'{place}: involved_classes: class "{name}" has no function docs in {self._where()}: found only {known}. '
             "Add its docs there, pass function_docs, or give the entry its own function list; docs of a class of your "
-            f'own are made where it is given to the environment, tools={{"{name}": class}}'
+            f'own are made where it is given to the environment, tools={{"{name}": class}}, or to a subcommand, '
+            f"--tools {name}=MODULE:CLASS"
         )
 
     def _files(self) -> list[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fctncalling.checkers import kind_of
@@ -18,6 +19,7 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judge import judge
 from fctncalling.envs.mistakes import is_tool_error
 from fctncalling.envs.oracle import written_call
+from fctncalling.envs.truths import ExtraTools
 from fctncalling.lint_answers import answers, return_format_faults, reversed_answer
 
 
@@ -32,15 +34,18 @@ class Finding:
     message: str
 
 
-def findings(task: Task) -> Iterator[Finding]:
-    """Yield what is wrong with a task. Raises UnsupportedCategory, InfrastructureError, LookupError for a tool."""
+def findings(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Finding]:
+    """Yield what is wrong with a task; `extra_tools` are a user's own classes.
+
+    Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
+    """
     kind = kind_of(task.category)
     if kind in ("relevance", "irrelevance"):
         rules: tuple[Callable[[Task], Iterator[tuple[str, str, str]]], ...] = (_offers_nothing,)
     elif task.ground_truth is None:
         return
     elif kind == "multi_turn":
-        rules = (_scenarios, _empty_turns, _multi_turn_truth)
+        rules = (_scenarios, _empty_turns, partial(_multi_turn_truth, tools=extra_tools))
     elif kind == "agentic":
         rules = (_agentic_truth,)
     else:
@@ -123,13 +128,13 @@ def _empty_turns(task: Task) -> Found:
             yield "suspicious", "empty_turn", f"turn {turn} expects no call, so nothing in it is checked"
 
 
-def _multi_turn_truth(task: Task) -> Found:
+def _multi_turn_truth(task: Task, tools: ExtraTools | None) -> Found:
     turns = task.ground_truth or ()
-    verdict = judge(task, [[[call] for call in calls] for calls in turns], "decoded_calls")
+    verdict = judge(task, [[[call] for call in calls] for calls in turns], "decoded_calls", extra_tools=tools)
     if not verdict.valid:
         yield "impossible", "truth_rejected", f"{verdict.error_type}: {verdict.message}"[:300]
         return
-    yield from _failing_calls(task)
+    yield from _failing_calls(task, tools)
     docs, texts = {doc.name: doc for doc in task.functions}, list[list[str]]()
     for turn, calls in enumerate(turns):
         texts.append([])
@@ -139,13 +144,15 @@ def _multi_turn_truth(task: Task) -> Found:
             except ValueError as error:
                 yield "suspicious", "unwritable_call", f"turn {turn}: {error}"[:300]
                 return
-    verdict = judge(task, texts, "prompting")
+    verdict = judge(task, texts, "prompting", extra_tools=tools)
     if not verdict.valid:
         yield "suspicious", "rejected_as_text", f"{verdict.error_type}: {verdict.message}"[:300]
 
 
-def _failing_calls(task: Task) -> Found:
-    tools = ToolSession(task.involved_classes, task.initial_config, long_context=task.long_context)
+def _failing_calls(task: Task, extra_tools: ExtraTools | None) -> Found:
+    tools = ToolSession(
+        task.involved_classes, task.initial_config, long_context=task.long_context, extra_tools=extra_tools
+    )
     for turn, calls in enumerate(task.ground_truth or ()):
         for call in calls:
             result = tools.execute(call)

@@ -85,10 +85,10 @@ class EndpointAgent:
         """Return the message, or None, why there is none, and the seconds the endpoint asks us to wait."""
         try:
             reply = self._client.post(self._url, json=body)
+        except (self._httpx.UnsupportedProtocol, self._httpx.InvalidURL, ValueError) as error:
+            raise AgentSetupError(f"--base_url: {self._url}: {error}") from None
         except self._httpx.TransportError as error:
             return None, f"{type(error).__name__}: {error}", 0.0
-        except (self._httpx.InvalidURL, ValueError) as error:
-            raise AgentSetupError(f"{self._url}: {error}") from None
         told = f"HTTP {reply.status_code}: {reply.text[:300]}"
         if reply.status_code in REFUSED:
             raise AgentSetupError(f"{self._url}: {told}. Check --base_url, the model's name and the key in "

@@ -20,11 +20,14 @@ from typing import Any
 
 from fctncalling.canaries import Policy, Situation, policies
 from fctncalling.checkers import UnsupportedCategory, kind_of
-from fctncalling.cli.records import shown_progress
+from fctncalling.cli.records import InputError, shown_progress
+from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.own_tools import GivenTools
+from fctncalling.envs.tools.callables import ToolDefinitionError
 
 Rates = dict[str, dict[str, float | None]]  # category -> policy -> success rate; None where every episode was invalid
 ALL = "all"
@@ -35,21 +38,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset_path", help="task file or folder; default: the embedded training set")
     parser.add_argument("--seed", type=int, default=0, help="of history_blind's guesses")
     parser.add_argument("--limit", type=int, help="play at most so many tasks of each category")
+    add_tool_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Play every canary on every task; return 0, 1 where the oracle failed, 2 where the data cannot be read."""
     try:
-        tasks = load_tasks(args.dataset_path or embedded_path("train"))
-    except (TaskError, OSError) as error:
-        print(error, file=sys.stderr)
+        if args.limit is not None and args.limit < 1:
+            raise InputError(f"--limit: got {args.limit}, expected at least 1")
+        tools, path = TaskTools(args), args.dataset_path or embedded_path("train")
+        tasks = load_tasks(path, self_documented=tools.given)
+        played = limited([task for task in tasks if _is_supported(task)], args.limit)
+        if not played:
+            raise InputError(f"{path}: none of its {len(tasks)} tasks has a category that can be judged")
+        rates, unsolved = play_all(played, policies(tasks, args.seed), tools.of(played, path))
+    except (InputError, TaskError, ToolDefinitionError, LookupError, ImportError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 2
-    played = limited([task for task in tasks if _is_supported(task)], args.limit)
-    if not played:
-        print(f"{args.dataset_path}: none of its {len(tasks)} tasks has a category that can be judged", file=sys.stderr)
-        return 2
-    rates, unsolved = play_all(played, policies(tasks, args.seed))
     if args.json:
         report = {"tasks": len(played), "seed": args.seed, "success": rates, "unsolved": unsolved}
         print(json.dumps(report, indent=2))
@@ -71,9 +77,11 @@ def limited(tasks: Sequence[Task], limit: int | None) -> list[Task]:
     return chosen
 
 
-def play_all(tasks: Sequence[Task], canaries: dict[str, Policy]) -> tuple[Rates, dict[str, str]]:
+def play_all(
+    tasks: Sequence[Task], canaries: dict[str, Policy], tools: GivenTools = None
+) -> tuple[Rates, dict[str, str]]:
     """Return success rates by category and policy, and the tasks the oracle fails on, with the reason."""
-    env = FunctionCallingEnv(tasks=tasks, handler="python_calls")
+    env = FunctionCallingEnv(tasks=tasks, handler="python_calls", tools=tools)
     valid: Counter[tuple[str, str]] = Counter()
     judged: Counter[tuple[str, str]] = Counter()
     unsolved = {}

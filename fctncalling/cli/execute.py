@@ -20,6 +20,7 @@ from typing import Any
 
 from fctncalling.cli.record_run import add_arguments, as_invalid, run_on_records
 from fctncalling.cli.records import Line, Record, TaskFolder
+from fctncalling.cli.task_tools import TaskTools
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
 
 __all__ = ["add_arguments", "run"]
@@ -32,14 +33,15 @@ MAX_SESSIONS = 256
 
 def run(args: argparse.Namespace) -> int:
     """Execute every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be used."""
-    return run_on_records(args, "executing", RecordExecutor(args.data_dir).executed)
+    return run_on_records(args, "executing", lambda folder, tools: RecordExecutor(folder, tools).executed)
 
 
 class RecordExecutor:
     """Executes records one by one, keeping the tools of the newest tasks from one call to the next."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self._folder = TaskFolder(data_dir)
+    def __init__(self, data_dir: Path, tools: TaskTools | None = None) -> None:
+        self._folder = TaskFolder(data_dir, tools.given if tools else ())
+        self._tools = tools
         self._sessions: dict[tuple[str, str], ToolSession] = {}
         self._lost: dict[tuple[str, str], str] = {}  # why later calls of a task cannot be executed
 
@@ -93,7 +95,8 @@ class RecordExecutor:
 
     def _session(self, line: Line) -> ToolSession:
         task = self._folder.task_of(line)
-        return ToolSession(task.involved_classes, task.initial_config, long_context=task.long_context)
+        own = self._tools.of((task,), self._folder.path) if self._tools else None
+        return ToolSession(task.involved_classes, task.initial_config, long_context=task.long_context, extra_tools=own)
 
 
 def without_results(record: Record) -> Record:

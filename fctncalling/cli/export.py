@@ -30,6 +30,12 @@ def run(arguments: argparse.Namespace) -> int:
     if output.exists():
         print(f"error: --output {output} exists already; name a new folder", file=sys.stderr)
         return 2
+    if not checkpoint.is_dir():
+        print(
+            f"error: --checkpoint {checkpoint}: no such folder: expected a run's checkpoints/update_...",
+            file=sys.stderr,
+        )
+        return 2
     try:
         model = load(checkpoint, arguments.base)
     except (OSError, ValueError) as error:

@@ -16,16 +16,16 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 from fctncalling.checkers import UnsupportedCategory
-from fctncalling.cli.records import TaskFolder, shown_progress
+from fctncalling.cli.records import InputError, TaskFolder, shown_progress
+from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
-from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.tools.callables import ToolDefinitionError
 from fctncalling.lint import Finding, findings
 
 
@@ -35,22 +35,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dataset_path",
         type=Path,
         nargs="+",
-        default=[official_data_folder()],
-        help="task files, or folders of BFCL_*.json files; default: %(default)s",
+        help=f"task files, or folders of BFCL_*.json files; default: {official_data_folder()}",
     )
+    add_tool_arguments(parser)
     parser.add_argument("--impossible", action="store_true", help="report impossible tasks only")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
     """Lint every task; return 0, 1 where one is impossible, 2 where tasks cannot be read or their tools cannot run."""
-    for path in args.dataset_path:
-        TaskFolder(path if path.is_dir() else path.parent)  # its long-context tables go before those elsewhere
-    linter = Linter()
+    paths: list[Path] = args.dataset_path or [official_data_folder()]
     try:
-        tasks = chain.from_iterable(map(iter_tasks, args.dataset_path))
-        found = list(linter.findings(shown_progress(tasks, "linting", "task")))
-    except (TaskError, LookupError, InfrastructureError, OSError) as error:
+        if not args.dataset_path and not paths[0].is_dir():
+            raise InputError("no official data is here: get it by import-bfcl, or name a file by --dataset_path")
+        linter = Linter(TaskTools(args))
+        found = [finding for path in paths for finding in linter.findings(path)]
+        if not linter.num_tasks:
+            raise InputError(f"{', '.join(map(str, paths))}: no task in it")
+    except (InputError, TaskError, ToolDefinitionError, LookupError, InfrastructureError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     impossible = [finding for finding in found if finding.severity == "impossible"]
@@ -65,26 +67,29 @@ def run(args: argparse.Namespace) -> int:
 class Linter:
     """Lints tasks one by one and counts them."""
 
-    def __init__(self) -> None:
-        self._num_tasks = 0
+    def __init__(self, tools: TaskTools) -> None:
+        self._tools = tools
+        self.num_tasks = 0
         self._unjudged: Counter[str] = Counter()
         self._ids = set[str]()
 
-    def findings(self, tasks: Iterator[Task]) -> Iterator[Finding]:
-        """Yield what is wrong with each task; categories that cannot be judged are counted."""
-        for task in tasks:
-            self._num_tasks += 1
+    def findings(self, path: Path) -> Iterator[Finding]:
+        """Yield what is wrong with each task of a file or folder; categories that cannot be judged are counted."""
+        TaskFolder(path if path.is_dir() else path.parent)  # its long-context tables go before those elsewhere
+        tasks = iter_tasks(path, self_documented=self._tools.given)
+        for task in shown_progress(tasks, f"linting {path.name}", "task"):
+            self.num_tasks += 1
             if task.id in self._ids:
                 yield Finding(task.id, task.category, "suspicious", "id_twice", "another task has the same id")
             self._ids.add(task.id)
             try:
-                yield from findings(task)
+                yield from findings(self._tools.documented(task, path), self._tools.of((task,), path))
             except UnsupportedCategory:
                 self._unjudged[task.category] += 1
 
     def counts(self) -> dict[str, object]:
         """Return how many tasks were linted, and of which categories none could be judged."""
-        return {"tasks": self._num_tasks, "unjudged": dict(self._unjudged)}
+        return {"tasks": self.num_tasks, "unjudged": dict(self._unjudged)}
 
 
 def _tell(found: list[Finding], linter: Linter) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.records import InputError, Line, Record, read_records, shown_progress, write_records
+from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
+from fctncalling.data.errors import TaskError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,19 +20,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files, answers beside them")
     parser.add_argument("--input", type=Path, required=True, help="records to read: .jsonl or .jsonl.gz")
     parser.add_argument("--output", type=Path, required=True, help="where records go: .jsonl or .jsonl.gz")
+    add_tool_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
-def run_on_records(args: argparse.Namespace, told: str, convert: Callable[[Line], Record]) -> int:
-    """Convert every record, in order, and tell what became of them.
+def run_on_records(
+    args: argparse.Namespace, told: str, converter: Callable[[Path, TaskTools], Callable[[Line], Record]]
+) -> int:
+    """Convert every record, in order, and tell what became of them; `converter` is made of --data_dir and own classes.
 
     Return 0, 1 where records are invalid (tools of ours failed on them), or 2 with one message for bad input.
     """
     tally = Tally()
     try:
+        convert = converter(args.data_dir, TaskTools(args))
         lines = shown_progress(read_records(args.input), told, "record")
         write_records(args.output, (tally.noted(convert(line)) for line in lines))
-    except InputError as error:
+    except (InputError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     report = {"output": str(args.output), **tally.report()}

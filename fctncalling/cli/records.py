@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
@@ -103,8 +103,9 @@ def shown_progress(items: Iterable[Item], told: str, unit: str, total: int | Non
 class TaskFolder:
     """The tasks of a folder of BFCL files, each category read as far as it is asked for."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, self_documented: Collection[str] = ()) -> None:
+        self.path = folder
+        self._self_documented = self_documented  # classes that a user brings: their docs may be missing
         tables = folder / "long_context.json"
         if tables.is_file():  # the folder asked for goes before the places where tools look by themselves
             os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))
@@ -134,15 +135,15 @@ class TaskFolder:
         except TaskError as error:
             raise InputError(str(error)) from None
         if task is None:
-            raise line.error("id", f'no task of {category} in {self._folder} is called "{entry_id}"')
+            raise line.error("id", f'no task of {category} in {self.path} is called "{entry_id}"')
         return task
 
     def _opened(self, line: Line, category: str) -> TaskStore:
         name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
-        files = sorted(file for file in self._folder.glob("*.json*") if name.fullmatch(file.name))
-        expected = self._folder / f"BFCL_v4_{category}.json"
+        files = sorted(file for file in self.path.glob("*.json*") if name.fullmatch(file.name))
+        expected = self.path / f"BFCL_v4_{category}.json"
         if not files and variant_of(expected):
             files = [expected]
         if not files:
             raise line.error("category", f'no task file of category "{category}": expected {expected}')
-        return TaskStore(files[-1], iter_tasks(files[-1]))
+        return TaskStore(files[-1], iter_tasks(files[-1], self_documented=self._self_documented))

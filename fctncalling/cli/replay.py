@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fctncalling.cli.records import InputError, read_records, shown_progress
 from fctncalling.cli.replay_episodes import Replayer
+from fctncalling.cli.task_tools import add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
 from fctncalling.envs.tools.callables import ToolDefinitionError
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--input", type=Path, nargs="+", required=True, help="logged episodes: .jsonl or .jsonl.gz")
     add("--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files")
     add("--dataset_path", type=Path, nargs="+", help="task files of your own; default: as the log's config.json says")
-    add("--tools", nargs="+", default=[], metavar="NAME=MODULE:CLASS", help="stateful classes of your own")
+    add_tool_arguments(parser)
     add("--handler", help="how calls were written; default: as logged, else auto")
     add("--reward", choices=("success", "progress"), help="what was paid; default: as logged, else success")
     add("--max_steps_per_turn", type=int, help="the limit that was set; default: as logged, else 20")
@@ -54,6 +55,11 @@ def run(args: argparse.Namespace) -> int:
         return 2
     except (LookupError, ImportError, OSError, ValueError) as error:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    if not counts.total():
+        print(
+            f"error: {', '.join(map(str, args.input))}: no episode in it: expected the output of `run`", file=sys.stderr
+        )
         return 2
     if args.json:
         report = {name: counts[name] for name in ("identical", "different", "skipped")}

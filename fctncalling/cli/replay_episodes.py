@@ -12,7 +12,7 @@ from typing import Any
 
 from fctncalling.agents.agent import EpisodeCut, posed
 from fctncalling.cli.records import InputError, Line, TaskFolder
-from fctncalling.cli.run_episodes import own_tools
+from fctncalling.cli.task_tools import TaskTools
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
@@ -30,8 +30,8 @@ class Replayer:
 
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
         self._config = _config_beside(path)
-        self._args, self._tools = args, own_tools(args.tools)
-        self._folder = TaskFolder(args.data_dir)
+        self._args, self._tools = args, TaskTools(args)
+        self._folder = TaskFolder(args.data_dir, self._tools.given)
         self._own: dict[str, Task] | None = None
 
     def differences(self, line: Line) -> list[dict[str, str]] | None:
@@ -62,7 +62,7 @@ class Replayer:
             handler=setting("handler", "auto"),
             reward=setting("reward", "success"),
             max_steps_per_turn=setting("max_steps_per_turn", 20),
-            tools=self._tools,
+            tools=self._tools.of((task,), line.path),
         )
 
     def _task(self, line: Line) -> Task:
@@ -77,6 +77,7 @@ class Replayer:
             found = self._folder.task_of(line)
             if line.record.get("category") == format_sensitivity.CATEGORY:
                 found = replace(found, id=task_id)
+        found = self._tools.documented(found, line.path)
         return posed(found, str(line.record.get("form", "")))
 
     def _own_tasks(self) -> dict[str, Task]:
@@ -85,7 +86,8 @@ class Replayer:
             told = [self._config.get("dataset_path"), self._config.get("eval_dataset_path")]
             paths = [Path(path) for path in told if path]
             paths = paths if told[0] else [*paths, embedded_path("train"), embedded_path("held_out")]
-        return {task.id: task for path in paths for task in load_tasks(path)}
+        own = self._tools.given
+        return {task.id: task for path in paths for task in load_tasks(path, self_documented=own)}
 
 
 class _Recorded:

@@ -25,6 +25,7 @@ from fctncalling.cli.records import InputError
 from fctncalling.cli.run_episodes import Runner
 from fctncalling.cli.run_output import OutputFile
 from fctncalling.cli.run_report import as_report, table
+from fctncalling.cli.task_tools import add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
 from fctncalling.envs.tools.callables import ToolDefinitionError
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--category", nargs="+", default=["all"], help=f"categories, or groups: {', '.join(GROUPS)}; default: all")
     add("--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files")
     add("--dataset_path", type=Path, nargs="+", help="task files of your own, instead of --data_dir and --category")
-    add("--tools", nargs="+", default=[], metavar="NAME=MODULE:CLASS", help="stateful classes of your own")
+    add_tool_arguments(parser)
     add("--form", choices=FORMS, help="how the agent is asked; default: prompting (hf: as its chat template can)")
     add("--resume", action="store_true", help="go on with --output where it stands")
     add("--limit", type=int, help="play at most so many tasks of each category")
@@ -77,18 +78,26 @@ def run(args: argparse.Namespace) -> int:
         runner = Runner(args, expanded(args.category))
         with closing(runner), OutputFile(args.output, runner.settings, resume=args.resume) as output:
             ended = runner.play(output)
-            totals = output.totals()
+            totals, reason = output.totals(), output.reason
     except (InputError, AgentSetupError, TaskError, ToolDefinitionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (LookupError, ImportError, OSError, ValueError) as error:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
+    if not totals:
+        print(
+            "error: nothing was played: no task in what --category, --dataset_path and --data_dir name", file=sys.stderr
+        )
+        return 2
     print(json.dumps(as_report(totals, runner.settings), indent=2) if args.json else table(totals))
     if ended:
         print(f"{ended} {args.output} keeps what was played: --resume goes on from there.", file=sys.stderr)
         return 130 if ended.startswith("Interrupted") else 2
-    return 1 if any(each.invalid for each in totals.values()) else 0
+    num_invalid = sum(each.invalid for each in totals.values())
+    if num_invalid:
+        print(f"error: {num_invalid} episodes are invalid; the first: {reason}", file=sys.stderr)
+    return 1 if num_invalid else 0
 
 
 def expanded(names: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.agents.agent import Agent, AgentSetupError, handler_of, posed
@@ -17,6 +18,7 @@ from fctncalling.cli.records import InputError, TaskFolder, shown_progress
 from fctncalling.cli.run_output import OutputFile
 from fctncalling.cli.run_workers import Workers
 from fctncalling.cli.score_inputs import tasks_of
+from fctncalling.cli.task_tools import TaskTools
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.types import Task
@@ -27,6 +29,19 @@ from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.episodes import Played, episode_fields, play, response_of, verdict_fields
 
 _FORM_OF = {"tool_calls": "tool_call"}
+_AT_LEAST = {
+    "limit": 1,
+    "concurrency": 1,
+    "max_steps_per_turn": 1,
+    "temperature": 0,
+    "max_new_tokens": 1,
+    "max_episode_tokens": 1,
+    "timeout_s": 0,
+    "retries": 0,
+    "retry_wait_s": 0,
+    "max_invalid": 1,
+}
+"""Name of a setting -> its least value; None, where it may be left out, is none."""
 
 
 class Item(NamedTuple):
@@ -41,13 +56,14 @@ class Runner:
     """Plays tasks once with the agent that the arguments name; raises AgentSetupError and InputError."""
 
     def __init__(self, args: argparse.Namespace, categories: list[str]) -> None:
-        for name, least in (("concurrency", 1), ("retries", 0), ("max_steps_per_turn", 1), ("max_invalid", 1)):
-            if getattr(args, name) < least:
-                raise InputError(f"--{name}: got {getattr(args, name)}, expected at least {least}")
+        for name, least in _AT_LEAST.items():
+            given = getattr(args, name)
+            if given is not None and not given >= least:  # not a number, too
+                raise InputError(f"--{name}: got {given}, expected at least {least}")
         if args.form == "tool_call" and CATEGORY in categories:
             raise InputError(f'--form tool_call: {CATEGORY} varies the prompt, so its one form is "prompting"')
         self._args, self._categories = args, categories
-        self._tools = own_tools(args.tools)
+        self._tools = TaskTools(args)
         self._workers = Workers(args.concurrency, self._one)
         self._local, self._agent = None, None
         kind, _, name = args.agent.partition(":")
@@ -83,15 +99,17 @@ class Runner:
             self._agent.close()
 
     def _items(self, output: OutputFile) -> Iterator[Item]:
+        own, data_dir = self._tools.given, self._args.data_dir
         if self._args.dataset_path:
-            files: Iterator[tuple[str | None, Iterator[Task]]] = (
-                (None, iter_tasks(path)) for path in self._args.dataset_path
+            files: Iterator[tuple[str | None, Path, Iterator[Task]]] = (
+                (None, path, iter_tasks(path, self_documented=own)) for path in self._args.dataset_path
             )
         else:
-            TaskFolder(self._args.data_dir)  # its long-context tables go before those elsewhere
-            files = ((name, tasks_of(self._args.data_dir, name)) for name in self._categories)
-        for name, tasks in files:
-            for number, task in enumerate(islice(tasks, self._args.limit)):
+            TaskFolder(data_dir)  # its long-context tables go before those elsewhere
+            files = ((name, data_dir, tasks_of(data_dir, name, own)) for name in self._categories)
+        for name, origin, tasks in files:
+            for number, bare in enumerate(islice(tasks, self._args.limit)):
+                task = self._tools.documented(bare, origin)
                 if number == 0 and not self._can_play(task):
                     break
                 category = name or task.category
@@ -112,7 +130,8 @@ class Runner:
 
     def _env(self, tasks: tuple[Task, ...], handler: str) -> FunctionCallingEnv:
         limit = self._args.max_steps_per_turn
-        return FunctionCallingEnv(tasks=tasks, handler=handler, max_steps_per_turn=limit, tools=self._tools)
+        tools = self._tools.of(tasks, "tasks")
+        return FunctionCallingEnv(tasks=tasks, handler=handler, max_steps_per_turn=limit, tools=tools)
 
     def _one(self, item: Item) -> dict[str, Any]:
         assert self._agent is not None
@@ -120,7 +139,7 @@ class Runner:
         env = self._env((item.task,), item.handler)
         player = _Interruptible(self._agent.player(item.task, item.handler, self._args.seed), self._workers.stopped)
         played = play(env, item.task.id, player, self._args.seed)
-        return line_of(item, played, {"latency": time.perf_counter() - started}, self._tools)
+        return line_of(item, played, {"latency": time.perf_counter() - started}, self._tools.of((item.task,), "tasks"))
 
     def _local_lines(self, items: Iterator[Item]) -> Iterator[dict[str, Any]]:
         assert self._local is not None
@@ -130,7 +149,7 @@ class Runner:
             waiting = {item.task.id: item for item in group}
             tasks = [item.task for item in waiting.values()]
             for task, played in self._local.play_all(tasks, lambda chunk, name=handler: self._env(chunk, name)):
-                line = line_of(waiting[task.id], played, {}, self._tools)
+                line = line_of(waiting[task.id], played, {}, self._tools.of((task,), "tasks"))
                 if self.form == "tool_call":
                     calls = {step.text: tuple(step.calls) for step in played.episode.steps}
                     line["response"] = as_tool_calls(line["response"], calls)
@@ -148,7 +167,7 @@ class _Interruptible:
         return text
 
 
-def line_of(item: Item, played: Played, more: dict[str, Any], tools: dict[str, str]) -> dict[str, Any]:
+def line_of(item: Item, played: Played, more: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:
     """Return the line of an episode: the answer, its verdicts and every step."""
     steps, episode = played.episode.steps, played.episode
     line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
@@ -162,17 +181,6 @@ def line_of(item: Item, played: Played, more: dict[str, Any], tools: dict[str, s
     if episode.verdict is None:
         verdicts["verdict"] = None
     return {**line, "response": response, **verdicts, **episode_fields(played)}
-
-
-def own_tools(given: list[str]) -> dict[str, str]:
-    """Return NAME=MODULE:CLASS arguments as a mapping; raises InputError."""
-    tools = {}
-    for text in given:
-        name, _, target = text.partition("=")
-        if not name or ":" not in target:
-            raise InputError(f"--tools: expected NAME=MODULE:CLASS, got {text!r}")
-        tools[name] = target
-    return tools
 
 
 def _agent(args: argparse.Namespace, kind: str, name: str) -> Agent:

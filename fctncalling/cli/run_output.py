@@ -44,7 +44,10 @@ class OutputFile:
         self._path, self._settings = path, settings
         self._done = set[tuple[str, str]]()
         self._totals: dict[str, Totals] = {}
-        if path.exists() and not resume:
+        self.reason = ""  # of the first invalid episode of this run
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder. Name a file as --output.")
+        if path.exists() and path.stat().st_size and not resume:
             raise InputError(f"{path}: is there already. Go on with it by --resume, or name another --output.")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
@@ -59,6 +62,8 @@ class OutputFile:
         """Append an episode, such that an interruption loses none that was written."""
         self._file.write(json.dumps({**self._settings, **line}) + "\n")
         self._file.flush()
+        if line.get("invalid") and not self.reason:
+            self.reason = f"{line['id']}: {line['invalid_reason']}"
         self._count(line)
 
     def totals(self) -> dict[str, Totals]:

@@ -25,6 +25,8 @@ from fctncalling.cli.score_beside import Beside
 from fctncalling.cli.score_inputs import Results, official_results, paired, response_of, split_lines, tasks_of
 from fctncalling.cli.score_told import as_json, as_text
 from fctncalling.cli.score_tree import ModelScores, ScoreFile, failure, write_csv
+from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
+from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
 from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.judge import judge
@@ -38,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--form", choices=("prompting", "tool_call"), help="of a result tree's answers; default: found")
     parser.add_argument("--category", nargs="+", help="score these categories only")
     parser.add_argument("--partial", action="store_true", help="allow tasks without an answer; they do not count")
+    add_tool_arguments(parser)
     parser.add_argument("--strict", action="store_true", help="tell beside it what is left without BFCL's leniency")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
@@ -45,17 +48,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Score everything; return 0, 1 where tools of ours failed, 2 where a result or a task cannot be used."""
     try:
+        if args.score_dir and args.score_dir.exists() and not args.score_dir.is_dir():
+            raise InputError(f"--score_dir {args.score_dir}: is a file: name a folder")
+        tools = TaskTools(args)
         with TemporaryDirectory() if args.input.is_file() else nullcontext() as parts:
             found = split_lines(args.input, Path(parts)) if parts else official_results(args.input, args.form)
             chosen = [each for each in found if not args.category or each.category in args.category]
             if not chosen:
-                raise InputError(
-                    f"{args.input}: there are no results of {', '.join(args.category or ['any category'])}"
-                )
-            models = score_all(chosen, args.data_dir, args.score_dir, partial=args.partial, strict=args.strict)
+                told = ", ".join(dict.fromkeys(each.category for each in found)) or "any category"
+                wanted = f"{', '.join(args.category)}, but of {told}" if args.category and found else told
+                raise InputError(f"{args.input}: there are no results of {wanted}")
+            models = score_all(
+                chosen, args.data_dir, args.score_dir, partial=args.partial, strict=args.strict, tools=tools
+            )
         if args.score_dir:
             write_csv(args.score_dir, models)
-    except (InputError, OSError) as error:
+    except (InputError, TaskError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(json.dumps(as_json(models), indent=2) if args.json else as_text(models))
@@ -67,7 +75,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def score_all(
-    found: list[Results], data_dir: Path, score_dir: Path | None, *, partial: bool, strict: bool = False
+    found: list[Results],
+    data_dir: Path,
+    score_dir: Path | None,
+    *,
+    partial: bool,
+    strict: bool = False,
+    tools: TaskTools | None = None,
 ) -> dict[str, ModelScores]:
     """Return each model's scores, writing score files where a folder is given; raises InputError."""
     TaskFolder(data_dir)  # long-context tables of this folder go before those elsewhere
@@ -77,7 +91,7 @@ def score_all(
         scores = models.setdefault(results.model, ModelScores(results.model))
         try:
             for verdict in shown_progress(
-                _judged(results, data_dir, scores, partial=partial, strict=strict), _name(results), "answer"
+                _judged(results, data_dir, scores, tools, partial=partial, strict=strict), _name(results), "answer"
             ):
                 file.add(*verdict)
             scores.categories[results.category] = file.close(score_dir)
@@ -87,21 +101,25 @@ def score_all(
 
 
 def _judged(
-    results: Results, data_dir: Path, scores: ModelScores, *, partial: bool, strict: bool
+    results: Results, data_dir: Path, scores: ModelScores, tools: TaskTools | None, *, partial: bool, strict: bool
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
     """Yield (id, failure entry or None where valid) of every answer; one that our tools fail on is noted only."""
-    tasks = tasks_of(data_dir, results.category)
+    tasks = tasks_of(data_dir, results.category, tools.given if tools else ())
     scores.beside[results.category] = Beside(strict=strict)
-    for task, line in paired(tasks, results, partial=partial):
+    for bare, line in paired(tasks, results, partial=partial):
+        task = tools.documented(bare, data_dir) if tools else bare
         try:
             response = response_of(results, task, line)
-            verdict = judge(task, response, results.form)
+            own = tools.of((task,), data_dir) if tools else None
+            verdict = judge(task, response, results.form, extra_tools=own)
             scores.beside[results.category].add(task, response, results.form, verdict)
         except InfrastructureError as error:
-            scores.invalid.append(str(line.error("result", str(error))))
+            scores.invalid.append(str(results.fault(line, str(error))))
             continue
+        except TaskError:
+            raise
         except (LookupError, ValueError, ImportError) as error:
-            raise line.error("result", f"cannot be judged: {error}") from None
+            raise results.fault(line, f"cannot be judged: {error}") from None
         scores.latencies.add(line.record.get("latency"))
         yield task.id, None if verdict.valid else failure(results, task, line.record, verdict)
 

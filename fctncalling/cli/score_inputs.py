@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.checkers import kind_of
 from fctncalling.cli.records import InputError, Line, read_records
-from fctncalling.data.agentic import variant_of
+from fctncalling.data.agentic import MEMORY, WEB_SEARCH, variant_of
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import ALIASES
 from fctncalling.data.errors import TaskError
@@ -35,6 +35,16 @@ class Results(NamedTuple):
     category: str
     path: Path
     form: str
+    origin: Path | None = None  # the JSON Lines file this is a part of; None for a result file
+
+    def lines(self) -> Iterator[Line]:
+        """Yield its lines, each where the user wrote it; raises InputError."""
+        for line in read_records(self.path):
+            yield line if self.origin is None else Line(self.origin, line.record["line"], line.record)
+
+    def fault(self, line: Line, text: str) -> InputError:
+        """Return (not raise) the error that says `text` about an answer."""
+        return line.error("result" if self.origin is None else "response", text)
 
 
 def official_results(root: Path, form: str | None) -> list[Results]:
@@ -101,8 +111,8 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
             if key not in files:
                 part = folder / f"{len(files)}.jsonl"
                 files[key] = part.open("w", encoding="utf-8")
-                found[key] = Results(key[0], key[1], part, form)
-            entry = {"id": line.record.get("id"), "result": line.record["response"], "line": line.number}
+                found[key] = Results(key[0], key[1], part, form, path)
+            entry = {"id": line.field("id", str, "a task's id"), "result": line.record["response"], "line": line.number}
             files[key].write(json.dumps(entry) + "\n")
     finally:
         for file in files.values():
@@ -113,22 +123,34 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
     return list(found.values())
 
 
-def tasks_of(folder: Path, category: str) -> Iterator[Task]:
-    """Yield the tasks of a category, in constant memory (format sensitivity's apart); raises InputError."""
+def tasks_of(folder: Path, category: str, self_documented: Collection[str] = ()) -> Iterator[Task]:
+    """Yield the tasks of a category, in constant memory (format sensitivity's apart); raises InputError.
+
+    Of the `self_documented` classes, which a user brings, function docs may be missing.
+    """
     path = folder / f"BFCL_v4_{category}.json"
     if category != FORMAT_SENSITIVITY and not path.is_file() and variant_of(path) is None:
         name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
         others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))
         if not others:
-            raise InputError(
-                f"{path}: there is no task file of category {category}. "
-                "Import the official data with `evaluate_fctncalling.py import-bfcl`, or pass --data_dir."
-            )
+            raise InputError(f"{path}: there is no task file of category {category}. {_instead(folder)}")
         path = others[-1]
     try:
-        yield from load_format_sensitivity(folder) if category == FORMAT_SENSITIVITY else iter_tasks(path)
+        if category == FORMAT_SENSITIVITY:
+            yield from load_format_sensitivity(folder)
+        else:
+            yield from iter_tasks(path, self_documented=self_documented)
     except TaskError as error:
         raise InputError(str(error)) from None
+
+
+def _instead(folder: Path) -> str:
+    """Return what can be asked for where a category's file is not there."""
+    stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
+    if not stems:
+        return "Import the official data with `evaluate_fctncalling.py import-bfcl`, or pass --data_dir."
+    variants = {"memory": MEMORY, "web_search": WEB_SEARCH}
+    return f"Expected one of {', '.join(name for stem in stems for name in variants.get(stem, (stem,)))}."
 
 
 def paired(tasks: Iterator[Task], results: Results, *, partial: bool) -> Iterator[tuple[Task, Line]]:
@@ -137,7 +159,7 @@ def paired(tasks: Iterator[Task], results: Results, *, partial: bool) -> Iterato
     Raises InputError for an id that is unknown or stands twice, and, unless `partial`, for tasks without an answer.
     """
     waiting: dict[str, Task] = {}
-    for line in read_records(results.path):
+    for line in results.lines():
         entry_id = _official_id(line.field("id", str, "a task's id"))
         while entry_id not in waiting:
             task = next(tasks, None)
@@ -146,7 +168,7 @@ def paired(tasks: Iterator[Task], results: Results, *, partial: bool) -> Iterato
                 raise line.error("id", told)
             waiting[task.id] = task
         if "result" not in line.record:
-            raise line.error("result", "expected the answer, but there is no such field")
+            raise results.fault(line, "expected the answer, but there is no such field")
         yield waiting.pop(entry_id), line
     if not partial and (missing := [*waiting, *(task.id for task in tasks)]):
         raise InputError(

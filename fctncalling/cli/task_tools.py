@@ -1,0 +1,74 @@
+"""The flags by which subcommands are given stateful classes of a user's own, for the tasks that involve them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fctncalling.cli.records import InputError
+from fctncalling.data.types import Task
+
+
+def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "--tools", nargs="+", default=[], metavar="NAME=MODULE:CLASS", help="stateful classes of your own"
+    )
+    parser.add_argument(
+        "--allow_task_tools",
+        action="store_true",
+        help="import the classes that tasks name by their path, which runs their modules' code",
+    )
+
+
+class TaskTools:
+    """Classes given by --tools, and those that tasks name by their path where --allow_task_tools permits it.
+
+    Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._allowed: bool = args.allow_task_tools
+        self.given: dict[str, Any] = dict(_named(text) for text in args.tools)
+
+    def of(self, tasks: Iterable[Task], origin: Path | str) -> dict[str, Any]:
+        """Return the classes that tasks may involve, by name, each as a class or as "module:Class".
+
+        Raises TaskError, naming `origin`, for one that a task names by its path without leave, or that is not there.
+        """
+        naming = [task for task in tasks if task.tool_paths]
+        if not naming:
+            return self.given
+        from fctncalling.envs.own_tools import OwnTools
+
+        own = OwnTools(self.given)
+        own.admit(naming, str(origin), allowed=self._allowed)
+        return own.classes
+
+    def documented(self, task: Task, origin: Path | str) -> Task:
+        """Return the task with docs made of those of its classes that have none; raises as `of`."""
+        tools = self.of((task,), origin)
+        if tools.keys().isdisjoint(task.involved_classes):
+            return task
+        from fctncalling.envs.own_tools import OwnTools
+
+        return OwnTools(tools).widened(task)
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, _, target = text.partition("=")
+    module, _, qualname = target.partition(":")
+    if not (name and module and qualname):
+        raise InputError(f"--tools: expected NAME=MODULE:CLASS, got {text!r}")
+    from fctncalling.envs.tools import tool_class
+
+    try:
+        tool_class(name, {name: target})
+    except Exception as error:  # whatever the module's own code raises
+        raise InputError(
+            f"--tools {text}: cannot be imported ({type(error).__name__}: {error}): expected a class of a module on "
+            "Python's path; set PYTHONPATH to its folder"
+        ) from error
+    return name, target
