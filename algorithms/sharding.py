@@ -48,12 +48,16 @@ class Sharding:
 
     def apply(self, policy: ActorCritic) -> None:
         """Leave this process its part of each weight of the policy; make optimisers afterwards."""
+        from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
         # Its pre-backward hooks hang on our outputs, some of which are views; we change none of them in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         self._copy = _emptied(policy)
+        # Where the weights lie; by itself it would take an accelerator that --device has left alone.
+        device = next(policy.parameters()).device
         options = {
+            "mesh": init_device_mesh(device.type, (torch.distributed.get_world_size(),)),
             "mp_policy": self.plugin.mixed_precision_policy or MixedPrecisionPolicy(),
             "offload_policy": self.plugin.cpu_offload,
         }

@@ -1,0 +1,166 @@
+"""What each of two processes does, for test_processes.py: `python two_processes.py FOLDER CASE ...`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from token_worlds import settings, some_episodes, tiny_policy
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.checkpoint import load_state, save_checkpoint
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.experience import gather, plan_epoch
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
+from fctncalling.algorithms.processes import Processes
+from fctncalling.algorithms.sharding import Sharding, load_whole_state, plain, whole_state
+from fctncalling.algorithms.targets import compute_targets
+
+# Three or more microbatches of unequal length to a step: one process always has more of them than the other.
+SPLIT = {"max_microbatch_tokens": 40, "ppo_epoch": 2, "num_mini_batch": 2, "lr": 1e-3, "critic_lr": 1e-3}
+CASES: dict[str, dict[str, Any]] = {
+    "whole model": {},
+    "row means, huber": {"loss_aggregation": "row_mean", "huber_delta": 0.5},
+    "adapters": {"lora_r": 2, "critic": "lora", "kl_coef": 0.1, "kl_mode": "k2"},
+    "critic's own model": {"critic": "full", "algorithm_name": "APPO"},
+    "groups": {"algorithm_name": "GRPO", "group_size": 4, "kl_coef": 0.1},
+}
+
+
+class Meetings(TorchDispatchMode):
+    """Counts the operations in which this process waits for the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "c10d" in func.namespace:
+            self.counts[str(func)] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def config_of(case: str) -> TrainConfig:
+    return settings(**SPLIT | CASES[case])
+
+
+def policy_of(config: TrainConfig) -> ActorCritic:
+    """Return the policy that every process starts with."""
+    policy = tiny_policy(critic_head="linear").eval()
+    nn.init.normal_(policy.value_head.out.weight, std=0.3)
+    if config.critic == "full":
+        policy.give_critic_a_model()
+    if config.lora_r:
+        policy.adapt(r=config.lora_r, alpha=4.0, critic=config.critic == "lora")
+    elif config.kl_coef:
+        policy.refer_to(tiny_policy(1).model)
+    return policy
+
+
+def episodes_of(config: TrainConfig) -> list[EpisodeRecord]:
+    """Return episodes of one to five actions; in groups of four a task."""
+    episodes = some_episodes(tiny_policy(), 12)
+    for number, episode in enumerate(episodes):
+        episode.task_id = f"task_{number // 4}"
+    return episodes
+
+
+def gradients(case: str, processes: Processes) -> dict[str, Tensor]:
+    """Return the gradient of every weight that learns, whole, of the first minibatch."""
+    config = processes.splitting(config_of(case))
+    policy, generator = policy_of(config), torch.Generator().manual_seed(0)
+    processes.shard(policy)
+    experience = gather(episodes_of(config), torch.device("cpu"))
+    plan = plan_epoch(experience, config, generator)
+    algorithm = ALGORITHMS[config.algorithm_name]
+    targets = compute_targets(policy, experience, plan, algorithm, config, generator, processes)
+    shift = 0.3 * torch.sin(torch.arange(len(targets.old_logprobs)))  # ratios on both sides of the clip range
+    targets = targets._replace(old_logprobs=targets.old_logprobs + shift)
+    accumulate_gradients(policy, experience, targets, plan[0], algorithm, config, processes)
+    return {name: plain(weight.grad) for name, weight in policy.named_parameters() if weight.grad is not None}
+
+
+def learned(case: str, processes: Processes, num_updates: int = 2) -> dict[str, Any]:
+    """Return the weights, whole, and the metrics after some updates."""
+    config = config_of(case)
+    policy = policy_of(config)
+    processes.shard(policy)
+    optimisers = make_optimisers(policy, config)
+    metrics = [_update(policy, optimisers, config, number, processes) for number in range(num_updates)]
+    return {"weights": _weights(policy), "metrics": metrics}
+
+
+def resumed(folder: Path, processes: Processes) -> dict[str, Any]:
+    """Return what `learned` does, where a checkpoint of the first update was written, read and gone on from."""
+    config = config_of("whole model")
+    policy = policy_of(config)
+    processes.shard(policy)
+    optimisers = make_optimisers(policy, config)
+    first = _update(policy, optimisers, config, 0, processes)
+    state = {name: whole_state(optimiser) for name, optimiser in optimisers._asdict().items()}
+    with processes.whole(policy) as whole:
+        if processes.is_first:
+            save_checkpoint(folder, "update_000001", policy=whole, state={"optimisers": state})
+    processes.gather(None)  # the others wait for the files
+    policy = ActorCritic.load(folder / "update_000001", critic_head="linear").eval()
+    processes.shard(policy)
+    optimisers = make_optimisers(policy, config)
+    saved = load_state(folder / "update_000001")["optimisers"]
+    for name, optimiser in optimisers._asdict().items():
+        load_whole_state(optimiser, saved[name])
+    return {"metrics": [first, _update(policy, optimisers, config, 1, processes)], "weights": _weights(policy)}
+
+
+def _update(
+    policy: ActorCritic, optimisers: Any, config: TrainConfig, number: int, processes: Processes
+) -> dict[str, float]:
+    generator = torch.Generator().manual_seed(number)
+    return update(policy, optimisers, episodes_of(config), config, generator, processes)
+
+
+def _weights(policy: ActorCritic) -> dict[str, Tensor]:
+    return {name: plain(weight.detach()).clone() for name, weight in policy.named_parameters()}
+
+
+def work(rank: int, folder: Path, cases: list[str]) -> None:
+    """Meet the other process and write what this one came to."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    found: dict[str, Any] = {}
+    for kind in ("data parallel", "sharded"):
+        processes = Processes(rank, 2, "cpu", Sharding.configured() if kind == "sharded" else None)
+        for case in cases:
+            with Meetings() as meetings:
+                found[kind, case] = learned(case, processes)
+            found[kind, case]["meetings"] = dict(meetings.counts)
+            found[kind, case]["gradients"] = gradients(case, processes)
+        found[kind, "resumed"] = resumed(folder / kind, processes)
+    torch.save(found, folder / f"found_{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    # Slow imports happen once, and no backward pass: torch would not make one after a fork.
+    import torch.distributed.fsdp
+    import torch.distributed.tensor
+
+    policy_of(config_of("adapters"))
+    children = []
+    for rank in range(2):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                work(rank, Path(sys.argv[1]), sys.argv[2:])
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
