@@ -6,14 +6,23 @@ of this turn stands among all the model's results so far, as a multiset. A turn 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.checkers.values import Fault, shown
 from fctncalling.data.types import TurnRecord, Verdict
 
 States = Mapping[str, Mapping[str, Any]]
+
+
+class LiveTurn(NamedTuple):
+    """What one turn left behind, to be looked at once: the states are the tools' own, as they stand just then."""
+
+    results: Sequence[str]
+    states: States
+
+
+Turn = TurnRecord | LiveTurn
 
 
 def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
@@ -27,15 +36,13 @@ def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
     return check_pairs(zip(record, truth, strict=False), len(record), len(truth))
 
 
-def check_pairs(pairs: Iterable[tuple[TurnRecord, TurnRecord]], num_turns: int, num_expected: int) -> Verdict:
-    """Return the verdict on turns beside the truth's, each pair looked at once and not kept.
-
-    So the states of a pair may be the tools' own, as they stand when the pair is yielded.
-    """
-    so_far = Counter[str]()
+def check_pairs(pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected: int) -> Verdict:
+    """Return the verdict on turns beside the truth's, each pair looked at once and not kept."""
+    so_far: dict[str, int] = {}
     faults = []
     for turn, truth in pairs:
-        so_far.update(turn.results)
+        for text in turn.results:
+            so_far[text] = so_far.get(text, 0) + 1
         faults.append(turn_fault(turn, truth, so_far))
     per_turn = tuple(fault is None for fault in faults) + (False,) * (num_expected - len(faults))
     if num_turns != num_expected:
@@ -47,7 +54,7 @@ def check_pairs(pairs: Iterable[tuple[TurnRecord, TurnRecord]], num_turns: int, 
     return Verdict(True, 1.0, per_turn=per_turn)
 
 
-def turn_fault(turn: TurnRecord, truth: TurnRecord, results_so_far: Counter[str]) -> Fault | None:
+def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fault | None:
     """Return why a turn fails; `results_so_far` counts the model's result texts of this and all earlier turns."""
     if not truth.results:
         return None
@@ -56,7 +63,7 @@ def turn_fault(turn: TurnRecord, truth: TurnRecord, results_so_far: Counter[str]
     different = differences(turn.states, truth.states)
     if different:
         return Fault("multi_turn:instance_state_mismatch", f"not as expected: {', '.join(different)}")
-    missing = _missing(truth.results, results_so_far)
+    missing = () if turn.results == truth.results else _missing(truth.results, results_so_far)
     if missing:
         told = ", ".join(map(shown, missing))
         return Fault("multi_turn:execution_response_mismatch", f"results never seen: {told}")

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fctncalling.checkers.multi_turn import LiveTurn, Turn
 from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
 from fctncalling.envs.handlers.plain_calls import PlainCall
@@ -39,12 +40,12 @@ def replay_truth(task: Task, extra_tools: ExtraTools | None = None) -> tuple[Tur
             before = _copied(turn.states, before)
         except RecursionError as error:
             raise InfrastructureError(f'task "{task.id}": the state of the truth nests too deep to copy') from error
-        turns.append(TurnRecord(tuple(turn.results), before))
+        turns.append(TurnRecord(turn.results, before))
     return tuple(turns)
 
 
-def live_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[TurnRecord]:
-    """Yield what each turn leaves behind; states are the tools' own, as they stand before the next turn.
+def live_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[LiveTurn]:
+    """Yield what each turn leaves behind, to be looked at before the next is asked for.
 
     Raises as `replay_truth`.
     """
@@ -55,7 +56,7 @@ def live_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Tu
 
 def played(
     task: Task, turns: Sequence[Sequence[str | PlainCall]], extra_tools: ExtraTools | None, owner: str
-) -> Iterator[TurnRecord]:
+) -> Iterator[LiveTurn]:
     """Yield what each turn of calls leaves behind on fresh tools; states are the tools' own."""
     try:
         session = ToolSession(
@@ -68,8 +69,7 @@ def played(
     except LookupError as error:
         raise LookupError(f'task "{task.id}": {error}') from None
     for calls in turns:
-        results = [session.execute(call) for call in calls]
-        yield TurnRecord(results, session.live_state())
+        yield LiveTurn(tuple([session.execute(call) for call in calls]), session.live_state())
 
 
 def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
@@ -95,7 +95,7 @@ class Truths:
         self._known: OrderedDict[int, tuple[weakref.ref[Task], tuple[TurnRecord, ...] | None]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def turns_of(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[TurnRecord]:
+    def turns_of(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:
         """Yield what each turn of the truth leaves behind, to be compared before the next is asked for.
 
         Raises as `replay_truth`.

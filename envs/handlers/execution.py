@@ -30,6 +30,7 @@ MAX_CALL_CHARS = 262_144
 _KEPT_CHARS = 1000  # of a call string whose tree is kept
 
 _JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
+_MAKE_ENCODER = getattr(json.encoder, "c_make_encoder", None)  # the standard library's, where it is written in C
 _CALLEE = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
 _TOOL_ERRORS = (
@@ -262,9 +263,21 @@ def _result_text(value: Any) -> str:
     return str(value)
 
 
+def _json_encoder() -> Callable[[Any], str]:
+    """Return `_JSON.encode` for containers, which would make the encoder of C anew for each of them."""
+    if _MAKE_ENCODER is None:
+        return _JSON.encode
+    string, join = json.encoder.encode_basestring_ascii, "".join
+    chunks = _MAKE_ENCODER(None, _JSON.default, string, None, ": ", ", ", False, False, True)
+    return lambda value: join(chunks(value, 0))
+
+
+_container_text = _json_encoder()
+
+
 def _json_text(value: dict[Any, Any]) -> str:
     if Listing not in map(type, value.values()) or {*map(type, value)} != {str}:
-        return _JSON.encode(value)
+        return _container_text(value)
     listed = (
         f"{_JSON.encode(key)}: {each.json_text() if type(each) is Listing else _JSON.encode(each)}"
         for key, each in value.items()

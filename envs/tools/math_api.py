@@ -39,6 +39,8 @@ _UNPRINTABLE = (
 _EXPONENT = re.compile(r"e[+-]?(\d+)")
 _MPMATH = threading.Lock()
 """Held while mpmath computes: its caches of constants are filled in two steps that threads could interleave."""
+_SPARE: list[Any] = []
+"""Contexts of instances that are gone: making one takes longer than many a whole episode."""
 
 
 class MathAPI:
@@ -69,9 +71,13 @@ class MathAPI:
         if self._mpmath is None:
             from mpmath.ctx_mp import MPContext  # type: ignore[import-untyped]
 
-            self._mpmath = MPContext()
+            self._mpmath = _SPARE.pop() if _SPARE else MPContext()
             self._mpmath.dps = self._log_digits
         return self._mpmath
+
+    def __del__(self) -> None:
+        if self._mpmath is not None:
+            _SPARE.append(self._mpmath)
 
     def logarithm(self, value: Any, base: Any, precision: Any) -> dict[str, Any]:
         """Return mpmath's log(value) / log(base) at a decimal precision; whatever goes wrong becomes an error."""
