@@ -15,7 +15,8 @@ from fctncalling.cli.train import build_parser, main
 README = Path(__file__).parents[1] / "README.md"
 OFFICIAL = "BFCL_v4_multi_turn_base.json"
 PROGRAM = [".venv/bin/python", "train_fctncalling.py"]
-SHORT = "--num_updates 1 --episodes_per_update 8 --num_mini_batch 2 --eval_episodes 4".split()  # the last of equals wins
+# Appended to a command: of equal flags the last wins.
+SHORT = ["--num_updates", "1", "--episodes_per_update", "8", "--num_mini_batch", "2", "--eval_episodes", "4"]
 
 
 def commands() -> list[list[str]]:
