@@ -1,11 +1,17 @@
-"""Source text of one Python expression, parsed and never run."""
+"""Python source text, parsed and never run. Whatever of the environments parses does so here."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import threading
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+Tree = TypeVar("Tree", bound=ast.mod)
 
 MAX_TOKENS = 6_000
 """The most words, strings and marks of a source that is parsed: read and evaluated in some 25 milliseconds."""
@@ -20,10 +26,14 @@ _TOKEN = re.compile(
 )
 _FORMAT = re.compile(r"(?i)\b(?:f|fr|rf)[\"']")
 
+_WARNED = re.compile(r"(?i)\\|\d\.?[a-z]")  # an unknown escape, a number that a keyword follows at once
+
 # Reading a tree counts its depth in a place all threads share (CPython 3.11 raises SystemError where two meet there),
 # and warning filters are the process's own: hence one thread at a time.
 _PARSING = threading.Lock()
-_TRIES = 3  # against a thread that parses without the lock
+_TRIES = 100  # against threads of other libraries, which parse without the lock
+if hasattr(os, "register_at_fork"):  # a child must not inherit the lock from a thread that it has not
+    os.register_at_fork(before=_PARSING.acquire, after_in_parent=_PARSING.release, after_in_child=_PARSING.release)
 
 
 class SourceTooLarge(ValueError):
@@ -46,24 +56,29 @@ def parse_expression(source: str, filename: str = "<unknown>", *, compiled: bool
 
     Raises SourceTooLarge, a ValueError, for more of it than is parsed: nothing is, then.
     `compiled` also raises what the interpreter finds only behind its parser (a keyword argument given twice, `await`
-    outside a function): the compiled code is thrown away, so nothing runs. An escape such as "\\d" is never an error,
-    whatever warnings are set to do.
+    outside a function): the compiled code is thrown away, so nothing runs. What Python only warns of (an escape such
+    as "\\d", the number of `1if x else 2`) is never an error, whatever warnings are set to do.
     """
     require_small(source)
     with _PARSING:
-        if "\\" not in source and not compiled:
-            return _tree(source, filename)
+        if not compiled and _WARNED.search(source) is None:
+            return _untroubled(lambda: ast.parse(source, filename, mode="eval")).body
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if compiled:
                 compile(source, filename, "eval", dont_inherit=True)
-            return _tree(source, filename)
+            return _untroubled(lambda: ast.parse(source, filename, mode="eval")).body
 
 
-def _tree(source: str, filename: str) -> ast.expr:
+def parse_module(source: str) -> ast.Module:
+    """Return the tree of a module, however long it is; raises as `ast.parse`, and warns as it does."""
+    with _PARSING:
+        return _untroubled(lambda: ast.parse(source))
+
+
+def _untroubled(parse: Callable[[], Tree]) -> Tree:
+    """Return what `parse` does, tried again where another thread's parsing came between."""
     for _ in range(_TRIES - 1):
-        try:
-            return ast.parse(source, filename, mode="eval").body
-        except SystemError:
-            continue
-    return ast.parse(source, filename, mode="eval").body
+        with suppress(SystemError):
+            return parse()
+    return parse()

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
+from fctncalling.envs.handlers.source import parse_module
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
 from fctncalling.envs.tools.python_executor.link import SandboxUnavailable
 from fctncalling.envs.tools.python_executor.result import KeptOutput, Status, ToolResult
@@ -90,7 +91,7 @@ class MontyExecutor:
 
     def _refusal(self, code: str) -> str:
         try:
-            tree = ast.parse(code)
+            tree = parse_module(code)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return ""  # monty's own parser says what is wrong
         allowed = frozenset(self.config.allowed_modules)
