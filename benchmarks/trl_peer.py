@@ -1,0 +1,101 @@
+"""Our side of the comparison with TRL: a batch of embedded tasks, and TRL's trainer as a process that takes turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from fctncalling.algorithms.batch import EpisodeRecord, trained_lengths
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.data.bfcl import embedded_path
+
+GROUP_SIZE = 8
+
+
+def embedded_batch(num_tasks: int) -> list[EpisodeRecord]:
+    """Return episodes of the scripted, fallible demonstrator on embedded tasks, each task played GROUP_SIZE times.
+
+    Of every category alike, in groups; the rows end where the last action ends.
+    """
+    from transformers import AutoTokenizer
+
+    from fctncalling.algorithms.template import ChatTemplate
+    from fctncalling.cli.warm_start import demonstrations
+    from fctncalling.data.bfcl import load_tasks
+    from fctncalling.embedded_tasks.demonstrator import Demonstrator
+
+    tasks = load_tasks(embedded_path("train"))
+    tasks = random.Random(0).sample(tasks, num_tasks)
+    template = ChatTemplate(AutoTokenizer.from_pretrained(embedded_path("model")))
+    played = [demonstrations(tasks, Demonstrator(tasks, seed=seed), template) for seed in range(GROUP_SIZE)]
+    return [_cut(episode) for group in zip(*played, strict=True) for episode in group]
+
+
+def _cut(episode: EpisodeRecord) -> EpisodeRecord:
+    (row,) = episode.rows
+    (length,) = trained_lengths([row])
+    return replace(episode, rows=[replace(row, **{name: field[:length] for name, field in vars(row).items()})])
+
+
+class TRL:
+    """TRL's GRPO trainer in a process of its own, which updates when it is told to."""
+
+    def __init__(
+        self, python: Path, episodes: Sequence[EpisodeRecord], config: TrainConfig, *, rows_a_pass: int, turns: int
+    ) -> None:
+        job = {
+            "model": str(embedded_path("model")),
+            "rows": [_row(episode) for episode in episodes],
+            "group_size": GROUP_SIZE,
+            "minibatches": config.num_mini_batch,
+            "epochs": config.ppo_epoch,
+            "rows_a_pass": rows_a_pass,
+            "turns": turns,
+        } | {name: getattr(config, name) for name in ("lr", "max_grad_norm", "clip_low", "clip_high")}
+        self._process = subprocess.Popen(
+            [python, Path(__file__).with_name("trl_update.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""},
+        )
+        self.versions = self._ask(json.dumps(job))
+
+    def update(self) -> dict[str, Any]:
+        """Return the CPU seconds (cpu_s) of one update and the gradient norm before each optimiser step (norms)."""
+        return self._ask("go")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(line, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"--trl: TRL's process ended with status {self._process.wait()}; its message is above")
+        told: dict[str, Any] = json.loads(answer)
+        return told
+
+
+def _row(episode: EpisodeRecord) -> dict[str, Any]:
+    (row,) = episode.rows
+    start = row.acted.index(True)
+    return {
+        "prompt": row.ids[:start],
+        "completion": row.ids[start:],
+        "acted": [int(acted) for acted in row.acted[start:]],
+        "reward": episode.episode_return,
+    }

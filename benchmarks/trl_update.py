@@ -1,0 +1,130 @@
+"""TRL's side of `python benchmarks/update.py --vs trl`: its own GRPO trainer, one update a turn.
+
+Run by the Python of TRL's environment; of this project it knows nothing. The first line of stdin is the job (JSON:
+model folder, rows of tokens with their rewards, settings); each further line is a turn, answered by the CPU seconds of
+one update and its gradient norms. The trainer's own `train()` runs its own loop: padding, its pass for the old
+log-probabilities, loss, backward pass, clipping, optimiser step. Rows come in through `rollout_func`, its door for
+rollouts made elsewhere; what it spends there, decoding them to text included, is left out of the seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from typing import Any
+
+os.environ |= {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+import torch
+import transformers
+import trl
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # whatever libraries print goes to stderr
+
+
+def tell(**answer: object) -> None:
+    """Write one line to the process that gives the turns."""
+    print(json.dumps(answer), file=ANSWERS, flush=True)
+
+
+class TurnTaker(GRPOTrainer):
+    """TRL's trainer, waiting for its turn before each update and counting the CPU seconds of it."""
+
+    started = left_out = 0.0
+    norms: tuple[float, ...] = ()
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
+        """Do as TRL does, after waiting where an update begins."""
+        if self._step % (self.args.steps_per_generation * self.num_iterations) == 0:
+            if not sys.stdin.readline():
+                raise SystemExit(0)
+            self.left_out, self.norms, self.started = 0.0, (), time.process_time()
+        return super().training_step(model, inputs, num_items_in_batch)
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        before = time.process_time()
+        rows = super()._generate(prompts)
+        self.left_out += time.process_time() - before
+        return rows
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        norm = super()._clip_grad_norm(model)
+        self.norms += (float(norm),)
+        return norm
+
+
+class Bell(TrainerCallback):
+    """Tells the seconds where an update ends."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.trainer = steps, None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Answer after the last optimiser step of an update."""
+        if state.global_step % self.steps == 0:
+            trainer: Any = self.trainer
+            tell(cpu_s=time.process_time() - trainer.started - trainer.left_out, norms=trainer.norms)
+
+
+def main() -> None:
+    """Build the trainer of the job and let it train, turn by turn."""
+    job = json.loads(sys.stdin.readline())
+    torch.set_num_threads(1)
+    rows, steps = job["rows"], job["minibatches"]
+    parts = len(rows) // job["rows_a_pass"]
+    with tempfile.TemporaryDirectory() as folder:
+        config = GRPOConfig(
+            output_dir=folder,
+            per_device_train_batch_size=job["rows_a_pass"],
+            gradient_accumulation_steps=parts // steps,
+            steps_per_generation=parts,
+            num_generations=job["group_size"],
+            num_iterations=job["epochs"],
+            max_steps=job["turns"] * steps * job["epochs"],
+            max_completion_length=4096,
+            learning_rate=job["lr"],
+            lr_scheduler_type="constant",
+            max_grad_norm=job["max_grad_norm"],
+            epsilon=job["clip_low"],
+            epsilon_high=job["clip_high"],
+            beta=0.0,
+            loss_type="dapo",  # a mean over tokens
+            scale_rewards="none",
+            temperature=1.0,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to="none",
+            logging_strategy="no",
+            save_strategy="no",
+            disable_tqdm=True,
+        )
+        bell = Bell(steps * job["epochs"])
+        trainer = TurnTaker(
+            model=AutoModelForCausalLM.from_pretrained(job["model"], dtype=torch.float32),
+            processing_class=AutoTokenizer.from_pretrained(job["model"]),
+            reward_funcs=lambda completions, **_: [row["reward"] for row in rows],
+            args=config,
+            train_dataset=Dataset.from_list([{"prompt": str(task)} for task in range(len(rows) // job["group_size"])]),
+            rollout_func=lambda prompts, trainer: {
+                "prompt_ids": [row["prompt"] for row in rows],
+                "completion_ids": [row["completion"] for row in rows],
+                "env_mask": [row["acted"] for row in rows],
+                "logprobs": None,
+            },
+            callbacks=[bell],
+        )
+        bell.trainer = trainer
+        tell(trl=trl.__version__, transformers=transformers.__version__, torch=torch.__version__)
+        trainer.train()
+
+
+if __name__ == "__main__":
+    main()
