@@ -61,7 +61,12 @@ class Actor(ABC):
 
     A slot holds one growing sequence. Requests of several slots are worked on side by side: `submit` hands one over,
     `advance` works until some are answered. `generate` does both and waits for all of them.
+
+    `interrupted` is asked between two passes of the model: whether `advance` is to return at once, as so many could
+    join. An actor that leaves the work to others need not ask.
     """
+
+    interrupted: Callable[[int], bool] = staticmethod(lambda wanted: False)
 
     @abstractmethod
     def start(self, num_slots: int) -> None:

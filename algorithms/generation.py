@@ -111,7 +111,7 @@ class GenerationEngine(Actor):
         self._joining.add(request.slot)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Work on until an eighth of the requests is answered; return (slot, action) of each that is.
+        """Work on until an eighth of the requests is answered, or as many could join; return (slot, action) of those.
 
         A whole eighth, as reading a few tokens of one slot costs nearly as much as those of several.
         """
@@ -125,6 +125,8 @@ class GenerationEngine(Actor):
             with torch.inference_mode():
                 while len(finished) < wanted:
                     finished += self._join() if self._joining else self._step()
+                    if self.interrupted(wanted):
+                        break
         finally:
             if training:
                 self.model.train()

@@ -7,28 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import gymnasium
-
 from fctncalling.algorithms.actor import Action, Actor, Request
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.environments import NoAnswerError, Question, TextEnv
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.data.types import Episode, Message, StepRecord, Verdict
 
-logger = logging.getLogger(__name__)
+__all__ = ["Play", "TextEnv"]
 
-TextEnv = gymnasium.Env[Any, Any]
+logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Play:
     """One episode while it runs."""
 
-    slot: int
     index: int
     task_id: str
     seed: int
     template: ChatTemplate
     max_tokens: int
+    slot: int = -1  # the environment it is played in
     rows: list[TokenRecord] = field(default_factory=list)
     steps: list[StepRecord] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -36,6 +35,7 @@ class Play:
     new_ids: list[int] = field(default_factory=list)  # context the actor has not read yet
     history: list[Message] = field(default_factory=list)  # kept for templates that rewrite it
     written: set[int] = field(default_factory=set)  # indices of the history that the policy wrote
+    text: str = ""  # of the last action
     unfinished: str = ""  # an assistant message that the environment's text continues
     opening: tuple[Sequence[Any], str] = ((), "")  # tools, instructions
     step_in_turn: int = 0
@@ -46,19 +46,21 @@ class Play:
     invalid: bool = False
     ended: bool = False
     cause: Exception | None = None  # what the environment raised
+    env_seconds: float = 0.0  # that the environment worked
 
-    def begin(self, env: TextEnv, actor: Actor) -> None:
-        """Reset the environment to this episode's task and render the first prompt."""
-        try:
-            observation, self.info = env.reset(seed=self.seed, options={"task_id": self.task_id})
-        except Exception as error:
-            return self._fail(error)
+    def opening_question(self) -> Question:
+        """Return what asks the environment for this episode."""
+        return Question(self.task_id, self.seed)
+
+    def begin(self, actor: Actor, observation: Any, info: dict[str, Any]) -> None:
+        """Take what the environment was reset to, and render the first prompt."""
+        self.info = info
         actor.begin(self.slot, self.seed)
-        self.opening = (self.info.get("tools") or (), self.info.get("instructions") or "")
-        self.history = _messages(self.info, observation)
+        self.opening = (info.get("tools") or (), info.get("instructions") or "")
+        self.history = _messages(info, observation)
         self.new_ids = self.template.first(self.history, *self.opening)
         self.rows.append(TokenRecord([], [], [], [], []))
-        return self._check_budget()
+        self._check_budget()
 
     def request(self, actor: Actor) -> Request:
         """Put the unread context into the current row and return what the actor is to answer."""
@@ -78,29 +80,40 @@ class Play:
             info=self.info,
         )
 
-    def step(self, env: TextEnv, action: Action) -> None:
-        """Record the action, hand its text to the environment, and render what comes back."""
-        row, turn = self.rows[-1], int(self.info.get("turn", 0))
+    def write(self, action: Action) -> Question:
+        """Record the action and return what hands its text to the environment."""
+        row = self.rows[-1]
         row.ids += action.ids
         row.acted += action.acted
         row.ends_action += [False] * (len(action.ids) - 1) + [True]
         row.rollout_logprobs += action.logprobs
         row.rewards += [0.0] * len(action.ids)
         self.num_actions_truncated += action.truncated
-        text = self.template.decode(action.ids)
-        try:
-            observation, reward, self.terminated, truncated, self.info = env.step(text)
-        except Exception as error:
-            return self._fail(error)
+        self.text = self.template.decode(action.ids)
+        return Question(text=self.text)
+
+    def read(self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]) -> None:
+        """Take the environment's answer to the last action, and render what it says."""
+        row, turn = self.rows[-1], int(self.info.get("turn", 0))
+        self.terminated, self.info = terminated, info
         row.rewards[-1] = float(reward)
         self.truncated = bool(truncated) and not self.terminated
-        self._note(turn, text, float(reward))
+        self._note(turn, self.text, float(reward))
         self.step_in_turn = self.step_in_turn + 1 if int(self.info.get("turn", 0)) == turn else 0
         self.invalid = bool(self.info.get("invalid", False))
         self.ended = self.terminated or self.truncated or self.invalid
         if not self.terminated and not self.invalid:
-            self._read(observation, text, action.ids[-1])
-        return None
+            self._render(observation, self.text, row.ids[-1])
+
+    def fail(self, error: Exception) -> None:
+        """End the episode, which counts for nothing, as its environment failed."""
+        what = (
+            str(error)
+            if isinstance(error, NoAnswerError)
+            else f"the environment raised {type(error).__name__}: {error}"
+        )
+        logger.warning("task %s: %s; the episode is dropped as invalid", self.task_id, what)
+        self.cause, self.invalid, self.ended = error, True, True
 
     def record(self) -> EpisodeRecord:
         """Return the ended episode as learning and the episode log see it."""
@@ -132,7 +145,7 @@ class Play:
             ),
         )
 
-    def _read(self, observation: Any, text: str, last_id: int) -> None:
+    def _render(self, observation: Any, text: str, last_id: int) -> None:
         """Render what the environment answered, as the next context; where truncated, as the last."""
         if self.info.get("continuation") == "text":
             self.unfinished += text + str(observation)
@@ -180,10 +193,6 @@ class Play:
         )
         if error:
             self.errors.append(str(error))
-
-    def _fail(self, error: Exception) -> None:
-        logger.warning("task %s: the environment raised %s: %s", self.task_id, type(error).__name__, error)
-        self.cause, self.invalid, self.ended = error, True, True
 
 
 def _messages(info: dict[str, Any], observation: Any) -> list[Message]:

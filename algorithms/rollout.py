@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,9 @@ import numpy as np
 
 from fctncalling.algorithms.actor import Actor
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.play import Play, TextEnv
+from fctncalling.algorithms.environments import Answer, Environments, InlineEnvironments, TextEnv
+from fctncalling.algorithms.play import Play
+from fctncalling.algorithms.schedule import Schedule
 from fctncalling.algorithms.template import ChatTemplate
 
 logger = logging.getLogger(__name__)
@@ -25,7 +28,7 @@ class _Ended(NamedTuple):
 
 
 def collect(
-    envs: list[TextEnv],
+    envs: list[TextEnv] | Environments,
     actor: Actor,
     template: ChatTemplate,
     task_ids: Sequence[str],
@@ -35,53 +38,87 @@ def collect(
     numbers: Sequence[int] | None = None,
     make_env: Callable[[], TextEnv] | None = None,
     on_episode: Callable[[EpisodeRecord], None] | None = None,
+    deadline_s: float = math.inf,
+    schedule: Schedule | None = None,
 ) -> list[EpisodeRecord]:
     """Return one episode a task id, in their order; `len(envs)` of them run at a time.
 
     Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of environments nor the order in
-    which episodes end changes what is played (beyond rounding). An episode whose tokens would pass `max_episode_tokens`
-    is truncated here. An environment that raises makes its episode invalid, and is replaced in `envs` where `make_env`
-    is given. Where every episode is invalid, the last cause is raised.
+    which episodes end changes what is played (beyond rounding; a `schedule` tells that order). An episode whose tokens
+    would pass `max_episode_tokens` is truncated here. An environment that raises, or works for more than `deadline_s`
+    on one episode, makes that episode invalid and is replaced (of a list of them, which work in this thread, where
+    `make_env` is given; they know no deadline). Where every episode is invalid, the last cause is raised.
     """
-    if not envs:
+    if not len(envs):
         raise ValueError("no environment to play in: give at least one")
+    if isinstance(envs, list):
+        envs = InlineEnvironments(envs, make_env)
     seeds = [_episode_seed(seed, number) for number in numbers or range(len(task_ids))]
-    actor.start(len(envs))
-    waiting = list(reversed(range(len(task_ids))))
-    running: dict[int, Play] = {}  # environment -> its episode
-    done: dict[int, _Ended] = {}
-    while waiting or running:
-        for slot in range(len(envs)):
-            while slot not in running and waiting:
-                index = waiting.pop()
-                play = Play(slot, index, task_ids[index], seeds[index], template, max_episode_tokens)
-                play.begin(envs[slot], actor)
-                running[slot] = play
-                _move_ended(running, envs, done, make_env, on_episode)
-        plays = list(running.values())
-        for play, action in zip(plays, actor.generate([p.request(actor) for p in plays]), strict=True):
-            play.step(envs[play.slot], action)
-        _move_ended(running, envs, done, make_env, on_episode)
-    actor.start(0)  # the caches are of no use once the weights change, and an update needs the memory
-    return _checked([done[index] for index in range(len(task_ids))], max_episode_tokens)
+    plays = [
+        Play(index, task_id, episode_seed, template, max_episode_tokens)
+        for index, (task_id, episode_seed) in enumerate(zip(task_ids, seeds, strict=True))
+    ]
+    collection = _Collection(envs, actor, schedule or Schedule(envs), deadline_s, on_episode)
+    collection.run(plays)
+    return _checked([collection.done[index] for index in range(len(plays))], max_episode_tokens)
 
 
-def _move_ended(
-    running: dict[int, Play],
-    envs: list[TextEnv],
-    done: dict[int, _Ended],
-    make_env: Callable[[], TextEnv] | None,
-    on_episode: Callable[[EpisodeRecord], None] | None,
-) -> None:
-    """Move ended episodes from `running` to `done`, and replace environments that raised."""
-    for slot, play in [(slot, play) for slot, play in running.items() if play.ended]:
-        del running[slot]
-        done[play.index] = _Ended(play.record(), play.cause, play.overflow)
-        if play.cause is not None and make_env is not None:
-            _close_quietly(envs[slot])
-            envs[slot] = make_env()
-        if on_episode is not None:
-            on_episode(done[play.index].record)
+class _Collection:
+    """Episodes that wait, run and are done. A running one is with the actor or with its environment."""
+
+    def __init__(
+        self,
+        envs: Environments,
+        actor: Actor,
+        schedule: Schedule,
+        deadline_s: float,
+        on_episode: Callable[[EpisodeRecord], None] | None,
+    ) -> None:
+        self.envs, self.actor, self.schedule = envs, actor, schedule
+        self.deadline_s, self.on_episode = deadline_s, on_episode
+        self.running: dict[int, Play] = {}  # slot -> its episode
+        self.generating: set[int] = set()  # slots that the actor has a request of
+        self.done: dict[int, _Ended] = {}
+
+    def run(self, plays: Sequence[Play]) -> None:
+        """Play all episodes."""
+        waiting = list(reversed(plays))
+        self.envs.start()
+        self.actor.start(len(self.envs))
+        self.actor.interrupted = self.schedule.interrupted
+        while waiting or self.running:
+            for slot in range(len(self.envs)):
+                if slot not in self.running and waiting:
+                    self.running[slot] = play = waiting.pop()
+                    play.slot = slot
+                    self.envs.ask(slot, play.opening_question(), self.deadline_s)
+            for answer in self.schedule.answers(wait=not self.generating):
+                self._take(answer)
+            for slot, action in self.actor.advance():
+                play = self.running[slot]
+                self.generating.discard(slot)
+                self.envs.ask(slot, play.write(action), max(0.0, self.deadline_s - play.env_seconds))
+        self.actor.start(0)  # the caches are of no use once the weights change, and an update needs the memory
+
+    def _take(self, answer: Answer) -> None:
+        """Go on with an episode whose environment has answered."""
+        play = self.running[answer.slot]
+        play.env_seconds += answer.seconds
+        if answer.error is not None:
+            play.fail(answer.error)
+            self.envs.replace(answer.slot)
+        elif play.rows:
+            play.read(*answer.told)
+        else:
+            play.begin(self.actor, *answer.told)
+        if play.ended:
+            del self.running[play.slot]
+            self.done[play.index] = _Ended(play.record(), play.cause, play.overflow)
+            if self.on_episode is not None:
+                self.on_episode(self.done[play.index].record)
+        else:
+            self.actor.submit(play.request(self.actor))
+            self.generating.add(play.slot)
 
 
 def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRecord]:
@@ -103,10 +140,3 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
 
 def _episode_seed(seed: int, index: int) -> int:
     return int(np.random.SeedSequence([seed, index]).generate_state(1)[0] & 0x7FFFFFFF)
-
-
-def _close_quietly(env: TextEnv) -> None:
-    try:
-        env.close()
-    except Exception as error:
-        logger.warning("closing a failed environment raised %s: %s", type(error).__name__, error)

@@ -1,0 +1,94 @@
+"""Questions that are out, until they are answered or their time is over."""
+
+from __future__ import annotations
+
+import queue
+import time
+from abc import abstractmethod
+from typing import NamedTuple
+
+from fctncalling.algorithms.environments import Answer, Environments, NoAnswerError, Question
+
+Inbox = queue.SimpleQueue[tuple[int, Answer]]  # tickets, and the answers to what was asked with them
+
+_LONGEST_WAIT_S = 3600.0  # in one piece
+
+
+class _Out(NamedTuple):
+    """A question that is out."""
+
+    ticket: int
+    until: float  # time.monotonic() at which it counts as failed
+    within_s: float
+
+
+class Asked(Environments):
+    """Environments that work elsewhere and put their answers into one inbox."""
+
+    def __init__(self, num_slots: int) -> None:
+        self._num_slots, self._ticket = num_slots, 0
+        self._out: dict[int, _Out] = {}
+        self._inbox: Inbox = queue.SimpleQueue()
+
+    def __len__(self) -> int:
+        """Return the number of slots."""
+        return self._num_slots
+
+    @property
+    def num_arrived(self) -> int:
+        """How many answers wait to be fetched, about."""
+        return self._inbox.qsize()
+
+    def start(self) -> None:
+        """Forget all that was asked: answers that come later are dropped."""
+        self._out.clear()
+
+    def ask(self, slot: int, question: Question, within_s: float) -> None:
+        """Hand a question over."""
+        self._ticket += 1
+        self._out[slot] = _Out(self._ticket, time.monotonic() + within_s, within_s)
+        self._hand_over(slot, self._ticket, question)
+
+    def answers(self, *, wait: bool) -> list[Answer]:
+        """Return what has been answered or failed, by slot."""
+        found: list[Answer] = []
+        self._flush()
+        while True:
+            while not self._inbox.empty():
+                self._take(found, 0.0)
+            self._give_up(found)
+            if not self._out or not (self.in_order or (wait and not found)):
+                return sorted(found, key=lambda answer: answer.slot)
+            left_s = min(out.until for out in self._out.values()) - time.monotonic()
+            self._take(found, min(max(0.0, left_s), _LONGEST_WAIT_S))
+
+    @abstractmethod
+    def _hand_over(self, slot: int, ticket: int, question: Question) -> None:
+        """Let the slot's environment work on a question."""
+
+    def _flush(self) -> None:
+        """Send what was handed over, where several questions are sent at once."""
+
+    def _abandon(self, slot: int) -> None:
+        """Do what can be done about an environment that works on something too long."""
+
+    def _take(self, found: list[Answer], timeout_s: float) -> None:
+        try:
+            ticket, answer = self._inbox.get(timeout=timeout_s)
+        except queue.Empty:
+            return
+        out = self._out.get(answer.slot)
+        if out is not None and out.ticket == ticket:
+            del self._out[answer.slot]
+            found.append(answer)
+
+    def _give_up(self, found: list[Answer]) -> None:
+        """Count as failed what is out for longer than it may be."""
+        now = time.monotonic()
+        for slot, out in [(slot, out) for slot, out in self._out.items() if now >= out.until]:
+            del self._out[slot]
+            self._abandon(slot)
+            late = NoAnswerError(
+                f"no answer in the {out.within_s:.3g} s that its episode had left of --tool_deadline_s"
+            )
+            found.append(Answer(slot, (), late, out.within_s))

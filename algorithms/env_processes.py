@@ -1,0 +1,208 @@
+"""Environments that work in other processes, several in each; many questions and answers travel in one message."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from gymnasium.vector.utils import CloudpickleWrapper
+
+from fctncalling.algorithms.asked import Asked, Inbox
+from fctncalling.algorithms.env_threads import EnvThread
+from fctncalling.algorithms.environments import Answer, MakeEnv, NoAnswerError, Question, answers_in_process
+
+logger = logging.getLogger(__name__)
+
+REPLACE = -1  # the ticket of a message that asks for a fresh environment
+START_S = 300.0  # in which a process has to have made its environments
+_SPAWN: Any = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+
+
+class ProcessEnvironments(Asked):
+    """Slot s works in process s modulo their number, in a thread of its own there.
+
+    A process that ends fails what its slots were asked and is started again; one with an environment that takes too
+    long is killed, as nothing else surely ends it.
+    """
+
+    def __init__(self, make_env: MakeEnv, num_slots: int, num_processes: int) -> None:
+        """Raise TypeError where `make_env` cannot be sent to another process, RuntimeError where it fails there."""
+        super().__init__(num_slots)
+        try:
+            self._maker: bytes = pickle.dumps(CloudpickleWrapper(make_env))
+        except Exception as error:
+            raise TypeError(f"these environments cannot be made in another process: {error}") from error
+        count = min(num_processes, num_slots)
+        self._processes = [_Process(self._maker, range(num, num_slots, count), self._inbox) for num in range(count)]
+        self.in_order = min([process.reported() for process in self._processes])  # of all, as each has to be ready
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The ids of the processes."""
+        return [process.id for process in self._processes]
+
+    def replace(self, slot: int) -> None:
+        """Put a fresh environment in the place of one that failed, in a fresh process where that failed."""
+        number = slot % len(self._processes)
+        if self._processes[number].is_alive:
+            self._processes[number].post(REPLACE, slot, Question())
+        else:
+            slots = range(number, len(self), len(self._processes))
+            self._processes[number] = _Process(self._maker, slots, self._inbox)
+
+    def close(self) -> None:
+        """End every process."""
+        for process in self._processes:
+            process.end()
+
+    def _hand_over(self, slot: int, ticket: int, question: Question) -> None:
+        self._processes[slot % len(self._processes)].post(ticket, slot, question)
+
+    def _flush(self) -> None:
+        for process in self._processes:
+            process.send()
+
+    def _abandon(self, slot: int) -> None:
+        process = self._processes[slot % len(self._processes)]
+        logger.warning("environment %d hangs: its process %d is killed and started again", slot, process.id)
+        process.kill()
+
+
+class _Process:
+    """One process with environments, as seen from outside."""
+
+    def __init__(self, maker: bytes, slots: Sequence[int], inbox: Inbox) -> None:
+        self._inbox, self._slots = inbox, slots
+        self._letters: list[tuple[int, int, Question]] = []  # to be sent in one message
+        self._out: dict[int, int] = {}  # slot -> ticket of what is out
+        self._reports: queue.SimpleQueue[bool | str] = queue.SimpleQueue()
+        self._pipe, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_serve, args=(theirs, maker, list(slots)), daemon=True)
+        self._process.start()
+        theirs.close()
+        threading.Thread(target=self._receive, daemon=True, name="environments' answers").start()
+
+    @property
+    def id(self) -> int:
+        """The process's id."""
+        return int(self._process.pid)
+
+    @property
+    def is_alive(self) -> bool:
+        return bool(self._process.is_alive())
+
+    def reported(self) -> bool:
+        """Return whether the environments' tools work in process, once they are made; RuntimeError where they fail."""
+        try:
+            report = self._reports.get(timeout=START_S)
+        except queue.Empty:
+            report = f"not made within {START_S:.0f} s"
+        if isinstance(report, str):
+            self.kill()
+            raise RuntimeError(f"process {self.id} could not make its environments: {report}")
+        return report
+
+    def post(self, ticket: int, slot: int, question: Question) -> None:
+        """Put a question among those that are sent next."""
+        self._letters.append((ticket, slot, question))
+
+    def send(self) -> None:
+        """Send what was posted; what an ended process is asked has failed."""
+        letters, self._letters = self._letters, []
+        self._out |= {slot: ticket for ticket, slot, _ in letters if ticket != REPLACE}
+        try:
+            if letters:
+                self._pipe.send(letters)
+        except OSError:
+            self._fail()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.join()
+
+    def end(self) -> None:
+        """Let the process close its environments and end; kill it where it does not."""
+        with contextlib.suppress(OSError):
+            self._pipe.send(None)
+        self._process.join(5.0)
+        self.kill()
+
+    def _receive(self) -> None:
+        """Pass on what the process says, for as long as it does."""
+        try:
+            self._reports.put(self._pipe.recv())
+            while True:
+                for packed in self._pipe.recv():
+                    ticket, answer = pickle.loads(packed)
+                    self._out.pop(answer.slot, None)
+                    self._inbox.put((ticket, answer))
+        except (EOFError, OSError):
+            self._process.join()
+            self._reports.put(f"it ended with exit code {self._process.exitcode}")
+            self._fail()
+
+    def _fail(self) -> None:
+        """Answer for an ended process."""
+        self._process.join(1.0)
+        ended = f"its process {self.id} ended with exit code {self._process.exitcode}"
+        while self._out:
+            with contextlib.suppress(KeyError):
+                slot, ticket = self._out.popitem()
+                self._inbox.put((ticket, Answer(slot, (), NoAnswerError(ended))))
+
+
+def _serve(pipe: Connection, maker: bytes, slots: Sequence[int]) -> None:
+    """Make environments, and answer for them until the other end of the pipe is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
+    inbox: Inbox = queue.SimpleQueue()
+    try:
+        make_env: MakeEnv = pickle.loads(maker)
+        envs = {slot: make_env() for slot in slots}
+    except Exception as error:
+        return pipe.send(f"{type(error).__name__}: {error}")
+    pipe.send(answers_in_process(list(envs.values())))
+    threads = {slot: EnvThread(slot, env, inbox) for slot, env in envs.items()}
+    threading.Thread(target=_listen, args=(pipe, threads, inbox, make_env), daemon=True).start()
+    while True:
+        answers = [inbox.get()]
+        while not inbox.empty():
+            answers.append(inbox.get())
+        pipe.send([_packed(ticket, answer) for ticket, answer in answers])
+
+
+def _listen(pipe: Connection, threads: dict[int, EnvThread], inbox: Inbox, make_env: MakeEnv) -> None:
+    """Hand questions to the environments' threads; end the process with the last of them."""
+    with contextlib.suppress(EOFError, OSError):
+        while (letters := pipe.recv()) is not None:
+            for ticket, slot, question in letters:
+                if ticket == REPLACE:
+                    threads[slot].leave()
+                    threads[slot] = EnvThread(slot, make_env(), inbox)
+                else:
+                    threads[slot].ask(ticket, question)
+    for thread in threads.values():
+        thread.leave()
+    for thread in threads.values():
+        thread.join(1.0)
+    os._exit(0)
+
+
+def _packed(ticket: int, answer: Answer) -> bytes:
+    """Return an answer as bytes; an error travels as its text, as not every exception can be put together again."""
+    if answer.error is not None:
+        answer = answer._replace(error=RuntimeError(f"{type(answer.error).__name__}: {answer.error}"))
+    try:
+        return pickle.dumps((ticket, answer))
+    except Exception as error:
+        unsendable = RuntimeError(f"its answer cannot be sent between processes: {error}")
+        return pickle.dumps((ticket, Answer(answer.slot, (), unsendable)))

@@ -1,0 +1,68 @@
+"""Environments that work in threads of this process: one that waits for its tools holds up nobody."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+from fctncalling.algorithms.asked import Asked, Inbox
+from fctncalling.algorithms.environments import MakeEnv, Question, TextEnv, answers_in_process, asked, close_quietly
+
+CLOSING_S = 5.0  # in which environments may close; later ones are left to themselves
+
+
+class EnvThread:
+    """One environment and the thread it always works in: some libraries forbid that others touch what a thread made.
+
+    A daemon: one that hangs must not keep the program from ending.
+    """
+
+    def __init__(self, slot: int, env: TextEnv, inbox: Inbox) -> None:
+        self._slot, self._env, self._inbox = slot, env, inbox
+        self._questions: queue.SimpleQueue[tuple[int, Question] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, daemon=True, name=f"environment {slot}")
+        self._thread.start()
+
+    def ask(self, ticket: int, question: Question) -> None:
+        """Have a question answered, after those before it."""
+        self._questions.put((ticket, question))
+
+    def leave(self) -> None:
+        """Close the environment when it has answered what it was asked; do not wait for that."""
+        self._questions.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the environment is closed."""
+        self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while (item := self._questions.get()) is not None:
+            ticket, question = item
+            self._inbox.put((ticket, asked(self._slot, self._env, question)))
+        close_quietly(self._env)
+
+
+class ThreadedEnvironments(Asked):
+    """A thread for each environment."""
+
+    def __init__(self, make_env: MakeEnv, num_slots: int) -> None:
+        super().__init__(num_slots)
+        self._make_env = make_env
+        envs = [make_env() for _ in range(num_slots)]
+        self.in_order = answers_in_process(envs)
+        self._threads = [EnvThread(slot, env, self._inbox) for slot, env in enumerate(envs)]
+
+    def replace(self, slot: int) -> None:
+        """Put a fresh environment in the place of one that failed; a thread that hangs is left to itself."""
+        self._threads[slot].leave()
+        self._threads[slot] = EnvThread(slot, self._make_env(), self._inbox)
+
+    def close(self) -> None:
+        """Close every environment, and wait a little for it."""
+        for thread in self._threads:
+            thread.leave()
+        for thread in self._threads:
+            thread.join(CLOSING_S / max(1, len(self._threads)))
+
+    def _hand_over(self, slot: int, ticket: int, question: Question) -> None:
+        self._threads[slot].ask(ticket, question)

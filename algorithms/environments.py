@@ -1,0 +1,139 @@
+"""Environments side by side: they are asked, and answer when they can."""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+
+logger = logging.getLogger(__name__)
+
+TextEnv = gymnasium.Env[Any, Any]
+MakeEnv = Callable[[], TextEnv]
+IN_PROCESS = "in_process_tools"  # in an environment's metadata: its answers are quick, and follow from seed and actions
+
+
+class Question(NamedTuple):
+    """What an environment is asked: to begin an episode or, where a text is given, to go on with it."""
+
+    task_id: str = ""
+    seed: int = 0
+    text: str | None = None
+
+
+class Answer(NamedTuple):
+    """What came of it: `reset`'s or `step`'s tuple, or why there is none."""
+
+    slot: int
+    told: tuple[Any, ...] = ()
+    error: Exception | None = None
+    seconds: float = 0.0  # that the environment worked
+
+
+class NoAnswerError(RuntimeError):
+    """An environment did not answer in the time its episode has, or its process ended."""
+
+
+class Environments(ABC):
+    """A number of environments, each in a slot, each asked one thing at a time.
+
+    `in_order`: answers come in the order of the slots, and only when all that were asked have answered; what is played
+    then follows from the seed. Else they come when they come, and nobody waits for the slow.
+    """
+
+    in_order: bool = True
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of slots."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Forget all that was asked: answers that come later are dropped."""
+
+    @abstractmethod
+    def ask(self, slot: int, question: Question, within_s: float) -> None:
+        """Hand a question to a slot, whose last one was answered; no answer within so many seconds is a failure."""
+
+    @abstractmethod
+    def answers(self, *, wait: bool) -> list[Answer]:
+        """Return what has been answered, by slot; at least one answer where `wait` and something was asked."""
+
+    @abstractmethod
+    def replace(self, slot: int) -> None:
+        """Put a fresh environment in the place of one that failed, where there is a maker of them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close every environment."""
+
+    @property
+    def num_arrived(self) -> int:
+        """How many answers wait to be fetched, about."""
+        return 0
+
+
+class InlineEnvironments(Environments):
+    """Asked one after another in the thread that asks. A caller's list of them: replacements are put into it."""
+
+    def __init__(self, envs: list[TextEnv], make_env: MakeEnv | None = None) -> None:
+        self._envs, self._make_env = envs, make_env
+        self._answers: list[Answer] = []
+
+    def __len__(self) -> int:
+        """Return the number of slots."""
+        return len(self._envs)
+
+    def start(self) -> None:
+        """Forget all that was asked."""
+        self._answers = []
+
+    def ask(self, slot: int, question: Question, within_s: float) -> None:
+        """Ask at once; nothing can end an answer that takes too long."""
+        self._answers.append(asked(slot, self._envs[slot], question))
+
+    def answers(self, *, wait: bool) -> list[Answer]:
+        """Return all answers."""
+        found, self._answers = sorted(self._answers, key=lambda answer: answer.slot), []
+        return found
+
+    def replace(self, slot: int) -> None:
+        """Put a fresh environment in the place of one that failed, where there is a maker of them."""
+        if self._make_env is not None:
+            close_quietly(self._envs[slot])
+            self._envs[slot] = self._make_env()
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self._envs:
+            env.close()
+
+
+def asked(slot: int, env: TextEnv, question: Question) -> Answer:
+    """Return an environment's answer; what it raises is part of it."""
+    started = time.perf_counter()
+    try:
+        if question.text is None:
+            told: tuple[Any, ...] = env.reset(seed=question.seed, options={"task_id": question.task_id})
+        else:
+            told = env.step(question.text)
+    except Exception as error:
+        return Answer(slot, (), error, time.perf_counter() - started)
+    return Answer(slot, told, None, time.perf_counter() - started)
+
+
+def answers_in_process(envs: Sequence[TextEnv]) -> bool:
+    """Return whether all of these say that their tools are quick and follow from seed and actions."""
+    return all((getattr(env, "metadata", None) or {}).get(IN_PROCESS, False) for env in envs)
+
+
+def close_quietly(env: TextEnv) -> None:
+    """Close an environment, and only warn where that fails."""
+    try:
+        env.close()
+    except Exception as error:
+        logger.warning("closing a failed environment raised %s: %s", type(error).__name__, error)

@@ -1,0 +1,96 @@
+"""When answers joined the others: with a seed, all that a rollout with slow environments follows from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fctncalling.algorithms.environments import Answer, Environments
+
+
+class Meeting(NamedTuple):
+    """One time at which answers were fetched."""
+
+    passes: int  # of the model since the last one, after which generation was interrupted; 0: it was not
+    slots: tuple[int, ...]  # whose answers joined
+
+
+class ScheduleError(ValueError):
+    """What is played does not fit the schedule it is to follow."""
+
+
+class Schedule:
+    """Fetches the answers of environments, and remembers when each joined; or has each join when a record says.
+
+    Where all answers are waited for, in order, there is nothing to remember: the record stays empty.
+    """
+
+    def __init__(self, envs: Environments, recorded: Sequence[Meeting] | None = None) -> None:
+        self._envs, self._recorded = envs, recorded
+        self.meetings: list[Meeting] = []
+        self._passes, self._interrupted = 0, False
+        self._early: dict[int, Answer] = {}  # arrived before the record has them join
+
+    def interrupted(self, wanted: int) -> bool:
+        """Return, after each pass of the model, whether generation is to stop as `wanted` answers have come."""
+        if self._envs.in_order:
+            return False
+        self._passes += 1
+        if self._recorded is None:
+            self._interrupted = self._envs.num_arrived >= wanted
+        else:
+            self._interrupted = self._next(self._recorded).passes == self._passes
+        return self._interrupted
+
+    def answers(self, *, wait: bool) -> list[Answer]:
+        """Return the answers that join now."""
+        if self._envs.in_order:
+            return self._envs.answers(wait=wait)
+        found = self._due(self._recorded) if self._recorded is not None else self._envs.answers(wait=wait)
+        passes = self._passes if self._interrupted else 0
+        self.meetings.append(Meeting(passes, tuple(answer.slot for answer in found)))
+        self._passes, self._interrupted = 0, False
+        return found
+
+    def _due(self, recorded: Sequence[Meeting]) -> list[Answer]:
+        """Wait for the answers of just the slots that the record has join now."""
+        slots = self._next(recorded).slots
+        while missing := [slot for slot in slots if slot not in self._early]:
+            if not (came := self._envs.answers(wait=True)):
+                raise ScheduleError(f"the schedule has environments {missing} answer, which were asked nothing")
+            self._early |= {answer.slot: answer for answer in came}
+        return [self._early.pop(slot) for slot in slots]
+
+    def _next(self, recorded: Sequence[Meeting]) -> Meeting:
+        if len(self.meetings) >= len(recorded):
+            raise ScheduleError(f"the schedule ends after {len(recorded)} meetings, and the episodes have not")
+        return recorded[len(self.meetings)]
+
+
+class ScheduleLog:
+    """A file of schedules, a line a rollout; or one that is read, to play the same again."""
+
+    def __init__(self, path: Path, *, replayed: bool) -> None:
+        self._path, self._lines = path, dict[str, list[Meeting]]()
+        self.replayed = replayed
+        if replayed:
+            for line in path.read_text(encoding="utf-8").splitlines():
+                entry = json.loads(line)
+                self._lines[entry["rollout"]] = [Meeting(passes, tuple(slots)) for passes, slots in entry["meetings"]]
+
+    def recorded(self, name: str) -> list[Meeting] | None:
+        """Return the schedule to follow in a rollout; None where it is to be made."""
+        if not self.replayed:
+            return None
+        if name not in self._lines:
+            raise ScheduleError(f"{self._path}: no schedule of rollout {name}; it has {', '.join(self._lines)}")
+        return self._lines[name]
+
+    def note(self, name: str, meetings: Sequence[Meeting]) -> None:
+        """Write down a rollout that was played, if there is anything to follow."""
+        if meetings and not self.replayed:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"rollout": name, "meetings": meetings}) + "\n")
