@@ -91,6 +91,10 @@ class TrainConfig:
     temperature: float = setting(1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)")
     reward: str = setting("success", "success: 1 for a solved task; progress: the share of its turns that are right.",
                           choices=("success", "progress"))  # fmt: skip
+    rollout_engine: str = setting(
+        "local", "What samples actions: the engine in this project's processes, or a vLLM server (--vllm_url) that gets "
+        "the adapter of --lora_r after each update.", choices=("local", "vllm"),
+    )  # fmt: skip
     max_staleness: int = setting(
         0, "Updates by which the weights that play may be behind those that learn; 1: workers play for the next update "
         "while this one is learned.", within="[0, 1]",
@@ -174,6 +178,11 @@ class TrainConfig:
         None, "Bound on the loss of a bad token that became likely, as a multiple of its advantage; none: no bound.",
         within="(1, inf)",
     )  # fmt: skip
+    importance_cap: float | None = setting(
+        2.0, "Largest weight of a loss that makes up for sampling with other weights or another engine than learn "
+        "(--max_staleness 1, --rollout_engine vllm): pi_learning / pi_sampling, cut there; none: not made up for.",
+        within="(0, inf)",
+    )  # fmt: skip
     entropy_coef: float = setting(0.002, "Weight of the entropy bonus, per nat.", within="[0, inf)")
     target_kl: float | None = setting(
         0.05, "KL from the collecting policy, in nats a token, at which an update stops early; none: never.",
@@ -238,6 +247,11 @@ class TrainConfig:
                 f"--max_new_tokens: got {self.max_new_tokens}, expected less than --max_episode_tokens "
                 f"({self.max_episode_tokens}), which has to hold the prompt too"
             )
+
+    @property
+    def corrects_sampling(self) -> bool:
+        """Whether losses are weighted by how likely learning's weights find what was sampled."""
+        return self.importance_cap is not None and (self.max_staleness > 0 or self.rollout_engine != "local")
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:

@@ -114,6 +114,18 @@ def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics
     }
 
 
+def importance_metrics(targets: Targets, config: TrainConfig) -> Metrics:
+    """Return what the truncated importance weights are; nothing where none are asked for."""
+    if not config.corrects_sampling or config.importance_cap is None:
+        return {}
+    weights = targets.importance[targets.counted]
+    return {
+        "mismatch/importance_mean": float(weights.mean()),
+        "mismatch/importance_min": float(weights.min()),
+        "mismatch/importance_cut_share": float((weights >= config.importance_cap).float().mean()),
+    }
+
+
 def _token_metrics(experience: Experience) -> Metrics:
     lengths = torch.tensor(experience.lengths, dtype=torch.float32)
     prompts = [row.acted.index(True) for row in experience.rows]

@@ -14,7 +14,14 @@ from fctncalling.algorithms.algorithm import Algorithm, Spans
 from fctncalling.algorithms.appo import APPO
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.diagnostics import Metrics, TokenTerms, step_metrics, update_metrics, without_critic
+from fctncalling.algorithms.diagnostics import (
+    Metrics,
+    TokenTerms,
+    importance_metrics,
+    step_metrics,
+    update_metrics,
+    without_critic,
+)
 from fctncalling.algorithms.experience import Experience, Minibatch, gather, plan_epoch
 from fctncalling.algorithms.finite import check_finite, told_with_place, told_with_tasks
 from fctncalling.algorithms.grpo import GRPO
@@ -80,6 +87,7 @@ def update(
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
+    metrics |= importance_metrics(targets, config)
     return metrics if algorithm.critic else without_critic(metrics)
 
 
@@ -137,7 +145,8 @@ def token_terms(
             clip_low=config.clip_low,
             clip_high=config.clip_high,
             dual_clip=config.dual_clip,
-        ),
+        )
+        * target.importance,
         losses.value_loss(
             outputs.values,
             target.returns,

@@ -30,6 +30,7 @@ class Targets(NamedTuple):
     counted: Tensor  # bool, the token enters the losses
     weights: Tensor  # the token's share in the mean that a loss is
     reference_logprobs: Tensor  # 0 where no reference is asked for
+    importance: Tensor  # weight of the policy's loss: pi before the update / pi as sampled, cut; 1 where they are one
 
 
 def compute_targets(
@@ -63,7 +64,9 @@ def compute_targets(
     if config.permute_advantages:
         advantages = _permuted(advantages, estimate.counted, generator)
     weights = _weights(estimate.counted, experience, config)
-    return Targets(old_logprobs, old_values, raw, advantages, estimate.returns, estimate.counted, weights, reference)
+    importance = _importance(old_logprobs, experience, algorithm, config)
+    estimated = (raw, advantages, estimate.returns, estimate.counted)
+    return Targets(old_logprobs, old_values, *estimated, weights, reference, importance)
 
 
 @torch.no_grad()
@@ -148,6 +151,19 @@ def _estimate(
         group=experience.groups(),
     )
     return Estimate(*(field[acted] for field in algorithm.estimate(timelines, config)))
+
+
+def _importance(old_logprobs: Tensor, experience: Experience, algorithm: Algorithm, config: TrainConfig) -> Tensor:
+    """Return truncated importance weights, (N,), of what the algorithm has a ratio of: tokens, actions or rows.
+
+    They stand beside the clipped ratio, whose denominator stays the policy before the update (Hilton et al. 2021,
+    arXiv:2110.00641): an old or a foreign sampler is made up for, and does not use up the clip range.
+    """
+    if not config.corrects_sampling or config.importance_cap is None:
+        return torch.ones_like(old_logprobs)
+    spans = experience.spans(torch.arange(len(old_logprobs), device=old_logprobs.device))
+    log_ratios = losses.log_ratio(old_logprobs, experience.tokens.rollout_logprobs)
+    return algorithm.log_ratio(log_ratios, spans, config).exp().clamp(max=config.importance_cap)
 
 
 def _permuted(advantages: Tensor, counted: Tensor, generator: torch.Generator) -> Tensor:
