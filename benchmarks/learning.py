@@ -46,14 +46,15 @@ SETTINGS: dict[str, dict[str, object]] = {
 }
 """What an algorithm changes of SHARED and of the command's defaults; each was tried at the same number of settings."""
 
-FORKS = multiprocessing.get_context("forkserver")  # a process for every run, torch being imported once for all
+FORKS = multiprocessing.get_context("forkserver")  # a process for every run, what is slow being imported once
+SLOW_IMPORTS = ("matplotlib.pyplot", "transformers", "transformers.models.llama.modeling_llama")
 
 
 def main() -> None:
     """Run what is missing, then report on all of it."""
     options = parsed()
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
-    FORKS.set_forkserver_preload(["transformers", "fctncalling.cli.train", "fctncalling.training_run"])
+    FORKS.set_forkserver_preload(["fctncalling.cli.train", "fctncalling.training_run", *SLOW_IMPORTS])
     options.output.mkdir(parents=True, exist_ok=True)
     tasks = write_tasks(options.output / "tasks")
     wanted = [(name, seed) for seed, name in product(range(1, options.seeds + 1), options.algorithms.split(","))]
