@@ -13,7 +13,7 @@ from typing import Any
 
 from fctncalling.data.agentic import variant_of
 from fctncalling.data.answers import AnswerSource, PossibleAnswers
-from fctncalling.data.categories import AGENTIC, WITHOUT_ANSWER, category_of
+from fctncalling.data.categories import AGENTIC, AST, LANGUAGE_VARIANTS, WITHOUT_ANSWER, category_of
 from fctncalling.data.errors import Place, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
 from fctncalling.data.json_stream import read_entries
@@ -169,6 +169,8 @@ def _task(entry: Mapping[str, Any], category: str, place: Place, docs: FunctionD
     )
     if task.is_multi_turn:
         _check_ground_truth_turns(task, place)
+    elif category in AST or category in LANGUAGE_VARIANTS:
+        _check_accepted_calls(task, place)
     return task
 
 
@@ -191,6 +193,17 @@ def _check_ground_truth_turns(task: Task, place: Place) -> None:
             f"ground_truth: expected one list of calls for each of the {len(task.question)} turns of question, "
             f"found {len(task.ground_truth)}"
         )
+
+
+def _check_accepted_calls(task: Task, place: Place) -> None:
+    for index, call in enumerate(task.ground_truth or ()):
+        field = f"ground_truth[{index}]"
+        if not isinstance(call, dict) or not all(isinstance(accepted, dict) for accepted in call.values()):
+            raise place.error(f"{field}: expected {{function: {{parameter: [accepted values]}}}}, found {call!r:.60}")
+        for name, accepted in call.items():
+            for parameter, values in accepted.items():
+                if not isinstance(values, list):
+                    raise place.error(f"{field}.{name}.{parameter}: expected a list of values, found {values!r:.60}")
 
 
 def _missed_functions(

@@ -377,6 +377,19 @@ def test_an_entry_is_refused_by_field_and_expectation(change: dict[str, Any], ex
 
 
 @pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        (["add(1, 2)"], "ground_truth[0]: expected {function: {parameter: [accepted values]}}"),
+        ([{"add": 5}], "ground_truth[0]: expected {function: {parameter: [accepted values]}}"),
+        ([{"add": {"a": 1}}], "ground_truth[0].add.a: expected a list of values, found 1"),
+    ],
+)
+def test_a_single_turn_truth_that_no_answer_could_match_is_refused(truth: Any, expected: str, tmp_path: Path) -> None:
+    message = refusal(write(tmp_path / "tasks.json", {**SINGLE, "ground_truth": truth}))
+    assert message.startswith(f'{tmp_path / "tasks.json"} line 1 (id "{SINGLE["id"]}"): {expected}')
+
+
+@pytest.mark.parametrize(
     ("entry", "field"), [(SINGLE, "id"), (SINGLE, "question"), (SINGLE, "function"), (MULTI, "involved_classes")]
 )
 def test_a_missing_field_is_named(entry: dict[str, Any], field: str, tmp_path: Path) -> None:

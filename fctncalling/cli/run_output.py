@@ -77,6 +77,8 @@ class OutputFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+        if not self._path.stat().st_size:  # nothing was played: the next run need not --resume
+            self._path.unlink()
 
     def _take_up(self) -> None:
         kept = self._path.with_name(f".{os.getpid()}.{self._path.name}")
