@@ -1,4 +1,4 @@
-"""Official multi-turn tasks, many episodes at a time: none colours another, no tool outlives its own, memory is flat."""
+"""Many multi-turn tasks, several at a time: none colours another, no tool outlives its own; memory is flat."""
 
 from __future__ import annotations
 
@@ -56,9 +56,8 @@ def play_side_by_side(tasks: Sequence[Task], together: threading.Barrier) -> lis
         Played(envs[0], [text for text in texts if text != DONE for _ in range(2)], task.id)
         for env in envs:
             env.reset(options={"task_id": task.id})
-        for text in texts:
-            infos = [env.step(text)[4] for env in envs]
-        failed += [task.id for info in infos if not info["verdict"].valid]
+        steps = [[env.step(text) for env in envs] for text in texts]
+        failed += [task.id for *_, info in steps[-1] if not info["verdict"].valid]
     return failed
 
 
