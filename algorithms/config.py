@@ -92,8 +92,8 @@ class TrainConfig:
     reward: str = setting("success", "success: 1 for a solved task; progress: the share of its turns that are right.",
                           choices=("success", "progress"))  # fmt: skip
     rollout_engine: str = setting(
-        "local", "What samples actions: the engine in this project's processes, or a vLLM server (--vllm_url) that gets "
-        "the adapter of --lora_r after each update.", choices=("local", "vllm"),
+        "local", "What samples actions: the engine in this project's processes, or a vLLM server (--vllm_url) that "
+        "gets the adapter of --lora_r after each update.", choices=("local", "vllm"),
     )  # fmt: skip
     max_staleness: int = setting(
         0, "Updates by which the weights that play may be behind those that learn; 1: workers play for the next update "

@@ -64,6 +64,7 @@ def update_metrics(
     targets: Targets,
     steps: Sequence[Metrics],  # of every pass; those without a gradient norm were stopped before their step
     early_stop_epoch: int,
+    config: TrainConfig,
 ) -> Metrics:
     """Return the figures of a whole update; those that do not exist (constant targets explain nothing) are absent.
 
@@ -79,7 +80,7 @@ def update_metrics(
     metrics["losses/early_stop_epoch"] = float(early_stop_epoch)  # 0: ran to the end
     metrics["losses/optimiser_steps"] = float(len(taken))
     metrics |= _critic_metrics(targets) | _mismatch_metrics(targets.old_logprobs, experience.tokens.rollout_logprobs)
-    metrics |= _token_metrics(experience)
+    metrics |= _importance_metrics(targets, config) | _token_metrics(experience)
     metrics["env/invalid_episodes"] = float(sum(episode.invalid for episode in episodes))
     metrics["env/episodes_learned_from"] = float(len(experience.episodes))
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
@@ -114,7 +115,7 @@ def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics
     }
 
 
-def importance_metrics(targets: Targets, config: TrainConfig) -> Metrics:
+def _importance_metrics(targets: Targets, config: TrainConfig) -> Metrics:
     """Return what the truncated importance weights are; nothing where none are asked for."""
     if not config.corrects_sampling or config.importance_cap is None:
         return {}

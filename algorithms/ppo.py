@@ -17,7 +17,6 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.diagnostics import (
     Metrics,
     TokenTerms,
-    importance_metrics,
     step_metrics,
     update_metrics,
     without_critic,
@@ -85,9 +84,8 @@ def update(
             break
         minibatches = plan_epoch(experience, config, generator)
     policy.zero_grad(set_to_none=True)
-    metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch)
+    metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
-    metrics |= importance_metrics(targets, config)
     return metrics if algorithm.critic else without_critic(metrics)
 
 
