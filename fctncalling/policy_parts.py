@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.text_job_settings import JOB_MODELS
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +60,7 @@ def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) ->
 
 def base_model(config: TrainConfig) -> str:
     """Return the folder or hub name of the model that a run starts from: the reference, whatever was learned since."""
-    return str(config.model_name_or_path or embedded_path("model"))
+    return str(config.model_name_or_path or embedded_path(JOB_MODELS.get(config.env_name, "model")))
 
 
 def _load_model(source: str) -> torch.nn.Module:

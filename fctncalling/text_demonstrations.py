@@ -25,9 +25,9 @@ _OPERATOR = re.compile(r" (\*\*|[-+*]) ")
 class TextDemonstrator:
     """Calls one tool with a task's program, then says what it answered: `(task id, turn, step, info) -> text`.
 
-    `careless`: the share of tasks in which the first call is wrong: half of those with another operator, half with a
-    call that fails. `stubborn`: the share of wrong or failed calls after which it answers all the same instead of
-    calling again. A careful one (both 0) is always right.
+    `careless`: the share of tasks in which the first call is wrong, where something is multiplied; half of it
+    elsewhere. A quarter of those calls fails, the others have another operator. `stubborn`: the share of wrong or
+    failed calls after which it answers all the same instead of calling again. A careful one (both 0) is always right.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class TextDemonstrator:
         task = self._tasks.named(task_id)
         generator = np.random.default_rng([self._seed, zlib.crc32(task_id.encode())])
         careless, breaks, stubborn = generator.random(3)
-        slips = careless < self._careless
+        slips = careless < self._careless * (1.0 if "*" in task.extra["code"] else 0.5)
         if step == 0:
-            return self._call(_spoilt(task, breaks < 0.5) if slips else task.extra["code"])
+            return self._call(_spoilt(task, breaks < 0.25) if slips else task.extra["code"])
         if step == 1 and slips and stubborn >= self._stubborn:
             return self._call(task.extra["code"])
         result = str(info["messages"][-1]["content"]).strip().rpartition("\n")[2]

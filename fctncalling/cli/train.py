@@ -22,6 +22,7 @@ from fctncalling.cli.progress import Progress
 from fctncalling.data.bfcl import TaskError
 from fctncalling.policy_parts import complete, weights_folder
 from fctncalling.surroundings import Surroundings, environments
+from fctncalling.text_job_settings import JOB_SETTINGS
 from fctncalling.worker_pool import RolloutError
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ trust-region PPO. --gamma_token and --lam_token below 1 give the variants that d
 APPO, where it is offered, is action-level PPO (one ratio and one advantage an action); it is not RLlib's APPO, which is
 asynchronous PPO.
 
+--env_name calculator and python_math are jobs with tools in mid-generation: each has a small model, questions and
+shorter defaults of its own (fctncalling/text_job_settings.py).
+
 Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json, metrics.jsonl (identical for equal
 seeds), timings.jsonl, tensorboard events, episodes/, checkpoints/, evaluation.json, curve.png.
 Ctrl-C saves a checkpoint; --resume goes on from it exactly.
@@ -57,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("fctncalling").setLevel(logging.INFO)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    namespace = build_parser().parse_args(words)
+    namespace = parsed(words)
     from fctncalling.algorithms.checkpoint import CheckpointError
     from fctncalling.algorithms.logs import RunExistsError
 
@@ -69,6 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
             print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Return the settings of a command line; what it leaves open is as the job that --env_name names has it."""
+    parser = build_parser()
+    job = JOB_SETTINGS.get(parser.parse_args(words).env_name, {})
+    parser.set_defaults(**job)
+    return parser.parse_args(words)
 
 
 def build_parser() -> argparse.ArgumentParser:

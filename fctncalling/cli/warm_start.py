@@ -148,7 +148,7 @@ def build(folder: Path, *, seed: int, num_tasks: int, careful_steps: int, carele
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     recipe = {"careful_steps": careful_steps, "careless_steps": careless_steps}
-    write_hashes(folder, seed=seed, num_tasks=num_tasks, **recipe)
+    write_hashes(folder, "fctncalling.cli.warm_start", seed=seed, num_tasks=num_tasks, **recipe)
 
 
 def learn(
@@ -172,15 +172,15 @@ def _show(bar: Any, metrics: dict[str, float]) -> None:
         bar.set_postfix(loss=f"{metrics['loss']:.3f}", accuracy=f"{metrics['accuracy']:.3f}")
 
 
-def write_hashes(folder: Path, **recipe: int) -> None:
-    """Write `SHA256.json`: the command's settings and the hash of every file it wrote."""
+def write_hashes(folder: Path, module: str, **recipe: object) -> None:
+    """Write `SHA256.json`: the command of a module with its settings, and the hash of every file it wrote."""
     hashes = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.iterdir())
         if path.name != "SHA256.json"
     }
     size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "SHA256.json")
-    command = "python -m fctncalling.cli.warm_start " + " ".join(f"--{key} {value}" for key, value in recipe.items())
+    command = f"python -m {module} " + " ".join(f"--{key} {value}" for key, value in recipe.items())
     (folder / "SHA256.json").write_text(json.dumps({"command": command, "sha256": hashes}, indent=1) + "\n")
     print(f"{folder}: {size:,} bytes; rebuild with: {command}")
 

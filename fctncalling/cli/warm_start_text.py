@@ -1,8 +1,8 @@
 """Build a small model for a job with tools in mid-generation: `python -m fctncalling.cli.warm_start_text --help`.
 
-A tokenizer in which every number of the job is one token, and a small Llama-configuration model fitted to episodes of a
-demonstrator: first a careful one, so that it learns the syntax and to copy, then one that is careless and stubborn.
-What that one gets wrong, reinforcement learning has to mend.
+A tokenizer in which numbers below 100 are one token and larger ones two, and a small Llama-configuration model fitted
+to episodes of a demonstrator: first a careful one, so that it learns the syntax and to copy, then one that is careless
+and stubborn. What that one gets wrong, reinforcement learning has to mend.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads cost more than they bring
 
@@ -24,21 +23,26 @@ from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.tools.toolbox import ToolBox, python_tool
 from fctncalling.text_demonstrations import TextDemonstrator, text_demonstrations
 
+if TYPE_CHECKING:
+    from fctncalling.algorithms.batch import EpisodeRecord
+
 MAX_EPISODE_TOKENS = 512
+MENDED = 0.3  # share of the careful demonstrator's first calls that are wrong, all of which it mends
 
 
 class Lesson(NamedTuple):
-    """What a job's demonstrator does, and how far its numbers go."""
+    """What a job's demonstrator does, and how many words it needs."""
 
     tasks: MadeTasks
+    wide: MadeTasks  # more of the kind than can be known by heart: results can only be copied
     handler: str
     tool: str
-    largest: int  # every whole number up to it becomes one token
+    vocabulary_size: int  # so few tokens that no number above 999 is one: rare ones would not be learned
 
 
 LESSONS = {
-    "calculator": lambda: Lesson(CalculatorTasks(), "request_call", "calculator", 2401),
-    "python_math": lambda: Lesson(MathTasks(), "python_block", "python_executor", 999),
+    "calculator": lambda: Lesson(CalculatorTasks(), CalculatorTasks(limit=400), "request_call", "calculator", 720),
+    "python_math": lambda: Lesson(MathTasks(), MathTasks(seed=1), "python_block", "python_executor", 900),
 }
 
 
@@ -72,43 +76,71 @@ def build(
     """Write tokenizer and model to a folder, as any Hugging Face checkpoint, with the hashes of its files."""
     import torch
 
-    from fctncalling.algorithms.template import ChatTemplate
-
     torch.set_num_threads(1)
-    lesson, tools = LESSONS[job](), _tools(job)
-    task_ids = [f"train_{number}" for number in range(num_tasks)]
-
-    def script(careless: float) -> TextDemonstrator:
-        return TextDemonstrator(
-            lesson.tasks, lesson.handler, tool=lesson.tool, careless=careless, stubborn=stubborn, seed=seed
-        )
-
-    make_env = partial(JOBS[job], **tools)
-    tokenizer = number_tokenizer(spoken(make_env(), script(0.5), task_ids[:1500]), lesson.largest)
+    school = School(job, seed, num_tasks)
+    lesson, tokenizer = school.lesson, school.tokenizer()
     model = new_model(len(tokenizer), pad_id=tokenizer.pad_token_id, end_id=tokenizer.eos_token_id, seed=seed)
-    template = ChatTemplate(tokenizer)
     print(f"{len(tokenizer)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
-    careful = text_demonstrations(make_env, script(0.0), template, task_ids, max_episode_tokens=MAX_EPISODE_TOKENS)
+    careful = school.episodes(tokenizer, lesson.wide) + school.episodes(tokenizer, lesson.tasks, MENDED, share=0.5)
     learn(model, careful, careful_steps, lr=3e-3)
     if careless_steps:
-        habits = script(careless)
-        wrong = text_demonstrations(make_env, habits, template, task_ids, max_episode_tokens=MAX_EPISODE_TOKENS)
+        wrong = school.episodes(tokenizer, lesson.tasks, careless, stubborn, share=0.5)
         learn(model, wrong, careless_steps, lr=4e-4)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    write_hashes(folder, seed=seed, num_tasks=num_tasks, careful_steps=careful_steps, careless_steps=careless_steps)
+    recipe: dict[str, object] = {"job": job, "seed": seed, "num_tasks": num_tasks, "careful_steps": careful_steps}
+    recipe |= {"careless_steps": careless_steps, "careless": careless, "stubborn": stubborn}
+    write_hashes(folder, "fctncalling.cli.warm_start_text", **recipe)
 
 
-def number_tokenizer(texts: Iterator[str], largest: int) -> Any:
-    """Return a tokenizer of the texts' words, with one token for every whole number up to `largest`."""
+class School:
+    """Demonstrations of a job, as many as are asked for."""
+
+    def __init__(self, job: str, seed: int, num_tasks: int) -> None:
+        self.lesson, self._job, self._seed, self._num_tasks = LESSONS[job](), job, seed, num_tasks
+        self._tools = _tools(job)
+
+    def tokenizer(self) -> Any:
+        """Return a tokenizer of what is said in some episodes."""
+        script = self._script(self.lesson.tasks, 0.5, 0.8)
+        texts = spoken(self._env(self.lesson.tasks), script, self._task_ids(400))
+        return number_tokenizer(texts, self.lesson.vocabulary_size)
+
+    def episodes(
+        self, tokenizer: Any, tasks: MadeTasks, careless: float = 0.0, stubborn: float = 0.0, share: float = 1.0
+    ) -> list[EpisodeRecord]:
+        """Return a demonstrator's episodes of a share of the tasks."""
+        from fctncalling.algorithms.template import ChatTemplate
+
+        return text_demonstrations(
+            lambda: self._env(tasks),
+            self._script(tasks, careless, stubborn),
+            ChatTemplate(tokenizer),
+            self._task_ids(round(share * self._num_tasks)),
+            max_episode_tokens=MAX_EPISODE_TOKENS,
+        )
+
+    def _env(self, tasks: MadeTasks) -> ToolTextEnv:
+        return JOBS[self._job](tasks=tasks, **self._tools)
+
+    def _script(self, tasks: MadeTasks, careless: float, stubborn: float) -> TextDemonstrator:
+        lesson, habits = self.lesson, {"careless": careless, "stubborn": stubborn}
+        return TextDemonstrator(tasks, lesson.handler, tool=lesson.tool, seed=self._seed, **habits)
+
+    def _task_ids(self, count: int) -> list[str]:
+        return [f"train_{number}" for number in range(min(count, self._num_tasks))]
+
+
+def number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
+    """Return a tokenizer of the texts' words, in which numbers up to 99 and pairs of digits behind them are tokens."""
     from fctncalling.embedded_tasks.tokenizer import train_tokenizer
 
     def told() -> Iterator[str]:
         yield from texts
-        for _ in range(40):  # often enough for every number to be worth a token
-            yield " ".join(map(str, range(largest + 1)))
+        for _ in range(40):  # often enough for all of them to be worth a token
+            yield " ".join(map(str, (*range(100), *range(100, 1000))))
 
-    return train_tokenizer(told(), vocabulary_size=largest + 2000)
+    return train_tokenizer(told(), vocabulary_size=vocabulary_size)
 
 
 def spoken(env: ToolTextEnv, script: TextDemonstrator, task_ids: Sequence[str]) -> Iterator[str]:

@@ -1,0 +1,22 @@
+"""What the jobs with tools in mid-generation start from: a small model each, and the settings that its run takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JOB_MODELS = {"calculator": "calculator"}
+"""`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
+
+_SHORT: dict[str, Any] = {
+    "num_updates": 15,
+    "eval_interval": 5,
+    "save_interval": 0,
+    "max_episode_tokens": 512,
+    "lr": 3e-4,
+    "log_episodes_interval": 1,
+}
+JOB_SETTINGS: dict[str, dict[str, Any]] = {
+    "calculator": {"experiment_name": "calculator", **_SHORT},
+    "python_math": {"experiment_name": "python_math", **_SHORT},
+}
+"""`--env_name` -> defaults of its own, by flag; flags that are given win."""

@@ -1,0 +1,56 @@
+"""The jobs with tools in mid-generation: their models, their settings, and what a run of theirs leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from fctncalling import embedded_path
+from fctncalling.cli.train import build_parser, main, parsed
+from fctncalling.text_job_settings import JOB_MODELS, JOB_SETTINGS
+
+
+@pytest.mark.parametrize("job", sorted(JOB_SETTINGS))
+def test_a_job_has_defaults_of_its_own_and_a_given_flag_wins(job: str) -> None:
+    given = vars(parsed(["--env_name", job, "--num_updates", "3"]))
+    assert given == {**vars(parsed(["--env_name", job])), "num_updates": 3}
+    assert vars(parsed(["--env_name", job])).items() >= {"env_name": job, **JOB_SETTINGS[job]}.items()
+
+
+def test_the_main_job_keeps_its_defaults() -> None:
+    assert parsed([]) == build_parser().parse_args([])
+
+
+@pytest.mark.parametrize("name", sorted(JOB_MODELS.values()))
+def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
+    folder = embedded_path(name)
+    told = json.loads((folder / "SHA256.json").read_text(encoding="utf-8"))
+    assert told["command"].startswith(f"python -m fctncalling.cli.warm_start_text --job {name} ")
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "SHA256.json"}
+    assert told["sha256"] == {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    assert sum(map(len, files.values())) < 4e6
+
+
+def played(job: str, folder: Path, *flags: str) -> dict[str, dict[str, float]]:
+    """Return the evaluation of a run of a job's command."""
+    assert main(["--env_name", job, "--results_dir", str(folder), "--tensorboard", "false", *flags]) == 0
+    evaluation: dict[str, dict[str, float]] = json.loads(
+        next(folder.rglob("evaluation.json")).read_text(encoding="utf-8")
+    )
+    return evaluation
+
+
+def test_the_calculator_model_starts_where_there_is_much_to_learn(tmp_path: Path) -> None:
+    before = played("calculator", tmp_path, "--num_updates", "0", "--eval_episodes", "64")["before"]
+    assert 0.3 <= before["greedy"] <= 0.7
+    assert 0.3 <= before["sampled"] <= 0.7
+
+
+@pytest.mark.prove
+def test_the_calculator_job_reaches_95_percent(tmp_path: Path) -> None:
+    evaluation = played("calculator", tmp_path)
+    assert evaluation["before"]["greedy"] <= 0.7
+    assert evaluation["after"]["greedy"] >= 0.95
