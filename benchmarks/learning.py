@@ -2,9 +2,9 @@
 
 `python benchmarks/learning.py --algorithms TPPO,POAD,NTPO,APPO,GRPO --seeds 10` trains once for every seed and
 algorithm, in this order, so that a run cut short leaves whole seeds; then it writes runs.jsonl, report.md and
-learning.png into --output and prints the table. Runs that are finished are kept, an interrupted one goes on from its
-checkpoint: the same command again takes up where the last one was stopped. Every run starts from the embedded model and
-is judged on the same held-out tasks.
+learning.png into --output and prints the table. Runs that are long enough are kept, shorter and interrupted ones go on
+from their checkpoints: the same command again takes up where the last one was stopped, and one with more --num_updates
+makes the runs longer. Every run starts from the embedded model and is judged on the same held-out tasks.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
     tasks = write_tasks(options.output / "tasks")
     wanted = [(name, seed) for seed, name in product(range(1, options.seeds + 1), options.algorithms.split(","))]
     with ThreadPoolExecutor(options.jobs) as pool:
-        runs = list(pool.map(lambda pair: play(*pair, tasks, options), wanted))
+        runs = list(pool.map(lambda pair: play(pair[0], pair[1], tasks, options), wanted))
     lines = "".join(json.dumps(run._asdict()) + "\n" for run in runs)
     (options.output / "runs.jsonl").write_text(lines, encoding="utf-8")
     text = report(runs, SHARED, SETTINGS)
@@ -97,10 +97,10 @@ def write_tasks(folder: Path) -> Path:
 
 
 def play(algorithm: str, seed: int, tasks: Path, options: argparse.Namespace) -> Run:
-    """Return the run of an algorithm and a seed, trained now unless it was before."""
+    """Return the run of an algorithm and a seed, trained now as far as it was not before."""
     results = options.output / f"seed_{seed:02d}"
     folder = results / "check" / "embedded" / "train" / algorithm
-    if not (folder / "evaluation.json").exists():
+    if updates_of(folder) < options.num_updates:
         flags = {
             **SHARED,
             **SETTINGS[algorithm],
@@ -114,9 +114,15 @@ def play(algorithm: str, seed: int, tasks: Path, options: argparse.Namespace) ->
             **dict(pair.split("=", 1) for pair in options.set),
         }
         train(folder, [f"--{name}={value}" for name, value in flags.items()])
-    run = Run.read(folder, algorithm, seed)
+    run = Run.read(folder, algorithm, seed, options.num_updates)
     print(f"{algorithm} seed {seed}: {run.curve[-1][1]:.3f} after {run.curve[-1][0]} episodes", flush=True)
     return run
+
+
+def updates_of(folder: Path) -> int:
+    """Return the length of the run that ended in this folder; 0 where none did."""
+    evaluation = folder / "evaluation.json"
+    return json.loads(evaluation.read_text(encoding="utf-8"))["updates"] if evaluation.exists() else 0
 
 
 def train(folder: Path, flags: list[str]) -> None:

@@ -21,17 +21,18 @@ class Run(NamedTuple):
     algorithm: str
     seed: int
     curve: list[tuple[int, float]]  # (episodes played, greedy success on held-out tasks)
-    cpu_seconds: float  # of training, evaluations apart
+    cpu_seconds: float  # of training a thousand episodes, evaluations apart
 
     @classmethod
-    def read(cls, folder: Path, algorithm: str, seed: int) -> Self:
-        """Return the run that left this folder."""
+    def read(cls, folder: Path, algorithm: str, seed: int, num_updates: int) -> Self:
+        """Return the first so many updates of the run that left this folder."""
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         episodes = {0: 0} | {line["update"]: line["episodes"] for line in lines if "episodes" in line}
         key = "eval/greedy_success_rate"
-        curve = [(episodes[line["update"]], line[key]) for line in lines if line.get(key) is not None]
+        wanted = [line for line in lines if line.get(key) is not None and line["update"] <= num_updates]
         evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        return cls(algorithm, seed, curve, evaluation["train_cpu_seconds"])
+        cpu_seconds = 1000 * evaluation["train_cpu_seconds"] / evaluation["episodes"]
+        return cls(algorithm, seed, [(episodes[line["update"]], line[key]) for line in wanted], cpu_seconds)
 
     @property
     def final(self) -> float:
@@ -58,7 +59,7 @@ def report(runs: Sequence[Run], shared: Mapping[str, object], settings: Mapping[
         f"evaluations after the first; a seed failed that never reached {TARGET:.0%}.",
         "",
         "| algorithm | seeds | mean | std | worst | best | area | episodes to 80 % (median) | failed "
-        f"| end at {HIGH_TARGET:.0%} | CPU s a run |",
+        f"| end at {HIGH_TARGET:.0%} | CPU s a 1000 episodes |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, group in by_name.items():
