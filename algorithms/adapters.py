@@ -6,13 +6,15 @@ The base's weights are frozen and never change; adapters are trained in fp32 wha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 ACTOR = "default"  # peft writes this one into the folder itself, so that plain peft loads it
+ADAPTER_FILE = "adapter_model.safetensors"
 CRITIC = "critic"  # in a folder of its own below
 
 
@@ -29,25 +31,37 @@ class Adapters:
         names: Any = targets if targets == "all-linear" else [name.strip() for name in targets.split(",")]
         self.config = LoraConfig(task_type="CAUSAL_LM", r=r, lora_alpha=alpha, target_modules=names)  # type: ignore[arg-type]
         language_model: Any = model
+        # What peft asks the model about has a new name in transformers; nothing of it is the user's to mend.
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         self.peft: Any = get_peft_model(language_model, self.config, adapter_name=ACTOR)
+        self.working: str | None = ACTOR  # the adapter through which the model speaks; None: the base alone
         self.switch(ACTOR)
 
     def add(self, name: str, folder: str | Path | None = None) -> None:
-        """Put in a further adapter, a fresh one or that of a folder; the one in use stays in use."""
+        """Put in a further adapter, a fresh one or that of a folder; the one at work stays at work."""
         if folder is None:
             self.peft.add_adapter(name, self.config)
         else:
             self.peft.load_adapter(str(folder), adapter_name=name, is_trainable=True)
-        self.switch(ACTOR)
+        self.switch(self.working)
 
-    def load(self, folder: str | Path) -> None:
-        """Take over the saved weights of every adapter in use here."""
+    def load(self, folder: str | Path, names: Sequence[str] | None = None) -> None:
+        """Take over the saved weights of some adapters (none named: of every one here).
+
+        ValueError where the folder has no such adapter, or one of another rank or for other layers.
+        """
         from peft import set_peft_model_state_dict
         from peft.utils import load_peft_weights
 
-        for name in self.names:
+        for name in self.names if names is None else names:
             path = Path(folder) if name == ACTOR else Path(folder) / name
-            set_peft_model_state_dict(self.peft, load_peft_weights(str(path), device="cpu"), adapter_name=name)
+            if not (path / ADAPTER_FILE).is_file():
+                raise ValueError(f"{path} holds no adapter ({ADAPTER_FILE} is missing)")
+            saved = load_peft_weights(str(path), device="cpu")
+            expected = {key.replace(f".{name}.", "."): it.shape for key, it in self._named(name)}
+            if {key: it.shape for key, it in saved.items()} != expected:
+                raise ValueError(f"{path}: the saved adapter is of another --lora_r, or for other --lora_targets")
+            set_peft_model_state_dict(self.peft, saved, adapter_name=name)
 
     def save(self, folder: str | Path) -> None:
         """Write adapter_config.json and adapter_model.safetensors, the critic's into a folder below."""
@@ -60,21 +74,23 @@ class Adapters:
 
     def parameters(self, name: str) -> list[nn.Parameter]:
         """Return the weights of one adapter."""
-        return [weight for path, weight in self.peft.named_parameters() if f".{name}." in path and "lora_" in path]
+        return [weight for _, weight in self._named(name)]
 
     @contextlib.contextmanager
     def use(self, name: str | None) -> Iterator[None]:
-        """Let another adapter, or none (the base alone), work until the block is left."""
+        """Let another adapter, or none (the base alone), work until the block is left; then the one of before does."""
+        before = self.working
         self.switch(name)
         try:
             yield
         finally:
-            self.switch(ACTOR)
+            self.switch(before)
 
     def switch(self, name: str | None) -> None:
         """Let one adapter work from here on, or none; nothing is loaded and no weight changes."""
         from peft.tuners.tuners_utils import BaseTunerLayer
 
+        self.working = name
         for layer in self.peft.modules():
             if isinstance(layer, BaseTunerLayer):
                 layer.enable_adapters(name is not None)
@@ -82,6 +98,10 @@ class Adapters:
                     layer.set_adapter([name])
         for path, weight in self.peft.named_parameters():
             weight.requires_grad_("lora_" in path)
+
+    def _named(self, name: str) -> list[tuple[str, nn.Parameter]]:
+        """Return the weights of one adapter with their paths."""
+        return [item for item in self.peft.named_parameters() if f".{name}." in item[0] and "lora_" in item[0]]
 
 
 def merged(folder: str | Path, base: str | Path) -> Any:

@@ -31,6 +31,16 @@ def results_folder(config: TrainConfig) -> Path:
     return Path(config.results_dir, config.experiment_name, model, dataset, config.algorithm_name)
 
 
+def refuse_held(folder: Path) -> None:
+    """Raise RunExistsError where a folder already holds a run."""
+    held = [name for name in ("metrics.jsonl", "config.json", "checkpoints") if (folder / name).exists()]
+    if held:
+        raise RunExistsError(
+            f"{folder} already holds a run ({', '.join(held)}). Continue it with --resume, or keep it and start "
+            "another with --experiment_name NAME or --results_dir FOLDER."
+        )
+
+
 class RunLog:
     """Writes a run's files below one folder.
 
@@ -48,12 +58,8 @@ class RunLog:
         wandb: str = "off",
     ) -> None:
         self.folder = folder
-        held = [name for name in ("metrics.jsonl", "config.json", "checkpoints") if (folder / name).exists()]
-        if held and not resume:
-            raise RunExistsError(
-                f"{folder} already holds a run ({', '.join(held)}). Continue it with --resume, or keep it and start "
-                "another with --experiment_name NAME or --results_dir FOLDER."
-            )
+        if not resume:
+            refuse_held(folder)
         (folder / "episodes").mkdir(parents=True, exist_ok=True)
         write_json(folder / "config.json", config)
         self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
@@ -68,8 +74,14 @@ class RunLog:
         return {"metrics": self._metrics.tell(), "timings": self._timings.tell()}
 
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
-        """Drop what was written after a checkpoint of an update, so that a resumed run repeats no line."""
+        """Drop what was written after a checkpoint of an update, so that a resumed run repeats no line.
+
+        ValueError where less was written: the checkpoint is that of another run.
+        """
         for name, file in (("metrics", self._metrics), ("timings", self._timings)):
+            length = file.seek(0, os.SEEK_END)
+            if length < position.get(name, 0):
+                raise ValueError(f"{file.name} holds {length} bytes, {position[name]} were written before it was saved")
             file.truncate(position.get(name, 0))
             file.seek(position.get(name, 0))
         self._trackers.first_update = update + 1

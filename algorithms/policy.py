@@ -108,9 +108,9 @@ class ActorCritic(nn.Module):
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the trainable weights of the language model: those of its adapter, where it has one."""
+        """Return the trainable weights of the language model: those of the adapter at work, where it has any."""
         if self.adapters is not None:
-            return iter(self.adapters.parameters(ACTOR))
+            return iter(self.adapters.parameters(self.adapters.working or ACTOR))
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
 
     def critic_parameters(self) -> Iterator[nn.Parameter]:
@@ -147,16 +147,19 @@ class ActorCritic(nn.Module):
             _save_weights(self.critic_model, Path(folder) / CRITIC_MODEL_FILE)
 
     def load_critic(self, folder: str | Path) -> None:
-        """Take the critic of a saved policy; ValueError where there is none or one of another shape."""
-        head_file = Path(folder) / VALUE_HEAD_FILE
+        """Take the critic of a saved policy, whole; ValueError where there is none or one of another kind or shape."""
+        head_file, model_file = Path(folder) / VALUE_HEAD_FILE, Path(folder) / CRITIC_MODEL_FILE
         if not head_file.exists():
             raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
-        self.value_head.load(head_file)
-        model_file = Path(folder) / CRITIC_MODEL_FILE
-        if self.critic_model is not None and model_file.exists():
+        if self.critic_model is not None:
+            if not model_file.exists():
+                raise ValueError(f"{folder} holds no critic with a model of its own ({CRITIC_MODEL_FILE} is missing)")
             from safetensors.torch import load_file
 
             self.critic_model.load_state_dict(load_file(model_file))
+        if self.adapters is not None and CRITIC in self.adapters.names:
+            self.adapters.load(folder, [CRITIC])
+        self.value_head.load(head_file)
 
     @classmethod
     def load(

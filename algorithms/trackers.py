@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
+
+from fctncalling.algorithms.settings import SettingError
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +70,12 @@ class Wandb:
 
 
 class Trackers:
-    """All that were asked for and are installed; they are opened when first used, and anew after a rewind."""
+    """All that were asked for; they are opened when first used, and anew after a rewind."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any], *, tensorboard: bool, wandb: str) -> None:
+        """Raise SettingError where wandb is asked for and not installed."""
+        if wandb != "off" and importlib.util.find_spec("wandb") is None:
+            raise SettingError(f"--wandb: got {wandb}, but wandb is not installed: pip install wandb, or leave it out")
         self.folder, self.config, self.tensorboard, self.wandb = folder, config, tensorboard, wandb
         self.first_update = 0
         self._open: list[Tracker] | None = None
@@ -95,8 +101,5 @@ class Trackers:
             except ImportError:
                 logger.info("tensorboard is not installed: metrics.jsonl and timings.jsonl hold every number")
         if self.wandb != "off":
-            try:
-                opened.append(Wandb(self.folder, self.config, self.wandb))
-            except ImportError:
-                logger.warning("--wandb %s: wandb is not installed (pip install wandb); going on without", self.wandb)
+            opened.append(Wandb(self.folder, self.config, self.wandb))
         return opened

@@ -31,10 +31,7 @@ def complete(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, 
         compute_in(reference, dtype, device)
         policy.refer_to(reference)
     if config.init_critic_from is not None and checkpoint is None:
-        try:
-            policy.load_critic(config.init_critic_from)
-        except ValueError as error:
-            raise SettingError(f"--init_critic_from: {error}") from error
+        _take_over_critic(policy, config, Path(config.init_critic_from))
     compute_in(policy.model, dtype, device)
     if policy.critic_model is not None:
         compute_in(policy.critic_model, dtype, device)
@@ -56,6 +53,35 @@ def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) ->
     if checkpoint is not None and policy.adapters is not None:
         policy.adapters.load(checkpoint)
         policy.load_critic(checkpoint)
+
+
+def _take_over_critic(policy: ActorCritic, config: TrainConfig, folder: Path) -> None:
+    """Let the policy's critic be that of a checkpoint, which must read with what this run's reads with."""
+    from safetensors import SafetensorError
+
+    kind = kind_of_critic(folder)
+    if kind is not None and kind != config.critic:
+        raise SettingError(
+            f"--init_critic_from {folder}: its critic was trained with --critic {kind}, this run's is {config.critic}; "
+            f"give --critic {kind}"
+        )
+    try:
+        policy.load_critic(folder)
+    except (ValueError, RuntimeError, OSError, SafetensorError) as error:
+        raise SettingError(f"--init_critic_from: {error}") from error
+
+
+def kind_of_critic(folder: Path) -> str | None:
+    """Return the --critic that a checkpoint was made with; None where it holds none."""
+    from fctncalling.algorithms.adapters import CRITIC
+    from fctncalling.algorithms.policy import CRITIC_MODEL_FILE
+    from fctncalling.algorithms.value_head import VALUE_HEAD_FILE
+
+    if (folder / CRITIC_MODEL_FILE).is_file():
+        return "full"
+    if (folder / CRITIC).is_dir():
+        return "lora"
+    return "head" if (folder / VALUE_HEAD_FILE).is_file() else None
 
 
 def base_model(config: TrainConfig) -> str:

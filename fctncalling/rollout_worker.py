@@ -25,7 +25,7 @@ class RolloutWorker:
     """
 
     def __init__(self, config: TrainConfig, surroundings: Surroundings, num_workers: int) -> None:
-        from fctncalling.cli.train import load_policy
+        from fctncalling.policy_files import load_policy
 
         self.config = dataclasses.replace(
             config,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.settings import setting
 from fctncalling.algorithms.task_sampling import Candidate
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
@@ -67,13 +68,7 @@ def environments(
 
         return text_environments(config, surroundings)
     if config.env_name != "fctncalling_env":
-        import gymnasium
-
-        return (
-            lambda: gymnasium.make(config.env_name, disable_env_checker=True),
-            [Candidate(f"train_{i}") for i in range(config.episodes_per_update)],
-            [f"held_out_{i}" for i in range(config.eval_episodes)],
-        )
+        return _registered_environments(config)
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.tool_use import tools_of
 
@@ -82,6 +77,7 @@ def environments(
         num_executors=surroundings.num_tool_executors,
         config_path=surroundings.tool_config_path,
     )
+    _check_handler(surroundings.handler)
     training, held_out = _admitted_task_sets(config, surroundings)
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
 
@@ -98,6 +94,37 @@ def environments(
 
     candidates = [Candidate(task.id, task.category, len(task.question)) for task in training]
     return make_env, candidates, [task.id for task in held_out]
+
+
+def _registered_environments(config: TrainConfig) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
+    """Return `environments` of a name that gymnasium knows; SettingError where it does not, or a module is missing."""
+    import gymnasium
+
+    module, _, registered = config.env_name.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)  # which registers it
+        gymnasium.spec(registered)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise SettingError(
+            f'--env_name: got "{config.env_name}": {str(error).rstrip(".")}. Expected fctncalling_env, calculator, '
+            "python_math, tool_text, or a name registered with gymnasium, its module in front: my_module:MyEnv-v0"
+        ) from error
+    return (
+        lambda: gymnasium.make(config.env_name, disable_env_checker=True),
+        [Candidate(f"train_{i}") for i in range(config.episodes_per_update)],
+        [f"held_out_{i}" for i in range(config.eval_episodes)],
+    )
+
+
+def _check_handler(name: str) -> None:
+    """Raise SettingError for a handler that does not exist."""
+    from fctncalling.envs.handlers import get_handler
+
+    try:
+        get_handler(name)
+    except LookupError as error:
+        raise SettingError(f"--handler: {error}") from error
 
 
 def _admitted_task_sets(config: TrainConfig, surroundings: Surroundings) -> tuple[list[Task], list[Task]]:

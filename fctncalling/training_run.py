@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.checkpoint import load_state, save_checkpoint
+from fctncalling.algorithms.checkpoint import CheckpointError, load_state, save_checkpoint
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.finite import check_weights
 from fctncalling.algorithms.grpo import informative
@@ -199,12 +199,18 @@ class TrainingRun:
         return folder / name
 
     def restore(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint whose weights the policy was loaded with."""
+        """Go on from a checkpoint whose weights the policy was loaded with; CheckpointError if it is another run's."""
         state = load_state(checkpoint)
-        self.counters = Counters(**state["counters"])
-        for name, optimiser in self.optimisers._asdict().items():
-            load_whole_state(optimiser, state["optimisers"][name])
-        self.log.rewind(state["position"], self.counters.updates)
+        try:
+            self.counters = Counters(**state["counters"])
+            for name, optimiser in self.optimisers._asdict().items():
+                load_whole_state(optimiser, state["optimisers"][name])
+            self.log.rewind(state["position"], self.counters.updates)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its own run, or start "
+                "another with its weights: --experiment_name NAME --model_name_or_path FOLDER, no --resume"
+            ) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.policy_parts import kind_of_critic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the model; return 0, or 2 where it cannot be made."""
+    from safetensors import SafetensorError
+
     checkpoint, output = arguments.checkpoint, arguments.output
     if output.exists():
         print(f"error: --output {output} exists already; name a new folder", file=sys.stderr)
@@ -38,17 +41,20 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         model = load(checkpoint, arguments.base)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
         return 2
     model.save_pretrained(output)
-    for pattern in ("tokenizer*", "special_tokens*", "chat_template*", "value_head.safetensors"):
+    own = kind_of_critic(checkpoint) in ("lora", "full")  # reads with weights that are not the exported model's
+    for pattern in ("tokenizer*", "special_tokens*", "chat_template*", *(() if own else ("value_head.safetensors",))):
         for path in checkpoint.glob(pattern):
             shutil.copy2(path, output / path.name)
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint), "output": str(output)}))
         return 0
     print(f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' from_pretrained.")
+    if own:
+        print(f"Its critic reads with weights of its own and stays where it is: --init_critic_from {checkpoint}")
     return 0
 
 
@@ -65,7 +71,7 @@ def load(checkpoint: Path, base: str | None = None) -> Any:
 
 def base_of(checkpoint: Path) -> str:
     """Return the model that the run of a checkpoint started from; ValueError where its config.json is not beside it."""
-    described = checkpoint.parent.parent / "config.json"
+    described = checkpoint.resolve().parent.parent / "config.json"
     if not described.is_file():
         raise ValueError(f"{described} is missing, so the base model is not known: give --base")
     named = json.loads(described.read_text(encoding="utf-8")).get("model_name_or_path")

@@ -18,20 +18,18 @@ from typing import TYPE_CHECKING
 from fctncalling.algorithms import settings
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
 from fctncalling.algorithms.task_sampling import TaskSampler
+from fctncalling.cli.one_line_parser import OneLineParser
 from fctncalling.cli.progress import Progress
 from fctncalling.data.bfcl import TaskError
-from fctncalling.policy_parts import complete, weights_folder
+from fctncalling.policy_files import ModelError, load_policy
+from fctncalling.resumption import checkpoint_of
 from fctncalling.surroundings import Surroundings, environments
 from fctncalling.text_job_settings import JOB_SETTINGS
 from fctncalling.worker_pool import RolloutError
 
 if TYPE_CHECKING:
-    import torch
-
     from fctncalling.algorithms.logs import RunLog
-    from fctncalling.algorithms.policy import ActorCritic
     from fctncalling.algorithms.processes import Processes
-    from fctncalling.algorithms.template import ChatTemplate
     from fctncalling.training_run import TrainingRun
 
 DESCRIPTION = """\
@@ -85,7 +83,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with a flag for every setting."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         "train_fctncalling.py",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -113,9 +111,8 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
             report(run)
         except KeyboardInterrupt:
             show.close()
-            resumed = [word for word in words if not word.startswith("--resume")]
             print(f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on with:\n")
-            print(f"  python train_fctncalling.py {shlex.join([*resumed, '--resume'])}\n")
+            print(f"  {command_to_resume(words, run.processes.count)}\n")
             return 130
         except FloatingPointError as error:
             show.close()
@@ -131,6 +128,17 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
     return 0
 
 
+def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
+    """Return the command line that goes on with a run of the given words."""
+    kept = [
+        word
+        for number, word in enumerate(words)
+        if not word.startswith("--resume") and not (number and words[number - 1] == "--resume" and word[:1] != "-")
+    ]
+    program = "python" if num_processes == 1 else f"torchrun --nproc_per_node {num_processes}"
+    return f"{program} train_fctncalling.py {shlex.join([*kept, '--resume'])}"
+
+
 def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     """Return a run with tasks, environments, policy and log in place, at its start or where --resume finds it."""
     from fctncalling.algorithms.logs import results_folder
@@ -143,11 +151,14 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     print(*filter(None, (f"Training in {processes}.", note_of_launch(processes))), sep="\n", flush=True)
     folder = results_folder(config)
-    checkpoint = checkpoint_of(config, folder)
+    checkpoint = checkpoint_of(config, folder, is_first=processes.is_first)
     make_env, candidates, held_out_ids = environments(config, surroundings)
     sampler = TaskSampler(candidates, config)
     policy, template = load_policy(config, surroundings, checkpoint, processes.device)
-    log = log_of(config, surroundings, folder, processes)
+    rollout = chosen_rollout(
+        config, surroundings, policy=policy, template=template, make_env=make_env, processes=processes
+    )
+    log = log_of(config, surroundings, folder, processes)  # last: a start that fails leaves no folder behind
 
     from fctncalling.training_run import TrainingRun
 
@@ -155,9 +166,7 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
         config,
         policy=policy,
         template=template,
-        rollout=chosen_rollout(
-            config, surroundings, policy=policy, template=template, make_env=make_env, processes=processes
-        ),
+        rollout=rollout,
         sampler=sampler,
         held_out_ids=held_out_ids,
         log=log,
@@ -172,72 +181,21 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     return run
 
 
-def checkpoint_of(config: TrainConfig, folder: Path) -> Path | None:
-    """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed before it saved."""
-    from fctncalling.algorithms.checkpoint import CheckpointError, find_checkpoint
-
-    if config.resume is None:
-        return None
-    try:
-        return find_checkpoint(folder / "checkpoints", config.resume)
-    except CheckpointError:
-        if config.resume != "auto" or not (folder / "metrics.jsonl").exists():
-            raise
-        print(f"The run in {folder} has saved nothing yet: starting at its beginning.")
-        return None
-
-
 def log_of(config: TrainConfig, surroundings: Surroundings, folder: Path, processes: Processes) -> RunLog:
     """Return the log of the run, empty where it starts; of several processes the first writes it."""
-    from fctncalling.algorithms.logs import NoLog, RunLog
+    from fctncalling.algorithms.logs import NoLog, RunExistsError, RunLog
 
     if not processes.is_first:
         return NoLog(folder)
     described = {**dataclasses.asdict(config), **dataclasses.asdict(surroundings), "versions": versions()}
     described["num_processes"] = processes.count
     resume = config.resume is not None
-    return RunLog(folder, described, resume=resume, tensorboard=surroundings.tensorboard, wandb=surroundings.wandb)
-
-
-class ModelError(Exception):
-    """The model cannot be loaded."""
-
-
-def load_policy(
-    config: TrainConfig, surroundings: Surroundings, checkpoint: Path | None, device: torch.device
-) -> tuple[ActorCritic, ChatTemplate]:
-    """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and seed."""
-    import torch
-    from transformers import AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
-
-    from fctncalling.algorithms.policy import ActorCritic
-    from fctncalling.algorithms.precision import base_dtype
-    from fctncalling.algorithms.template import ChatTemplate
-
-    disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
-    torch.set_num_threads(config.torch_threads)
-    torch.manual_seed(config.seed)
-    source = weights_folder(config, checkpoint)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(source))
-        policy = ActorCritic.load(
-            source,
-            critic_head=config.critic_head,
-            critic_hidden=config.critic_hidden,
-            critic_detach=config.critic_detach,
-            dtype=base_dtype(config, device),
-        )
-    except (OSError, ValueError) as error:
-        raise ModelError(f"--model_name_or_path {source}: the model cannot be loaded: {error}") from error
-    complete(policy, config, checkpoint, device)
-    text = Path(surroundings.chat_template).read_text(encoding="utf-8") if surroundings.chat_template else None
-    positions = getattr(policy.model.config, "max_position_embeddings", None)
-    if positions is not None and positions < config.max_episode_tokens:
-        raise SettingError(
-            f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} at most"
-        )
-    return policy.to(device), ChatTemplate(tokenizer, text)
+        return RunLog(folder, described, resume=resume, tensorboard=surroundings.tensorboard, wandb=surroundings.wandb)
+    except RunExistsError:
+        raise
+    except OSError as error:
+        raise SettingError(f"--results_dir {config.results_dir}: cannot be written to ({error})") from error
 
 
 def report(run: TrainingRun) -> None:

@@ -1,0 +1,105 @@
+"""Reading a policy and its chat template from files, and saying which file is at fault where that fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.policy_parts import complete, weights_folder
+from fctncalling.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    import torch
+
+    from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.template import ChatTemplate
+
+
+class ModelError(Exception):
+    """The model cannot be loaded."""
+
+
+def load_policy(
+    config: TrainConfig, surroundings: Surroundings, checkpoint: Path | None, device: torch.device
+) -> tuple[ActorCritic, ChatTemplate]:
+    """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and seed."""
+    import torch
+    from transformers import AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.precision import base_dtype
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
+    torch.set_num_threads(config.torch_threads)
+    torch.manual_seed(config.seed)
+    source, dtype = weights_folder(config, checkpoint), base_dtype(config, device)
+    with _reading(source, checkpoint):
+        tokenizer = AutoTokenizer.from_pretrained(str(source))
+        policy = ActorCritic.load(
+            source,
+            critic_head=config.critic_head,
+            critic_hidden=config.critic_hidden,
+            critic_detach=config.critic_detach,
+            dtype=dtype,
+        )
+        complete(policy, config, checkpoint, device)
+    positions = getattr(policy.model.config, "max_position_embeddings", None)
+    if positions is not None and positions < config.max_episode_tokens:
+        raise SettingError(
+            f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} at most"
+        )
+    return policy.to(device), load_template(tokenizer, surroundings.chat_template)
+
+
+def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
+    """Return the tokenizer's chat template, or that of a file; says so where a plain one stands in for both."""
+    from jinja2.exceptions import TemplateError
+
+    from fctncalling.algorithms.template import ChatTemplate
+
+    if path is None and not getattr(tokenizer, "chat_template", None):
+        print("Note: the tokenizer has no chat template; a plain one stands in. --chat_template FILE gives another.")
+    try:
+        return ChatTemplate(tokenizer, None if path is None else Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"--chat_template {path}: cannot be read ({error})") from error
+    except (TemplateError, ValueError) as error:
+        flag = f"--chat_template {path}" if path else "the tokenizer's chat template"
+        raise SettingError(
+            f"{flag}: no conversation can be rendered with it ({_told(error)}); give --chat_template FILE that can"
+        ) from error
+
+
+@contextlib.contextmanager
+def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
+    """Raise ModelError, or CheckpointError, for what goes wrong with files in this block."""
+    from safetensors import SafetensorError
+
+    from fctncalling.algorithms.checkpoint import CheckpointError
+    from fctncalling.algorithms.value_head import VALUE_HEAD_FILE
+
+    try:
+        if checkpoint is not None and not (checkpoint / VALUE_HEAD_FILE).is_file():
+            raise OSError(f"{VALUE_HEAD_FILE} is missing")
+        if source.startswith(("/", ".", "~")) and not Path(source).is_dir():
+            raise OSError("there is no such folder. Give that of a transformers model, or a name on the hub")
+        yield
+    except SettingError:
+        raise
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
+        if checkpoint is None:
+            raise ModelError(f"--model_name_or_path {source}: the model cannot be loaded: {_told(error)}") from error
+        raise CheckpointError(
+            f"--resume {checkpoint}: the checkpoint cannot be loaded: {_told(error)}. Move that folder away and "
+            "--resume again: the checkpoint before it is taken, where there is one."
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    """Return the first line of an error, with its kind where the words alone would not tell."""
+    line = next(iter(str(error).splitlines()), "").rstrip(".: ")
+    return line if isinstance(error, (OSError, ValueError)) and line else f"{type(error).__name__} {line}".rstrip()

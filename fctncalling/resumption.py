@@ -1,0 +1,80 @@
+"""Going on with a run: which checkpoint is meant, and whether the settings of this command fit it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.settings import shown
+
+# What saved weights and optimisers are made of: with another value of these they mean nothing.
+SHAPES = (
+    "algorithm_name",
+    "lora_r",
+    "lora_alpha",
+    "lora_targets",
+    "critic",
+    "critic_head",
+    "critic_hidden",
+)
+FREE = ("resume", "num_updates", "experiment_name", "results_dir")  # no one need be told of these
+
+
+def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -> Path | None:
+    """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed before it saved.
+
+    Raises RunExistsError where a new run would overwrite one (the first process looks, before it writes itself),
+    CheckpointError where there is no checkpoint, SettingError where it was made with settings that do not fit.
+    """
+    from fctncalling.algorithms.checkpoint import CheckpointError, find_checkpoint
+    from fctncalling.algorithms.logs import refuse_held
+
+    if config.resume is None:
+        if is_first:
+            refuse_held(folder)
+        return None
+    try:
+        checkpoint = find_checkpoint(folder / "checkpoints", config.resume)
+    except CheckpointError:
+        if config.resume != "auto" or not (folder / "config.json").exists():
+            raise
+        print(f"The run in {folder} has saved nothing yet: starting at its beginning.")
+        return None
+    changed = changes(config, checkpoint)
+    _refuse(changed, checkpoint)
+    if changed:
+        told = "; ".join(f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items())
+        print(f"Note: going on with other settings than before: {told}.")
+    return checkpoint
+
+
+def changes(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
+    """Return the settings that differ from those the checkpoint's run had last: name -> (before, now)."""
+    try:
+        before = json.loads((checkpoint.resolve().parent.parent / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # a checkpoint that was moved away from its run tells nothing of it
+    now = {name: _as_json(value) for name, value in dataclasses.asdict(config).items() if name not in FREE}
+    return {name: (before[name], value) for name, value in now.items() if name in before and before[name] != value}
+
+
+def _refuse(changed: dict[str, tuple[Any, Any]], checkpoint: Path) -> None:
+    for name in SHAPES:
+        if name in changed:
+            before, now = changed[name]
+            raise SettingError(
+                f"--{name}: got {_word(now)}, but {checkpoint} was made with {_word(before)}. Give --{name} "
+                f"{_word(before)} to go on with it, or start another run (--experiment_name NAME, no --resume)"
+            )
+
+
+def _as_json(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else shown(value)
