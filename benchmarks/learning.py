@@ -56,13 +56,13 @@ def main() -> None:
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
     FORKS.set_forkserver_preload(["fctncalling.cli.train", "fctncalling.training_run", *SLOW_IMPORTS])
     options.output.mkdir(parents=True, exist_ok=True)
-    tasks = write_tasks(options.output / "tasks")
+    tasks = EMBEDDED if options.tasks == "all" else write_tasks(options.output / "tasks")
     wanted = [(name, seed) for seed, name in product(range(1, options.seeds + 1), options.algorithms.split(","))]
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = list(pool.map(lambda pair: play(pair[0], pair[1], tasks, options), wanted))
     lines = "".join(json.dumps(run._asdict()) + "\n" for run in runs)
     (options.output / "runs.jsonl").write_text(lines, encoding="utf-8")
-    text = report(runs, SHARED, SETTINGS)
+    text = report(runs, SHARED | chosen(options), SETTINGS)
     (options.output / "report.md").write_text(text, encoding="utf-8")
     print(text)
     draw(runs, options.output / "learning.png")
@@ -73,6 +73,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithms", default=",".join(SETTINGS))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--tasks", default="multi_turn", choices=("multi_turn", "all"), help="of the embedded ones")
     parser.add_argument("--num_updates", type=int, default=6, help="of 256 episodes each")
     parser.add_argument("--eval_interval", type=int, default=2, help="updates between two evaluations")
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1, help="runs at a time")
@@ -82,6 +83,11 @@ def parsed() -> argparse.Namespace:
     if unknown := set(options.algorithms.split(",")) - set(SETTINGS):
         parser.error(f"--algorithms: got {sorted(unknown)[0]}, expected some of {', '.join(SETTINGS)}")
     return options
+
+
+def chosen(options: argparse.Namespace) -> dict[str, object]:
+    """Return the settings that --set puts on top."""
+    return dict(pair.split("=", 1) for pair in options.set)
 
 
 def write_tasks(folder: Path) -> Path:
@@ -111,7 +117,7 @@ def play(algorithm: str, seed: int, tasks: Path, options: argparse.Namespace) ->
             "results_dir": results,
             "num_updates": options.num_updates,
             "eval_interval": options.eval_interval,
-            **dict(pair.split("=", 1) for pair in options.set),
+            **chosen(options),
         }
         train(folder, [f"--{name}={value}" for name, value in flags.items()])
     run = Run.read(folder, algorithm, seed, options.num_updates)

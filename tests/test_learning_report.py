@@ -52,11 +52,12 @@ def test_holm_corrects_step_by_step() -> None:
 
 def test_the_table_counts_failed_seeds_and_leaves_none_out() -> None:
     runs = [
-        Run("TPPO", seed, [(0, 0.4), (256, 0.6), (512, end)], 10.0) for seed, end in enumerate((0.9, 0.8, 0.5), start=1)
+        Run("TPPO", seed, [(0, 0.4), (256, 0.6), (512, end)], end, 10.0)
+        for seed, end in enumerate((0.9, 0.8, 0.5), start=1)
     ]
-    runs += [Run("NTPO", seed, [(0, 0.4), (256, 0.3), (512, 0.1)], 10.0) for seed in (1, 2, 3)]
+    runs += [Run("NTPO", seed, [(0, 0.4), (256, 0.3), (512, 0.1)], 0.1, 10.0) for seed in (1, 2, 3)]
     table = report(runs, {"num_mini_batch": 4}, {"TPPO": {}, "NTPO": {"lr": 1e-4}})
-    assert "| TPPO | 3 | 73.3% | 20.8 | 50.0% | 90.0% | 66.7% | 512 | 1 | 1 | 10 |" in table
-    assert "| NTPO | 3 | 10.0% | 0.0 | 10.0% | 10.0% | 20.0% | - | 3 | 0 | 10 |" in table
+    assert "| TPPO | 3 | 73.3% | 20.8 | 50.0% | 90.0% | 66.7% | 512 | 1 | 1 | 2 | 10 |" in table
+    assert "| NTPO | 3 | 10.0% | 0.0 | 10.0% | 10.0% | 20.0% | - | 3 | 0 | 0 | 10 |" in table
     assert "| TPPO - NTPO | +63.3 | 0.2500 | 0.1000 | +46.7 | 0.2500 | 0.1000 |" in table
     assert "NTPO: `--lr 0.0001`." in table
