@@ -38,7 +38,7 @@ def test_a_reading_that_another_thread_disturbed_is_no_failed_answer(monkeypatch
     ):
         with monkeypatch.context() as patch:
             patch.setattr(ast, "parse", interrupted(20))
-            assert read() == expected  # type: ignore[no-untyped-call]
+            assert read() == expected
 
 
 def test_a_reading_that_never_succeeds_ends(monkeypatch: pytest.MonkeyPatch) -> None:

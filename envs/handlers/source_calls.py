@@ -15,7 +15,7 @@ from fctncalling.envs.handlers.handler import DecodeError, require_readable
 
 _FENCE = "`\n "
 _NAME = r"[A-Za-z_$][\w$]*"
-_SCALAR = rf'(?:"[^"\\\n]*+"|\'[^\'\\\n]++\'|-?(?:0|[1-9]\d*+)(?:\.\d++)?+|{_NAME}(?:\.{_NAME})*+)'
+_SCALAR = rf'(?:"[^"\\]*+"|\'[^\'\\]++\'|-?(?:0|[1-9]\d*+)(?:\.\d++)?+|{_NAME}(?:\.{_NAME})*+)'
 _ARRAY = rf"\[(?:{_SCALAR}(?:, ?{_SCALAR})*+)?+\]"
 _PROPERTY = rf"(?!(?:true|false|null)\b){_NAME}: ?(?:{_SCALAR}|{_ARRAY})"
 _CONTAINER = rf"(?:{_ARRAY}|\{{(?:{_PROPERTY}(?:, ?{_PROPERTY})*+)?+\}})"
@@ -126,7 +126,7 @@ def plain_call(
     no names in a language; one with `containers` writes lists and objects as JavaScript does.
     """
     whole, argument = _OF_LITERALS if containers else _OF_SCALARS
-    found = whole.match(source) if len(source) in _PLAIN_CHARS and source.isascii() else None
+    found = whole.match(source) if len(source) in _PLAIN_CHARS and source.isascii() and source.isprintable() else None
     if found is None:
         return None
     pairs = argument.findall(found[2])
