@@ -16,6 +16,7 @@ from fctncalling.algorithms.adapters import ACTOR, CRITIC, merged
 from fctncalling.algorithms.batch import Batch, make_batch
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.policy_parts import kind_of_critic
 
 torch.set_num_threads(1)
 
@@ -152,6 +153,62 @@ def test_a_further_adapter_is_switched_to_without_loading_anything_again(tmp_pat
     with policy.adapters.use("older"):
         assert torch.equal(logits(policy.model), saved)
     assert torch.equal(logits(policy.model), newer)
+
+
+def test_one_adapter_is_trained_and_another_evaluated_on_the_same_base() -> None:
+    policy = adapted()
+    assert policy.adapters is not None
+    trained(policy)
+    policy.adapters.add("second")
+    assert policy.adapters.working == ACTOR
+    first, base = logits(policy.model), logits(tiny_policy().model.eval())
+    policy.adapters.switch("second")
+    assert torch.equal(logits(policy.model), base)  # a fresh adapter adds nothing
+    trained(policy)
+    second = logits(policy.model)
+    assert policy.adapters.working == "second"  # after passes of critic and reference too
+    assert not torch.allclose(second, base, atol=1e-3)
+    for name, wanted in ((ACTOR, first), (None, base), ("second", second)):
+        with policy.adapters.use(name):
+            assert torch.equal(logits(policy.model), wanted)
+    got = base_weights(policy)
+    assert all(torch.equal(weight, got[name]) for name, weight in tiny_policy().model.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", ["head", "lora", "full"])
+def test_a_critic_is_taken_over_whole_with_what_it_reads_with(tmp_path: Path, kind: str) -> None:
+    def fresh() -> ActorCritic:
+        policy = tiny_policy(critic_head="linear").eval()
+        if kind == "full":
+            policy.give_critic_a_model()
+        policy.adapt(r=2, alpha=4.0, critic=kind == "lora")
+        return policy
+
+    policy = trained(fresh())
+    policy.save(tmp_path)
+    again = fresh()
+    again.load_critic(tmp_path)
+    assert kind_of_critic(tmp_path) == kind
+    assert again.adapters is not None
+    assert policy.adapters is not None
+    with again.adapters.use(None), policy.adapters.use(None):  # what the actor reads with is not the critic's
+        assert torch.equal(again(*BATCH).values, policy(*BATCH).values)
+    other = adapted() if kind != "lora" else tiny_policy(critic_head="linear")
+    if kind == "lora":
+        other.give_critic_a_model()
+    with pytest.raises(ValueError, match=r"holds no (adapter|critic with a model)"):
+        other.load_critic(tmp_path)
+
+
+def test_an_adapter_of_another_rank_is_refused_rather_than_half_taken(tmp_path: Path) -> None:
+    adapted().save(tmp_path)
+    other = tiny_policy(critic_head="linear")
+    other.adapt(r=3, alpha=4.0)
+    assert other.adapters is not None
+    with pytest.raises(ValueError, match="--lora_r"):
+        other.adapters.load(tmp_path)
+    with pytest.raises(ValueError, match="holds no adapter"):
+        other.adapters.load(tmp_path / "elsewhere")
 
 
 def test_merging_a_saved_adapter_gives_an_ordinary_model_and_touches_nothing_live(tmp_path: Path) -> None:
