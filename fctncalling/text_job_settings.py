@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-JOB_MODELS = {"calculator": "calculator"}
+JOB_MODELS = {"calculator": "calculator", "python_math": "python_math"}
 """`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
 
 _SHORT: dict[str, Any] = {
-    "num_updates": 15,
+    "num_updates": 10,
     "eval_interval": 5,
     "save_interval": 0,
     "max_episode_tokens": 512,

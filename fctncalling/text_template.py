@@ -24,6 +24,7 @@ class TextTemplate(ChatTemplate):
         bos = tokenizer.bos_token_id
         self.opening_ids: list[int] = [bos] if bos is not None and own[:1] == [bos] else []
         self._own_tags = tuple(tags)
+        self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)  # decodes thrice as fast without its wrapper
 
     def query(self, text: str) -> list[int]:
         """Return the ids of a text that an episode begins with."""
@@ -48,7 +49,10 @@ class TextTemplate(ChatTemplate):
 
     def spell(self, ids: Sequence[int]) -> str:
         """Return the text of ids, special tokens spelled out."""
-        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        if self._backend is not None:
+            text: str = self._backend.decode(list(ids), skip_special_tokens=False)
+        else:
+            text = self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 
     def spelled_behind(self, ids: Sequence[int], start: int) -> str:

@@ -1,0 +1,87 @@
+"""How surely the jobs with tools in mid-generation learn: many seeds of one training command.
+
+`python benchmarks/text_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py --env_name calculator` does
+once a seed, prints a table and writes runs.json, report.md and a figure into --output. Finished runs are kept: the same
+command again goes on where the last one was stopped. `--set lora_r=8` sets more flags of the training command.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
+
+import argparse
+import json
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from text_jobs_report import Run, draw, report
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> None:
+    """Run what is missing, then report on all of it."""
+    options = parsed()
+    runs: list[Run] = []
+    for algorithm in options.algorithms.split(","):
+        for seed in range(1, options.seeds + 1):
+            runs.append(Run.read(play(algorithm, seed, options), algorithm, seed))
+            print(f"{algorithm} seed {seed}: {runs[-1].greedy[0][1]:.3f} -> {runs[-1].greedy[-1][1]:.3f}", flush=True)
+    (options.output / "runs.json").write_text(json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8")
+    text = report(runs)
+    (options.output / "report.md").write_text(text, encoding="utf-8")
+    print(text)
+    draw(runs, options.output / f"{options.job}.png")
+
+
+def parsed() -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--job", choices=("calculator", "python_math"), default="calculator")
+    parser.add_argument("--algorithms", default="TPPO", help="names, parted by commas (default TPPO)")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--output", type=Path, help="folder (default: results/text_jobs/JOB)")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="more flags of the training command")
+    options = parser.parse_args()
+    options.output = options.output or ROOT / "results" / "text_jobs" / options.job
+    options.output.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def play(algorithm: str, seed: int, options: argparse.Namespace) -> Path:
+    """Return the folder of a run, trained now unless it was before."""
+    results = options.output / f"seed_{seed:02d}"
+    given = dict(pair.split("=", 1) for pair in options.set)
+    model = Path(given.get("model_name_or_path", "embedded")).name
+    folder = results / options.job / model / "embedded" / algorithm
+    if not (folder / "evaluation.json").exists():
+        flags = {
+            "env_name": options.job,
+            "algorithm_name": algorithm,
+            "seed": seed,
+            "results_dir": results,
+            "tensorboard": "false",
+            "device": "cpu",
+            **given,
+        }
+        train(folder, [f"--{name}={value}" for name, value in flags.items()])
+    return folder
+
+
+def train(folder: Path, flags: list[str]) -> None:
+    """Run the training command in this process, its imports made once; what it prints goes to a log beside its folder."""
+    from fctncalling.cli.train import main as train_fctncalling
+
+    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted run left
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".log").open("w", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
+        code = train_fctncalling(flags)
+    if code:
+        raise SystemExit(f"train_fctncalling.py {' '.join(flags)} ended with {code}; see {log.name}")
+
+
+if __name__ == "__main__":
+    main()

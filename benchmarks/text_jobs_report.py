@@ -1,0 +1,136 @@
+"""What runs of the jobs with tools in mid-generation show: success before and after, and what follows a failed call.
+
+`python benchmarks/text_jobs_report.py RESULTS_FOLDER` prints, over all logged training episodes of a run, how often an
+episode succeeds whose first call failed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+FAILED = ("tool_error", "malformed", "unknown_function", "bad_arguments")
+GOAL = 0.95  # of held-out questions, which TRL's page reaches
+
+
+class Recovery(NamedTuple):
+    """Episodes of some updates in which the first call failed."""
+
+    updates: tuple[int, int]  # first and last
+    episodes: int  # all that were logged
+    failed: int  # of those, the ones whose first call failed
+    solved: int  # of those, the ones that succeeded nevertheless
+
+    @property
+    def rate(self) -> float | None:
+        """P(success | first call failed)."""
+        return self.solved / self.failed if self.failed else None
+
+
+class Run(NamedTuple):
+    """One training run."""
+
+    algorithm: str
+    seed: int
+    greedy: list[tuple[int, float]]  # (episodes played, greedy success on held-out questions)
+    sampled: list[tuple[int, float]]
+    cpu_seconds: float  # of training, evaluations apart
+    recoveries: list[Recovery]
+
+    @classmethod
+    def read(cls, folder: Path, algorithm: str, seed: int) -> Self:
+        """Return the run that left this folder."""
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        episodes = {0: 0} | {line["update"]: line["episodes"] for line in lines if "episodes" in line}
+        greedy, sampled = (
+            [(episodes[line["update"]], line[key]) for line in lines if line.get(key) is not None]
+            for key in ("eval/greedy_success_rate", "eval/sampled_success_rate")
+        )
+        evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+        return cls(algorithm, seed, greedy, sampled, evaluation["train_cpu_seconds"], recoveries(folder))
+
+
+def recoveries(folder: Path, num_parts: int = 4) -> list[Recovery]:
+    """Return what the logged training episodes of a run say, its updates divided into parts of like length."""
+    files = sorted((folder / "episodes").glob("train_*.jsonl"))
+    size = max(1, -(-len(files) // num_parts))
+    return [_recovery(files[start : start + size]) for start in range(0, len(files), size)]
+
+
+def _recovery(files: Sequence[Path]) -> Recovery:
+    episodes = failed = solved = 0
+    for file in files:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            episode = json.loads(line)
+            if episode.get("invalid") or not episode.get("steps"):
+                continue
+            episodes += 1
+            if episode["steps"][0]["error"] in FAILED:
+                failed += 1
+                solved += bool(episode["success"])
+    numbers = [int(file.stem.removeprefix("train_")) for file in files]
+    return Recovery((numbers[0], numbers[-1]), episodes, failed, solved)
+
+
+def report(runs: Sequence[Run]) -> str:
+    """Return a line a run, and what follows a failed first call, as Markdown."""
+    reached = sum(run.greedy[-1][1] >= GOAL for run in runs)
+    lines = [
+        f"Success on held-out questions; {reached} of {len(runs)} runs end at {GOAL:.0%} or more, greedy.",
+        "",
+        "| algorithm | seed | greedy | sampled | episodes | CPU s | solved after a failed first call, by quarters |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for run in runs:
+        lines.append(
+            f"| {run.algorithm} | {run.seed} | {_change(run.greedy)} | {_change(run.sampled)} | {run.greedy[-1][0]} "
+            f"| {run.cpu_seconds:.0f} | {', '.join(map(_shown, run.recoveries))} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _change(curve: Sequence[tuple[int, float]]) -> str:
+    return f"{100 * curve[0][1]:.1f} -> {curve[-1][1]:.1%}"
+
+
+def _shown(part: Recovery) -> str:
+    return f"{part.solved}/{part.failed}" + ("" if part.rate is None else f" = {part.rate:.0%}")
+
+
+def draw(runs: Sequence[Run], path: Path) -> None:
+    """Write the figure: every run's curve, and the share of episodes that recover from a failed first call."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import PercentFormatter
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    colours = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(run.algorithm for run in runs))}
+    named: set[str] = set()
+    for run in runs:
+        label = None if run.algorithm in named else run.algorithm
+        named.add(run.algorithm)
+        style = {"color": colours[run.algorithm], "alpha": 0.6, "marker": "o", "markersize": 3, "label": label}
+        left.plot(*zip(*run.greedy, strict=True), **style)
+        known = [part for part in run.recoveries if part.rate is not None]
+        right.plot([sum(part.updates) / 2 for part in known], [part.rate for part in known], **style)
+    left.axhline(GOAL, color="grey", linestyle=":", linewidth=1)
+    left.set(title="Held-out questions, greedy", xlabel="training episodes", ylabel="success")
+    right.set(title="Training episodes whose first call failed", xlabel="update", ylabel="success")
+    for axes in (left, right):
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+        axes.grid(alpha=0.3)
+    left.legend(loc="lower right")
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    for part in recoveries(Path(sys.argv[1]), num_parts=int(sys.argv[2]) if len(sys.argv) > 2 else 4):
+        print(f"updates {part.updates[0]}-{part.updates[1]}: {part.episodes} episodes, first call failed in "
+              f"{part.failed}, solved of those {_shown(part)}")  # fmt: skip

@@ -1,0 +1,196 @@
+"""What tools in mid-generation cost: generations a second with and without them, and the executor by itself.
+
+`python benchmarks/tool_engine.py --model FOLDER --num_batches 3 --num_tool_executors 32` lets a model (default: the
+embedded one of --env_name python_math) answer made problems with <PYTHON> blocks, which the confined executor runs. Two
+ways take turns: with tools, and with a tool that answers at once, so that both write alike. Without a model that calls
+tools the rates are those of plain generation.
+
+`--vs trl --peer_python PYTHON` compares with TRL 0.11.4's TextEnvironment instead, which runs in an environment of its
+own (`pip install trl==0.11.4 transformers==4.45.2`): the same model, questions, batch, calculator and sampling. Rounds
+of the two take turns in one run, and the ratio is the median of theirs.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
+
+import argparse
+import json
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from fctncalling import TextEnvironment, embedded_path
+from fctncalling.envs.tool_text_math import CalculatorTasks, MadeTasks, MathTasks
+from fctncalling.envs.tools.calculator import calculate
+from fctncalling.envs.tools.callables import as_tool
+from fctncalling.envs.tools.python_executor import PythonExecutor
+
+PEER = Path(__file__).with_name("tool_engine_trl.py")
+SNIPPET = "print(sum(n % 3 == 0 for n in range(100)))"
+
+
+class Round(NamedTuple):
+    """One batch of episodes."""
+
+    seconds: float
+    cpu_seconds: float  # of the process, which neighbours on the machine hardly change
+    episodes: int
+    calls: int  # that were answered
+    tokens: int  # that the policy wrote
+    waited: float = 0.0  # seconds in which nothing was generated, since tools ran
+
+
+class Clocked(TextEnvironment):
+    """Measures how long generation stands still for tools."""
+
+    waited = 0.0
+
+    def _step_all(self, histories: Any) -> None:
+        started = time.perf_counter()
+        super()._step_all(histories)
+        self.waited += time.perf_counter() - started
+
+
+def main() -> None:
+    """Print the table that was asked for."""
+    options = parsed()
+    torch.set_num_threads(1)
+    if options.vs == "trl":
+        against_trl(options)
+    else:
+        with_and_without(options)
+
+
+def parsed() -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="folder of a causal language model")
+    parser.add_argument("--num_batches", type=int, default=3, help="rounds (default 3; --vs trl wants more)")
+    parser.add_argument("--batch_size", type=int, default=64, help="episodes side by side")
+    parser.add_argument("--num_tool_executors", type=int, default=32, help="snippets in flight")
+    parser.add_argument("--max_new_tokens", type=int, default=64, help="between two calls")
+    parser.add_argument("--vs", choices=("trl",))
+    parser.add_argument("--peer_python", default="python", help="interpreter of the environment with TRL 0.11.4")
+    return parser.parse_args()
+
+
+def with_and_without(options: argparse.Namespace) -> None:
+    """Print what executing code costs a batch, and what the executor does alone."""
+    model, tokenizer = loaded(options.model or embedded_path("python_math"))
+    texts = questions(MathTasks(), options.num_batches * options.batch_size)
+    with PythonExecutor(num_executors=options.num_tool_executors) as executor:
+        ways = {"with tools": [executor], "with a tool that answers at once": [instant()]}
+        keywords = {"handler": "python_block", "max_tool_response": 1000}
+        envs = {name: environment(model, tokenizer, tools, options, **keywords) for name, tools in ways.items()}
+        rounds: dict[str, list[Round]] = {name: [] for name in ways}
+        executor.run(SNIPPET)
+        for number in range(options.num_batches):
+            batch = texts[number * options.batch_size : (number + 1) * options.batch_size]
+            for name, env in envs.items():
+                rounds[name].append(played(env, batch, seed=number))
+        for name, played_rounds in rounds.items():
+            print(described(name, played_rounds))
+        latency = sorted(executor.run(SNIPPET).wall_s for _ in range(100))
+        started = time.perf_counter()
+        executor.map([SNIPPET] * 200)
+        rate = 200 / (time.perf_counter() - started)
+    print(f"executor alone: p50 {1000 * latency[49]:.1f} ms, p95 {1000 * latency[94]:.1f} ms; {rate:.0f} snippets/s "
+          f"with {options.num_tool_executors} in flight")  # fmt: skip
+
+
+def against_trl(options: argparse.Namespace) -> None:
+    """Print episodes a second of both, round by round, and the median ratio."""
+    folder = options.model or embedded_path("calculator")
+    model, tokenizer = loaded(folder)
+    texts = questions(CalculatorTasks(), (options.num_batches + 1) * options.batch_size)
+    env = environment(model, tokenizer, {"calculator": as_tool(calculate, timeout_s=None)}, options)
+    command = [options.peer_python, str(PEER), str(folder), str(options.max_new_tokens)]
+    peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert peer.stdin is not None
+    assert peer.stdout is not None
+    ratios: list[tuple[float, float]] = []
+    for number in range(options.num_batches + 1):  # the first round warms up
+        batch = texts[number * options.batch_size : (number + 1) * options.batch_size]
+        ours = played(env, batch, seed=number)
+        peer.stdin.write(json.dumps({"queries": batch, "seed": number}) + "\n")
+        peer.stdin.flush()
+        theirs = Round(**json.loads(peer.stdout.readline()))
+        ratio = (theirs.seconds / ours.seconds, theirs.cpu_seconds / ours.cpu_seconds)
+        print(described("ours", [ours]), described("TRL 0.11.4", [theirs]), f"x{ratio[1]:.2f}", sep="; ", flush=True)
+        ratios += [ratio] if number else []
+    peer.stdin.close()
+    peer.wait()
+    for name, each in zip(("wall", "CPU"), zip(*ratios, strict=True), strict=True):
+        print(
+            f"episodes a {name} second, median ratio of {len(each)} interleaved rounds of {options.batch_size}: "
+            f"x{statistics.median(each):.2f}, from x{min(each):.2f} to x{max(each):.2f}"
+        )
+
+
+def loaded(folder: str | Path) -> tuple[Any, Any]:
+    """Return model and tokenizer of a folder."""
+    return AutoModelForCausalLM.from_pretrained(str(folder)).eval(), AutoTokenizer.from_pretrained(str(folder))
+
+
+def questions(tasks: MadeTasks, count: int) -> list[str]:
+    """Return made questions, as the embedded models' chat template writes them."""
+    named = [tasks.named(f"train_{number}").prompt for number in range(count)]
+    return [f"<|user|>{prompt}<|end|><|assistant|>" for prompt in named]
+
+
+def instant() -> Any:
+    """Return a tool under the executor's name that answers without running anything."""
+
+    def python_executor(code: str) -> str:
+        """Return a number."""
+        return str(len(code))
+
+    return as_tool(python_executor, timeout_s=None)
+
+
+def environment(model: Any, tokenizer: Any, tools: Any, options: argparse.Namespace, **keywords: Any) -> Clocked:
+    """Return an environment that samples, without a reward."""
+    sampling = {"do_sample": True, "max_new_tokens": options.max_new_tokens}
+    return Clocked(
+        model,
+        tokenizer,
+        tools,
+        lambda responses: [0.0] * len(responses),
+        generation_kwargs=sampling,
+        batch_size=options.batch_size,
+        **keywords,
+    )
+
+
+def played(env: Clocked, batch: list[str], *, seed: int) -> Round:
+    """Return what a batch took."""
+    torch.manual_seed(seed)
+    env.waited, started, cpu = 0.0, time.perf_counter(), time.process_time()
+    *_, masks, _, histories = env.run(batch)
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
+    calls = sum(history.num_answered_calls for history in histories)
+    tokens = sum(int(mask.sum()) for mask in masks)
+    return Round(seconds, cpu_seconds, len(batch), calls, tokens, env.waited)
+
+
+def described(name: str, rounds: list[Round]) -> str:
+    """Return a line on some rounds together."""
+    total = Round(*map(sum, zip(*rounds, strict=True)))
+    waited = f", {total.waited / total.seconds:.0%} of the time waiting for tools" if total.waited else ""
+    return (
+        f"{name}: {total.episodes / total.seconds:.1f} generations/s ({total.episodes / total.cpu_seconds:.1f} a CPU "
+        f"second), {total.tokens / total.seconds:.0f} tokens/s, "
+        f"{total.calls / total.episodes:.2f} calls each{waited}"
+    )
+
+
+if __name__ == "__main__":
+    main()
