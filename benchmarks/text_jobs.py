@@ -72,7 +72,7 @@ def play(algorithm: str, seed: int, options: argparse.Namespace) -> Path:
 
 
 def train(folder: Path, flags: list[str]) -> None:
-    """Run the training command in this process, its imports made once; what it prints goes to a log beside its folder."""
+    """Run the training command in this process, imports made once; what it prints goes to a log beside its folder."""
     from fctncalling.cli.train import main as train_fctncalling
 
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted run left
