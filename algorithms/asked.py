@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import queue
 import time
 from abc import abstractmethod
@@ -11,6 +13,10 @@ from fctncalling.algorithms.environments import Answer, Environments, NoAnswerEr
 
 Inbox = queue.SimpleQueue[tuple[int, Answer]]  # tickets, and the answers to what was asked with them
 
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 0.25  # that the others wait for an environment, once
+_TICK_S = 0.01  # patience is counted in ticks: a starved process has few of them, and its threads share its fate
 _LONGEST_WAIT_S = 3600.0  # in one piece
 
 
@@ -23,7 +29,13 @@ class _Out(NamedTuple):
 
 
 class Asked(Environments):
-    """Environments that work elsewhere and put their answers into one inbox."""
+    """Environments that work elsewhere and put their answers into one inbox.
+
+    Where those that do not say that their tools are quick have kept the others waiting for `patience_s`, answers no
+    longer come in order.
+    """
+
+    patience_s = math.inf
 
     def __init__(self, num_slots: int) -> None:
         self._num_slots, self._ticket = num_slots, 0
@@ -52,6 +64,7 @@ class Asked(Environments):
     def answers(self, *, wait: bool) -> list[Answer]:
         """Return what has been answered or failed, by slot."""
         found: list[Answer] = []
+        patience_s = self.patience_s
         self._flush()
         while True:
             while not self._inbox.empty():
@@ -60,7 +73,11 @@ class Asked(Environments):
             if not self._out or not (self.in_order or (wait and not found)):
                 return sorted(found, key=lambda answer: answer.slot)
             left_s = min(out.until for out in self._out.values()) - time.monotonic()
-            self._take(found, min(max(0.0, left_s), _LONGEST_WAIT_S))
+            piece_s = _TICK_S if self.in_order and patience_s < math.inf else _LONGEST_WAIT_S
+            if not self._take(found, min(max(0.0, left_s), piece_s)) and self.in_order:
+                patience_s -= piece_s
+                if patience_s <= 0:
+                    self._hurry()
 
     @abstractmethod
     def _hand_over(self, slot: int, ticket: int, question: Question) -> None:
@@ -72,15 +89,25 @@ class Asked(Environments):
     def _abandon(self, slot: int) -> None:
         """Do what can be done about an environment that works on something too long."""
 
-    def _take(self, found: list[Answer], timeout_s: float) -> None:
+    def _hurry(self) -> None:
+        self.in_order = False
+        logger.info(
+            "environment %d keeps the others waiting: from now on they go on without the slow ones; schedule.jsonl "
+            "tells when each answer joined (--wait_for_tools always keeps their order)",
+            min(self._out),
+        )
+
+    def _take(self, found: list[Answer], timeout_s: float) -> bool:
+        """Take one answer, if one comes in time; return whether one came."""
         try:
             ticket, answer = self._inbox.get(timeout=timeout_s)
         except queue.Empty:
-            return
+            return False
         out = self._out.get(answer.slot)
         if out is not None and out.ticket == ticket:
             del self._out[answer.slot]
             found.append(answer)
+        return True
 
     def _give_up(self, found: list[Answer]) -> None:
         """Count as failed what is out for longer than it may be."""

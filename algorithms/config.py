@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from fctncalling.algorithms import settings
+from fctncalling.algorithms import conflicts, settings
 from fctncalling.algorithms.settings import SettingError, setting
 
 if TYPE_CHECKING:
@@ -88,6 +88,27 @@ class TrainConfig:
         1024, "Longest episode, in tokens of context and actions; a longer one is truncated.", within="[2, inf)"
     )
     max_steps_per_turn: int = setting(20, "Steps after which a turn fails its task, as BFCL counts.", within="[1, inf)")
+    env_processes: int = setting(
+        0, "Processes that environments work in, beside this one; 0: each works in a thread of this one.",
+        within="[0, inf)",
+    )  # fmt: skip
+    wait_for_tools: str = setting(
+        "auto", "Whether generation waits for all environments' answers, so that a seed reproduces a run, or goes on "
+        "without the slow ones, so that it takes --schedule too; auto: until one is slow that is not declared quick.",
+        choices=("auto", "always", "never"),
+    )  # fmt: skip
+    tool_deadline_s: float | None = setting(
+        600.0, "Seconds that its environment may work on one episode; then that is dropped as invalid, and the "
+        "environment replaced. none: any time.", within="(0, inf)",
+    )  # fmt: skip
+    schedule: str | None = setting(
+        None, "A run's schedule.jsonl, which tells when slow tools' answers joined: they do so again. none: they join "
+        "when they come.",
+    )  # fmt: skip
+    max_cache_tokens: int | None = setting(
+        None, "Tokens whose attention caches may be held at once; as many episodes run side by side as surely fit. "
+        "none: any number.", within="[2, inf)",
+    )  # fmt: skip
     temperature: float = setting(1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)")
     reward: str = setting("success", "success: 1 for a solved task; progress: the share of its turns that are right.",
                           choices=("success", "progress"))  # fmt: skip
@@ -228,25 +249,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         settings.check(self)
-        if self.num_mini_batch > self.episodes_per_update:
-            raise SettingError(
-                f"--num_mini_batch: got {self.num_mini_batch}, expected at most --episodes_per_update "
-                f"({self.episodes_per_update}): a minibatch holds whole episodes"
-            )
-        if self.algorithm_name == "GRPO" and self.episodes_per_update % self.group_size:
-            raise SettingError(
-                f"--episodes_per_update: got {self.episodes_per_update}, expected a multiple of --group_size "
-                f"({self.group_size}): GRPO compares episodes of one task"
-            )
-        if self.algorithm_name == "GRPO" and (self.critic_warmup_updates or self.init_critic_from):
-            raise SettingError("--critic_warmup_updates, --init_critic_from: GRPO has no critic; leave them out")
-        if self.critic == "lora" and not self.lora_r:
-            raise SettingError("--critic: got lora, which needs --lora_r of at least 1; or take head or full")
-        if self.max_new_tokens >= self.max_episode_tokens:
-            raise SettingError(
-                f"--max_new_tokens: got {self.max_new_tokens}, expected less than --max_episode_tokens "
-                f"({self.max_episode_tokens}), which has to hold the prompt too"
-            )
+        conflicts.check(self)
 
     @property
     def corrects_sampling(self) -> bool:

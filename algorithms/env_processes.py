@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import multiprocessing
 import os
 import pickle
@@ -16,7 +17,7 @@ from typing import Any
 
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from fctncalling.algorithms.asked import Asked, Inbox
+from fctncalling.algorithms.asked import PATIENCE_S, Asked, Inbox
 from fctncalling.algorithms.env_threads import EnvThread
 from fctncalling.algorithms.environments import Answer, MakeEnv, NoAnswerError, Question, answers_in_process
 
@@ -43,7 +44,8 @@ class ProcessEnvironments(Asked):
             raise TypeError(f"these environments cannot be made in another process: {error}") from error
         count = min(num_processes, num_slots)
         self._processes = [_Process(self._maker, range(num, num_slots, count), self._inbox) for num in range(count)]
-        self.in_order = min([process.reported() for process in self._processes])  # of all, as each has to be ready
+        in_process = [process.reported() for process in self._processes]
+        self.patience_s = math.inf if all(in_process) else PATIENCE_S
 
     @property
     def process_ids(self) -> list[int]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 
-from fctncalling.algorithms.asked import Asked, Inbox
+from fctncalling.algorithms.asked import PATIENCE_S, Asked, Inbox
 from fctncalling.algorithms.environments import MakeEnv, Question, TextEnv, answers_in_process, asked, close_quietly
 
 CLOSING_S = 5.0  # in which environments may close; later ones are left to themselves
@@ -49,7 +50,7 @@ class ThreadedEnvironments(Asked):
         super().__init__(num_slots)
         self._make_env = make_env
         envs = [make_env() for _ in range(num_slots)]
-        self.in_order = answers_in_process(envs)
+        self.patience_s = math.inf if answers_in_process(envs) else PATIENCE_S
         self._threads = [EnvThread(slot, env, self._inbox) for slot, env in enumerate(envs)]
 
     def replace(self, slot: int) -> None:

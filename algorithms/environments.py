@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
     slot: int
     told: tuple[Any, ...] = ()
-    error: Exception | None = None
+    error: BaseException | None = None
     seconds: float = 0.0  # that the environment worked
 
 
@@ -42,7 +42,7 @@ class Environments(ABC):
     """A number of environments, each in a slot, each asked one thing at a time.
 
     `in_order`: answers come in the order of the slots, and only when all that were asked have answered; what is played
-    then follows from the seed. Else they come when they come, and nobody waits for the slow.
+    then follows from the seed. Else they come when they come, and nobody waits for the slow. It may turn false.
     """
 
     in_order: bool = True
@@ -121,7 +121,7 @@ def asked(slot: int, env: TextEnv, question: Question) -> Answer:
             told: tuple[Any, ...] = env.reset(seed=question.seed, options={"task_id": question.task_id})
         else:
             told = env.step(question.text)
-    except Exception as error:
+    except BaseException as error:  # a KeyboardInterrupt too must get back to the thread that asked
         return Answer(slot, (), error, time.perf_counter() - started)
     return Answer(slot, told, None, time.perf_counter() - started)
 

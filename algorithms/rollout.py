@@ -97,6 +97,10 @@ class _Collection:
             for slot, action in self.actor.advance():
                 play = self.running[slot]
                 self.generating.discard(slot)
+                if action.failure is not None:
+                    play.fail(action.failure)
+                    self._end(play)
+                    continue
                 self.envs.ask(slot, play.write(action), max(0.0, self.deadline_s - play.env_seconds))
         self.actor.start(0)  # the caches are of no use once the weights change, and an update needs the memory
 
@@ -104,6 +108,8 @@ class _Collection:
         """Go on with an episode whose environment has answered."""
         play = self.running[answer.slot]
         play.env_seconds += answer.seconds
+        if answer.error is not None and not isinstance(answer.error, Exception):
+            raise answer.error  # an interrupt
         if answer.error is not None:
             play.fail(answer.error)
             self.envs.replace(answer.slot)
@@ -112,13 +118,16 @@ class _Collection:
         else:
             play.begin(self.actor, *answer.told)
         if play.ended:
-            del self.running[play.slot]
-            self.done[play.index] = _Ended(play.record(), play.cause, play.overflow)
-            if self.on_episode is not None:
-                self.on_episode(self.done[play.index].record)
+            self._end(play)
         else:
             self.actor.submit(play.request(self.actor))
             self.generating.add(play.slot)
+
+    def _end(self, play: Play) -> None:
+        del self.running[play.slot]
+        self.done[play.index] = _Ended(play.record(), play.cause, play.overflow)
+        if self.on_episode is not None:
+            self.on_episode(self.done[play.index].record)
 
 
 def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRecord]:
@@ -133,7 +142,7 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
     causes = [one.cause for one in ended if one.cause is not None]
     if causes and all(one.record.invalid for one in ended):
         raise RuntimeError(
-            f"every one of {len(ended)} episodes failed in the environment; the last: {causes[-1]}"
+            f"every one of {len(ended)} episodes failed; the last: {type(causes[-1]).__name__}: {causes[-1]}"
         ) from causes[-1]
     return [one.record for one in ended]
 

@@ -22,35 +22,33 @@ class ScheduleError(ValueError):
 
 
 class Schedule:
-    """Fetches the answers of environments, and remembers when each joined; or has each join when a record says.
-
-    Where all answers are waited for, in order, there is nothing to remember: the record stays empty.
-    """
+    """Fetches the answers of environments, and remembers when each joined; or has each join when a record says."""
 
     def __init__(self, envs: Environments, recorded: Sequence[Meeting] | None = None) -> None:
         self._envs, self._recorded = envs, recorded
-        self.meetings: list[Meeting] = []
+        self._meetings: list[Meeting] = []
         self._passes, self._interrupted = 0, False
         self._early: dict[int, Answer] = {}  # arrived before the record has them join
 
+    @property
+    def meetings(self) -> list[Meeting]:
+        """When answers joined; empty where all were waited for, in order, and there is nothing to remember."""
+        return [] if self._envs.in_order else self._meetings
+
     def interrupted(self, wanted: int) -> bool:
         """Return, after each pass of the model, whether generation is to stop as `wanted` answers have come."""
-        if self._envs.in_order:
-            return False
         self._passes += 1
-        if self._recorded is None:
-            self._interrupted = self._envs.num_arrived >= wanted
-        else:
+        if self._recorded is not None:
             self._interrupted = self._next(self._recorded).passes == self._passes
+        else:
+            self._interrupted = not self._envs.in_order and self._envs.num_arrived >= wanted
         return self._interrupted
 
     def answers(self, *, wait: bool) -> list[Answer]:
         """Return the answers that join now."""
-        if self._envs.in_order:
-            return self._envs.answers(wait=wait)
         found = self._due(self._recorded) if self._recorded is not None else self._envs.answers(wait=wait)
         passes = self._passes if self._interrupted else 0
-        self.meetings.append(Meeting(passes, tuple(answer.slot for answer in found)))
+        self._meetings.append(Meeting(passes, tuple(answer.slot for answer in found)))
         self._passes, self._interrupted = 0, False
         return found
 
@@ -64,9 +62,9 @@ class Schedule:
         return [self._early.pop(slot) for slot in slots]
 
     def _next(self, recorded: Sequence[Meeting]) -> Meeting:
-        if len(self.meetings) >= len(recorded):
+        if len(self._meetings) >= len(recorded):
             raise ScheduleError(f"the schedule ends after {len(recorded)} meetings, and the episodes have not")
-        return recorded[len(self.meetings)]
+        return recorded[len(self._meetings)]
 
 
 class ScheduleLog:
@@ -81,12 +79,8 @@ class ScheduleLog:
                 self._lines[entry["rollout"]] = [Meeting(passes, tuple(slots)) for passes, slots in entry["meetings"]]
 
     def recorded(self, name: str) -> list[Meeting] | None:
-        """Return the schedule to follow in a rollout; None where it is to be made."""
-        if not self.replayed:
-            return None
-        if name not in self._lines:
-            raise ScheduleError(f"{self._path}: no schedule of rollout {name}; it has {', '.join(self._lines)}")
-        return self._lines[name]
+        """Return the schedule to follow in a rollout; None where there is none, or all answers came in order."""
+        return self._lines.get(name)
 
     def note(self, name: str, meetings: Sequence[Meeting]) -> None:
         """Write down a rollout that was played, if there is anything to follow."""

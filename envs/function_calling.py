@@ -96,13 +96,13 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         if isinstance(max_steps_per_turn, bool) or not isinstance(max_steps_per_turn, int) or max_steps_per_turn < 1:
             raise ValueError(f"max_steps_per_turn={max_steps_per_turn!r}: expected a whole number of at least 1.")
         self.render_mode = render_mode
-        self.action_space = UnicodeText()
-        self.observation_space = UnicodeText(OBSERVATION_BYTES)
+        foreign = tools is not None or allow_task_tools or user is not None or callable(reward)  # may wait for anything
+        self.metadata = {**self.metadata, "in_process_tools": not foreign}
+        self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
         self._own_tools, self._user = OwnTools(tools), user
         self._tasks = task_set(dataset_path, tasks, self._own_tools.given)
         self._own_tools.admit(self._tasks.tasks, self._tasks.origin, allowed=allow_task_tools)
-        self._handler = get_handler(handler)
-        self._reward = get_reward(reward)
+        self._handler, self._reward = get_handler(handler), get_reward(reward)
         self._max_steps_per_turn = max_steps_per_turn
         self._strict, self._retry_malformed, self._corrective = strict, retry_malformed, corrective_feedback
         self._referee = Referee(self._own_tools.classes)

@@ -86,6 +86,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least 1.")
         self.render_mode = render_mode
+        self.metadata = {**self.metadata, "in_process_tools": tools == ("calculator",) and not callable(reward)}
         self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
         self.tasks = _tasks(tasks, dataset_path)
         self._syntax: TextCalls = TEXT_HANDLERS[handler]

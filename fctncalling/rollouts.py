@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fctncalling.algorithms.actor import Actor
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.env_pool import deadline_s, env_pool
 from fctncalling.algorithms.generation import GenerationEngine
 from fctncalling.algorithms.interruption import Interruption
+from fctncalling.algorithms.logs import results_folder
 from fctncalling.algorithms.play import TextEnv
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.precision import computing
 from fctncalling.algorithms.processes import ALONE, Processes
 from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.schedule import Schedule, ScheduleLog
 from fctncalling.algorithms.template import ChatTemplate
 
 OnEpisode = Callable[[EpisodeRecord], None]
@@ -74,8 +78,9 @@ class LocalRollout:
         make_actor: MakeActor | None = None,
     ) -> None:
         self.config, self.policy, self.template, self.processes = config, policy, template, processes
-        self.make_env, self.make_actor = make_env, make_actor or self._engine
-        self.envs = [make_env() for _ in range(-(-config.n_rollout_threads // processes.count))]
+        self.make_actor = make_actor or self._engine
+        self.envs = env_pool(config, make_env, processes.count)
+        self._schedules = schedule_log(config, processes.rank)
 
     def play(self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None) -> Played:
         """Return the episodes of a round; an interrupt of one process ends the playing of all."""
@@ -100,8 +105,7 @@ class LocalRollout:
 
     def close(self) -> None:
         """Close the environments."""
-        for env in self.envs:
-            env.close()
+        self.envs.close()
 
     @contextlib.contextmanager
     def _acting(self, wanted: Round) -> Iterator[Actor]:
@@ -112,7 +116,8 @@ class LocalRollout:
     def _collect(
         self, actor: Actor, wanted: Round, numbers: Sequence[int], on_episode: OnEpisode | None = None
     ) -> list[EpisodeRecord]:
-        return collect(
+        schedule = Schedule(self.envs, self._schedules.recorded(_name(wanted)))
+        episodes = collect(
             self.envs,
             actor,
             self.template,
@@ -120,9 +125,12 @@ class LocalRollout:
             max_episode_tokens=self.config.max_episode_tokens,
             seed=wanted.seed,
             numbers=numbers,
-            make_env=self.make_env,
             on_episode=on_episode,
+            deadline_s=deadline_s(self.config),
+            schedule=schedule,
         )
+        self._schedules.note(_name(wanted), schedule.meetings)
+        return episodes
 
     def _engine(self, policy: ActorCritic, wanted: Round) -> GenerationEngine:
         return GenerationEngine(
@@ -131,7 +139,22 @@ class LocalRollout:
             temperature=wanted.temperature,
             max_new_tokens=self.config.max_new_tokens,
             decode=self.template.decode,
+            max_cache_tokens=self.config.max_cache_tokens,
         )
+
+
+def schedule_log(config: TrainConfig, rank: int) -> ScheduleLog:
+    """Return the log of when slow tools' answers joined; SettingError where the one to follow cannot be read."""
+    name = f"schedule_{rank}.jsonl" if rank else "schedule.jsonl"
+    try:
+        return ScheduleLog(Path(config.schedule or results_folder(config) / name), replayed=config.schedule is not None)
+    except (OSError, ValueError) as error:
+        raise SettingError(f"--schedule: {error}") from error
+
+
+def _name(wanted: Round) -> str:
+    """Return what tells a round from all others of a run."""
+    return f"{wanted.version}/{wanted.temperature:g}/{wanted.seed}"
 
 
 def _tokens(actor: Actor) -> tuple[float, float]:

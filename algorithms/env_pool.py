@@ -1,0 +1,43 @@
+"""Which way environments work side by side, as the settings ask for it."""
+
+from __future__ import annotations
+
+import math
+
+from fctncalling.algorithms.asked import Asked
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.env_processes import ProcessEnvironments
+from fctncalling.algorithms.env_threads import ThreadedEnvironments
+from fctncalling.algorithms.environments import Environments, MakeEnv
+
+
+def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> Environments:
+    """Return the environments of one of `share` processes that play.
+
+    SettingError where --env_processes cannot be had, or --max_cache_tokens holds less than an episode for each.
+    """
+    count = num_side_by_side(config, share)
+    envs: Asked
+    if config.env_processes:
+        try:
+            envs = ProcessEnvironments(make_env, count, config.env_processes)
+        except (TypeError, RuntimeError) as error:
+            raise SettingError(f"--env_processes: got {config.env_processes}, but {error}; 0 keeps threads") from error
+    else:
+        envs = ThreadedEnvironments(make_env, count)
+    envs.in_order = config.wait_for_tools != "never"
+    if config.wait_for_tools == "always" or config.schedule is not None:  # which tells of every answer that was late
+        envs.patience_s, envs.in_order = math.inf, True
+    return envs
+
+
+def num_side_by_side(config: TrainConfig, share: int = 1) -> int:
+    """Return how many episodes run at a time: --n_rollout_threads, or as many as --max_cache_tokens surely holds."""
+    wanted = -(-config.n_rollout_threads // share)
+    room = math.inf if config.max_cache_tokens is None else config.max_cache_tokens // config.max_episode_tokens
+    return int(min(wanted, max(1, room)))
+
+
+def deadline_s(config: TrainConfig) -> float:
+    """Return the seconds that an environment may work on one episode."""
+    return math.inf if config.tool_deadline_s is None else config.tool_deadline_s
