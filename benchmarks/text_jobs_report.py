@@ -37,6 +37,7 @@ class Run(NamedTuple):
     seed: int
     greedy: list[tuple[int, float]]  # (episodes played, greedy success on held-out questions)
     sampled: list[tuple[int, float]]
+    training: list[tuple[int, float]]  # (update, success of its episodes)
     cpu_seconds: float  # of training, evaluations apart
     recoveries: list[Recovery]
 
@@ -49,11 +50,12 @@ class Run(NamedTuple):
             [(episodes[line["update"]], line[key]) for line in lines if line.get(key) is not None]
             for key in ("eval/greedy_success_rate", "eval/sampled_success_rate")
         )
+        training = [(line["update"], line["env/success_rate"]) for line in lines if "env/success_rate" in line]
         evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        return cls(algorithm, seed, greedy, sampled, evaluation["train_cpu_seconds"], recoveries(folder))
+        return cls(algorithm, seed, greedy, sampled, training, evaluation["train_cpu_seconds"], recoveries(folder))
 
 
-def recoveries(folder: Path, num_parts: int = 4) -> list[Recovery]:
+def recoveries(folder: Path, num_parts: int = 2) -> list[Recovery]:
     """Return what the logged training episodes of a run say, its updates divided into parts of like length."""
     files = sorted((folder / "episodes").glob("train_*.jsonl"))
     size = max(1, -(-len(files) // num_parts))
@@ -75,20 +77,29 @@ def _recovery(files: Sequence[Path]) -> Recovery:
     return Recovery((numbers[0], numbers[-1]), episodes, failed, solved)
 
 
+def together(parts: Sequence[Recovery]) -> Recovery:
+    """Return what several runs say of the same updates."""
+    _, *counts = zip(*parts, strict=True)
+    return Recovery(parts[0].updates, *map(sum, counts))
+
+
 def report(runs: Sequence[Run]) -> str:
     """Return a line a run, and what follows a failed first call, as Markdown."""
     reached = sum(run.greedy[-1][1] >= GOAL for run in runs)
     lines = [
         f"Success on held-out questions; {reached} of {len(runs)} runs end at {GOAL:.0%} or more, greedy.",
         "",
-        "| algorithm | seed | greedy | sampled | episodes | CPU s | solved after a failed first call, by quarters |",
+        "| algorithm | seed | greedy | sampled | episodes | CPU s | solved after a failed first call, by halves |",
         "|---|---|---|---|---|---|---|",
     ]
     for run in runs:
         lines.append(
             f"| {run.algorithm} | {run.seed} | {_change(run.greedy)} | {_change(run.sampled)} | {run.greedy[-1][0]} "
-            f"| {run.cpu_seconds:.0f} | {', '.join(map(_shown, run.recoveries))} |"
+            f"| {run.cpu_seconds:.0f} | {' -> '.join(map(_shown, run.recoveries))} |"
         )
+    for name in dict.fromkeys(run.algorithm for run in runs):
+        halves = zip(*(run.recoveries for run in runs if run.algorithm == name), strict=True)
+        lines.append(f"| {name} | all | | | | | {' -> '.join(_shown(together(half)) for half in halves)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -101,7 +112,7 @@ def _shown(part: Recovery) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Write the figure: every run's curve, and the share of episodes that recover from a failed first call."""
+    """Write the figure: every run's success, on held-out questions and in training."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -116,11 +127,10 @@ def draw(runs: Sequence[Run], path: Path) -> None:
         named.add(run.algorithm)
         style = {"color": colours[run.algorithm], "alpha": 0.6, "marker": "o", "markersize": 3, "label": label}
         left.plot(*zip(*run.greedy, strict=True), **style)
-        known = [part for part in run.recoveries if part.rate is not None]
-        right.plot([sum(part.updates) / 2 for part in known], [part.rate for part in known], **style)
+        right.plot(*zip(*run.training, strict=True), **style)
     left.axhline(GOAL, color="grey", linestyle=":", linewidth=1)
     left.set(title="Held-out questions, greedy", xlabel="training episodes", ylabel="success")
-    right.set(title="Training episodes whose first call failed", xlabel="update", ylabel="success")
+    right.set(title="Training episodes, sampled", xlabel="update", ylabel="success")
     for axes in (left, right):
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1))
@@ -131,6 +141,6 @@ def draw(runs: Sequence[Run], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for part in recoveries(Path(sys.argv[1]), num_parts=int(sys.argv[2]) if len(sys.argv) > 2 else 4):
+    for part in recoveries(Path(sys.argv[1]), num_parts=int(sys.argv[2]) if len(sys.argv) > 2 else 2):
         print(f"updates {part.updates[0]}-{part.updates[1]}: {part.episodes} episodes, first call failed in "
               f"{part.failed}, solved of those {_shown(part)}")  # fmt: skip

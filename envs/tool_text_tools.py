@@ -21,7 +21,9 @@ from fctncalling.envs.tools.toolbox import ToolBox, calculator_tool, neutralise,
 
 MAX_THREADS = 32
 GivenTextTools = Mapping[str, Any] | ToolBox | Iterable[Any]
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):|^(?:Timed out|Killed|Not run)\b", re.MULTILINE)
+_TRACEBACK = re.compile(  # a syntax error has no line of the first kind
+    r'^Traceback \(most recent call last\):|^ *File "<tool>", line \d+|^(?:Timed out|Killed|Not run)\b', re.MULTILINE
+)
 
 
 class ToolAnswer(NamedTuple):

@@ -76,8 +76,9 @@ def test_python_math_is_made_by_name_and_runs_what_is_written() -> None:
     assert not terminated
     _, reward, terminated, _, info = env.step(rf"So \boxed{{{task.answer}}}")
     assert (reward, terminated, info["verdict"].valid) == (1.0, True, True)
-    env.reset(options={"task_id": "train_0"})
-    assert env.step("<PYTHON>1/0</PYTHON>")[-1]["error"] == "tool_error"
+    for broken in ("1/0", "print((1)", "while True print(1)"):
+        env.reset(options={"task_id": "train_0"})
+        assert env.step(f"<PYTHON>{broken}</PYTHON>")[-1]["error"] == "tool_error"
     env.close()
 
 
