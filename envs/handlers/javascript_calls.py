@@ -7,6 +7,7 @@ count, and bare names and `true`. A value is its source text, without the quotes
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.checkers.javascript import is_quoted
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 # BFCL's release of the grammar knows a reserved word only where its statement or operator may stand, and takes it for
-# a name anywhere else: as an argument, its name or an item, and as the name of a tag.
+# a name anywhere else: where a value begins, and as the name of a tag or a function. Of an object `import` it lets
+# any property be asked. But `await` never is a name to it, where the grammar of today may take it for one.
 _WORDS = (
     "break|case|catch|const|continue|debugger|default|do|else|extends|finally|for|if|in|instanceof|return|switch|throw"
     "|try|var|while|with"
@@ -28,8 +30,10 @@ _FIRST_WORDS = "case|catch|default|else|extends|finally|import(?=\\.)|in|instanc
 _RESERVED = frozenset(
     f"{_TAG_WORDS}|async|await|debugger|enum|eval|get|let|of|set|static|target|using|yield".split("|")
 )
+_BEFORE_VALUES = r"[(,=\[:>?&|!~^%*/+-]|\.\.\.|\b(?:await|delete|new|return|typeof|void|yield)\b"
 _MISTAKEN = re.compile(
-    rf"[(,=\[:]\s*({_WORDS})(?=\s*[,)=\].}}])|</?({_TAG_WORDS})\b|\A\s*({_FIRST_WORDS})(?=[.(])".encode()
+    rf"</?({_TAG_WORDS})\b|(?:{_BEFORE_VALUES})\s*({_WORDS})\b|\bfunction\s*\*?\s*({_TAG_WORDS})\b"
+    rf"|(?<![\w$.])(import)(?=\.)|\A\s*({_FIRST_WORDS})(?=\s*[.(])".encode()
 )
 
 
@@ -64,7 +68,24 @@ def _root(source: bytes) -> Node:
         root = root_of(masked, "javascript")
     if root.has_error and any(token.type == ")" and _is_behind_a_pattern(token) for token in inserted(root)):
         raise DecodeError("syntax", "a bracket is missing")
+    if b"await" in source and any(_is_called_await(node, source) for node in _nodes(root)):
+        raise DecodeError("syntax", "nothing can be called await")
     return root
+
+
+def _nodes(root: Node) -> Iterator[Node]:
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        yield node
+        nodes.extend(node.children)
+
+
+def _is_called_await(node: Node, source: bytes) -> bool:
+    """Whether a node is a name that BFCL's release takes for the operator; before `)` it inserts what is awaited."""
+    if node.type != "identifier" or node.text != b"await":
+        return False
+    return not source[node.end_byte :].lstrip().startswith(b")")
 
 
 def _is_behind_a_pattern(token: Node) -> bool:
