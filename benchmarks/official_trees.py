@@ -39,6 +39,13 @@ STRANGE_CALLS = (
     ["f"],
     {"f": "{}"},
 )
+LONE_CALLS = (
+    [{"core_memory_list_keys": "{}"}],
+    [{"core_memory_list_keys": {}}],
+    {"core_memory_list_keys": "{}"},
+    {"core_memory_list_keys": {}, "core_memory_clear": {}},
+)
+"""One message that calls, as BFCL's execution of tool calls reads it."""
 
 
 class Tables:
@@ -107,11 +114,20 @@ class Model:
     def _shaped(self, answer: Any, category: str) -> Any:
         """Return a recorded answer as result files hold it."""
         if category in (*WEB_SEARCH, *MEMORY):
-            call: Any = [{"core_memory_list_keys": "{}"}] if self._calls else "[core_memory_list_keys()]"
-            return [[call, answer]] if self._draw.random() < 0.5 else [[answer]]
+            call: Any = self._draw.choice(LONE_CALLS) if self._calls else "[core_memory_list_keys()]"
+            return self._draw.choice(([[answer]], [[call, answer]], [[answer, call]], [[call, answer, call]]))
         if category in MULTI_TURN:
-            return answer if not self._calls or not isinstance(answer, list) else [_as_calls(turn) for turn in answer]
+            if not self._calls or not isinstance(answer, list):
+                return answer
+            return [[self._spelled(step) for step in _as_calls(turn)] for turn in answer]
         return self._calls_of(answer)
+
+    def _spelled(self, step: Any) -> Any:
+        """Return a step's one call in one of the ways that BFCL's execution reads."""
+        if not isinstance(step, list) or not step:
+            return step
+        [(name, arguments)] = step[0].items()
+        return self._draw.choice((step, step, step[0], [{name: json.loads(arguments)}]))
 
     def _calls_of(self, text: Any) -> Any:
         if not self._calls:

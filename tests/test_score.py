@@ -17,6 +17,7 @@ from conftest import VerdictCounter
 
 from evaluate_fctncalling import main
 from fctncalling.cli.latencies import Latencies
+from fctncalling.data.bfcl import load_tasks
 
 GROUPS = {
     "simple_python": "non_live",
@@ -170,3 +171,54 @@ def test_version_3_names_and_ids_are_understood(
     assert score(shared, tmp_path / "result", "--partial", "--json") == 0
     [(_, report)] = json.loads(capsys.readouterr().out).items()
     assert list(report["categories"]) == ["simple_python"]
+
+
+MADE = {"mkdir": '{"dir_name": "x"}'}
+LEFT = {"mkdir": {"dir_name": "x"}}
+
+
+@pytest.mark.parametrize("step", [[MADE], MADE, [LEFT], LEFT, {**MADE, "pwd": "{}"}, [MADE, {"pwd": {}}]], ids=str)
+def test_tool_calls_are_executed_however_bfcl_lets_an_interface_write_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], step: Any
+) -> None:
+    root = {"root": {"home": {"type": "directory", "contents": {}}}}
+    task = {
+        "id": "multi_turn_base_0",
+        "question": [[{"role": "user", "content": "Make a folder called x."}]],
+        "function": [],
+        "involved_classes": ["GorillaFileSystem"],
+        "initial_config": {"GorillaFileSystem": root},
+        "ground_truth": [["mkdir(dir_name='x')"]],
+    }
+    (tmp_path / "BFCL_v4_multi_turn_base.json").write_text(json.dumps(task))
+    results = tmp_path / "result/m/multi_turn/BFCL_v4_multi_turn_base_result.json"
+    results.parent.mkdir(parents=True)
+    results.write_text(json.dumps({"id": task["id"], "result": [[step, "Made."]]}))
+    source = ["--input", str(tmp_path / "result"), "--data_dir", str(tmp_path)]
+    assert main(["score", *source, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["m"]["categories"]["multi_turn_base"]["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("steps", "valid"),
+    [
+        (lambda call, answer: [call, answer], True),
+        (lambda call, answer: [answer, call], True),
+        (lambda call, answer: [answer, call[0]], True),
+        (lambda call, answer: [answer, [{name: {} for name in call[0]}]], True),
+        (lambda call, answer: [answer, json.dumps(call)], False),  # chat that looks like calls is a message
+        (lambda call, answer: [answer, []], False),
+        (lambda call, answer: [answer, ""], False),
+        (lambda call, answer: [call], False),
+    ],
+)
+def test_the_answer_of_a_tool_calling_agent_is_its_last_message_that_calls_nothing(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: Any, valid: bool
+) -> None:
+    [task, *_] = load_tasks(shared / "bfcl/data/BFCL_v4_memory_kv.json")
+    answer = steps([{"core_memory_list_keys": "{}"}], str((task.ground_truth or [])[0]))
+    path = tmp_path / "m/agentic/memory/kv/BFCL_v4_memory_kv_result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"id": task.id, "result": [answer]}))
+    assert score(shared, tmp_path, "--form", "tool_call", "--partial", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["m"]["categories"]["memory_kv"]["correct"] == valid

@@ -13,11 +13,13 @@ from typing import Any
 from fctncalling.cli.records import InputError, Line, Record, read_records, shown_progress, write_records
 from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
+from fctncalling.data.places import official_data_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what a subcommand that converts records takes."""
-    parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files, answers beside them")
+    told = f"folder of BFCL task files, answers beside them; default: {official_data_folder()}"
+    parser.add_argument("--data_dir", type=Path, default=official_data_folder(), help=told)
     parser.add_argument("--input", type=Path, required=True, help="records to read: .jsonl or .jsonl.gz")
     parser.add_argument("--output", type=Path, required=True, help="where records go: .jsonl or .jsonl.gz")
     add_tool_arguments(parser)

@@ -22,7 +22,8 @@ from typing import Any
 
 from fctncalling.cli.records import InputError, TaskFolder, shown_progress
 from fctncalling.cli.score_beside import Beside
-from fctncalling.cli.score_inputs import Results, official_results, paired, response_of, split_lines, tasks_of
+from fctncalling.cli.score_inputs import Results, official_results, paired, split_lines, tasks_of
+from fctncalling.cli.score_responses import response_of
 from fctncalling.cli.score_told import as_json, as_text
 from fctncalling.cli.score_tree import ModelScores, ScoreFile, failure, write_csv
 from fctncalling.cli.task_tools import TaskTools, add_tool_arguments

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.checkers import kind_of
 from fctncalling.cli.records import InputError, Line, read_records
 from fctncalling.data.agentic import MEMORY, WEB_SEARCH, variant_of
 from fctncalling.data.bfcl import iter_tasks
@@ -181,30 +180,3 @@ def _official_id(entry_id: str) -> str:
     """Return an id under version 4's name of its category: `java_0` became `simple_java_0`."""
     name, _, rest = entry_id.rpartition("_")
     return f"{ALIASES[name]}_{rest}" if name in ALIASES else entry_id
-
-
-def response_of(results: Results, task: Task, line: Line) -> Any:
-    """Return an answer as `judge` takes it, from the way result files hold it."""
-    answer, kind = line.record["result"], kind_of(task.category)
-    if results.form == "decoded_calls":
-        return answer
-    if kind == "agentic":
-        # Our own lines hold the last message; in a result file a text stands for a dialogue that failed.
-        return answer if isinstance(answer, list) or "line" in line.record else []
-    if kind == "multi_turn":
-        if not isinstance(answer, list):
-            return answer
-        own = "line" in line.record  # our own lines hold texts already
-        return [
-            [_step(step, results.form, own) for step in turn] if isinstance(turn, list) else turn for turn in answer
-        ]
-    return answer if "line" in line.record else _text(answer, results.form)
-
-
-def _step(step: Any, form: str, own: bool) -> Any:
-    return step if own and isinstance(step, str) else _text(step, form)
-
-
-def _text(answer: Any, form: str) -> Any:
-    """Return a message as text: a tool-calling interface's calls as JSON; its chat is JSON of a text, so no calls."""
-    return json.dumps(answer) if form == "tool_call" else answer

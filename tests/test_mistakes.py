@@ -1,0 +1,159 @@
+"""A user's mistakes around models, checkpoints and flags: one line that names the culprit and the cure, exit code 2."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from toys import save_tiny
+
+from fctncalling.cli.train import main
+
+torch.set_num_threads(1)
+
+Told = Callable[..., str]
+SMALL = ["--num_updates=1", "--episodes_per_update=4", "--n_rollout_threads=4", "--num_mini_batch=1"]
+SMALL += ["--max_new_tokens=4", "--max_episode_tokens=1500", "--max_steps_per_turn=1", "--eval_episodes=1"]
+SMALL += ["--device=cpu", "--tensorboard=false", "--log_episodes_interval=0"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a results folder with a run of one update."""
+    folder = tmp_path_factory.mktemp("results")
+    assert main([*SMALL, f"--results_dir={folder}", f"--model_name_or_path={model}"]) == 0
+    return folder
+
+
+@pytest.fixture
+def told(model: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Told:
+    """Return a function that runs a command on a copy of the run and returns what it was refused with, in one line."""
+    shutil.copytree(results, tmp_path / "results", symlinks=True)
+
+    def run(*flags: str) -> str:
+        capsys.readouterr()
+        before = sorted(tmp_path.rglob("*"))
+        try:
+            code = main([*SMALL, f"--results_dir={tmp_path / 'results'}", f"--model_name_or_path={model}", *flags])
+        except SystemExit as ended:
+            code = int(str(ended.code))
+        assert code == 2
+        assert sorted(tmp_path.rglob("*")) == before  # a start that fails leaves nothing that bars the next one
+        line = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("INFO")]
+        assert len(line) == 1, line
+        return line[0]
+
+    return run
+
+
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "results" / "check" / "tiny" / "embedded" / "TPPO" / "checkpoints" / "update_000001"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--lern_rate=1"], "unrecognized arguments: --lern_rate=1"),
+        (["--experiment_nam=x", "--eval_episode=-1"], "--eval_episodes: got \"-1\", expected a whole number in [1"),
+        (["--experiment_names=x"], "is --experiment_name meant?"),
+        (["--lr=abc"], '--lr: got "abc", expected a number in [0, inf)'),
+        (["--critic=lora"], "--critic: got lora, which needs --lora_r"),
+        (["--base_dtype=bfloat16"], "--base_dtype: got bfloat16, but without --lora_r"),
+        (["--fsdp"], "--fsdp: one process"),
+        (["--lora_r=2", "--lora_targets=nope"], "--lora_targets nope"),
+        (["--model_name_or_path=/nowhere/at/all"], "--model_name_or_path /nowhere/at/all: the model cannot be loaded: "
+         "there is no such folder"),
+        (["--chat_template=/nowhere"], "--chat_template /nowhere: cannot be read"),
+        (["--dataset_path=/nowhere.json"], "/nowhere.json: no such file"),
+        (["--env_name=NoSuch-v0"], '--env_name: got "NoSuch-v0"'),
+        (["--env_name=no_module:NoSuch-v0"], "No module named 'no_module'"),
+        (["--handler=nope"], '--handler: no handler is called "nope"'),
+        (["--init_critic_from=/nowhere"], "--init_critic_from: /nowhere holds no critic"),
+        (["--results_dir=/dev/null"], "--results_dir /dev/null: cannot be written to"),
+        (["--resume"], "--resume auto: no checkpoint below"),
+        (["--resume=best"], "--resume best: no checkpoint below"),
+        (["--resume=/nowhere"], "--resume /nowhere: no checkpoint there (training_state.pt is missing)"),
+    ],
+    ids=lambda it: it[0] if isinstance(it, list) else "",
+)  # fmt: skip
+def test_a_new_run_that_cannot_be(told: Told, flags: list[str], words: str) -> None:
+    assert words in told("--experiment_name=new", *flags)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_device_that_is_not_there(told: Told) -> None:
+    assert '--device: got "cuda", but torch' in told("--experiment_name=new", "--device=cuda")
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--lora_r=2", "--lora_r: got 2, but"),
+        ("--critic=full", "was made with head. Give --critic head"),
+        ("--critic_hidden=64", "Give --critic_hidden 128 to go on with it"),
+    ],
+)
+def test_a_resumed_run_with_settings_that_its_weights_do_not_fit(told: Told, flag: str, words: str) -> None:
+    assert words in told("--resume", flag)
+
+
+def test_a_checkpoint_of_another_run_is_not_gone_on_from(told: Told, tmp_path: Path) -> None:
+    assert "--algorithm_name: got POAD, but" in told(f"--resume={checkpoint(tmp_path)}", "--algorithm_name=POAD")
+    moved = checkpoint(tmp_path).rename(tmp_path / "moved")  # it tells no settings any more, but its numbers do
+    assert f"--resume {moved}: it does not fit this run" in told_after_start(told, f"--resume={moved}")
+
+
+def told_after_start(told: Told, *flags: str) -> str:
+    """Return what a start was refused with that had to look into the log's files first."""
+    try:
+        return told(*flags, "--experiment_name=other")
+    except AssertionError as left:
+        return str(left)
+
+
+def test_other_settings_that_fit_are_told(
+    model: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(results, tmp_path / "results", symlinks=True)
+    flags = [*SMALL, f"--results_dir={tmp_path / 'results'}", f"--model_name_or_path={model}", "--resume", "--lr=0.5"]
+    assert main(flags) == 0
+    assert "other settings than before: --lr 8e-05 -> 0.5." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "value_head.safetensors", "config.json", "tokenizer.json"])
+@pytest.mark.parametrize("length", [20, None], ids=["cut", "gone"])
+def test_a_checkpoint_with_a_broken_file(told: Told, tmp_path: Path, name: str, length: int | None) -> None:
+    path = checkpoint(tmp_path) / name
+    kept = path.read_bytes()
+    path.unlink()
+    if length is not None:
+        path.write_bytes(kept[:length])
+    message = told("--resume", "--num_updates=2")
+    assert f"--resume {checkpoint(tmp_path)}: the checkpoint cannot be loaded" in message
+    assert "Move that folder away" in message
+
+
+def test_a_tokenizer_without_a_chat_template_is_told(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from toys import tiny_tokenizer
+
+    from fctncalling.algorithms.config import SettingError
+    from fctncalling.policy_files import load_template
+
+    load_template(tiny_tokenizer(None), None)
+    assert "no chat template; a plain one stands in" in capsys.readouterr().out
+    broken = tmp_path / "broken.jinja"
+    broken.write_text("{% for m in %}")
+    with pytest.raises(SettingError, match=r"--chat_template .*broken.jinja"):
+        load_template(tiny_tokenizer(), str(broken))
+    assert json.loads((model / "config.json").read_text())["model_type"] == "qwen2"

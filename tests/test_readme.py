@@ -1,0 +1,154 @@
+"""The README's own class and command lines work as they are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stub_endpoint import endpoint
+
+from evaluate_fctncalling import SUBCOMMANDS, main
+from fctncalling.cli.train import main as train
+from fctncalling.data.bfcl import embedded_path
+from fctncalling.data.places import is_source_checkout
+from fctncalling.envs.function_calling import FunctionCallingEnv
+
+ROOT = Path(__file__).parents[1]
+OWN, LEADERBOARD = "Your own tasks, your own model", "Leaderboard from the command line"
+ELSEWHERE = ("import-bfcl", "export")  # the one needs a network, the other a finished run: they have tests of their own
+FOUND_FAULTS = "lint"  # exits with 1, as official tasks are impossible
+# The flags of the repository that the default algorithm comes from.
+SEED_FLAGS = (
+    "--seed 10 --env_name fctncalling_env --algorithm_name TPPO --experiment_name tppo --num_mini_batch 2 "
+    "--ppo_epoch 1 --lr 1e-6 --critic_lr 5e-5 --n_rollout_threads 2 --gradient_cp_steps 1 --max_new_tokens 16 "
+    "--save_interval 1000"
+)
+
+
+def blocks(section: str, language: str) -> list[str]:
+    """Return the fenced blocks of a section in a language ("" for command lines)."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(section: str, begins: str) -> list[str]:
+    """Return the command lines of a section that begin so, broken lines joined."""
+    lines = "".join(blocks(section, "")).replace("\\\n", " ").splitlines()
+    return [line.removeprefix(begins).strip() for line in lines if line.startswith(begins)]
+
+
+@pytest.fixture
+def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make the section's files where the test then stands, as its reader does."""
+    [module] = [text for text in blocks(OWN, "python") if text.startswith("# my_tools.py\n")]
+    (tmp_path / "my_tools.py").write_text(module)
+    (tmp_path / "my_tasks.json").write_text("".join(blocks(OWN, "json")))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_tools", None)
+
+
+@pytest.mark.usefixtures("_own_files")
+def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = commands(OWN, ".venv/bin/python evaluate_fctncalling.py")
+    assert [line.split()[0] for line in lines] == ["lint", "run"]
+    for line in lines:
+        assert main(shlex.split(line)) == 0
+    assert "nothing found" in capsys.readouterr().out
+    [episode] = [json.loads(line) for line in Path("played.jsonl").read_text().splitlines()]
+    assert (episode["valid"], episode["strict_valid"]) == (True, True)
+    assert [step["results"] for step in episode["steps"]] == [['{"degrees": 23}'], [], ['{"degrees": 23}'], []]
+    again = ["--dataset_path", "my_tasks.json", "--allow_task_tools"]
+    assert main(["replay", "--input", "played.jsonl", *again]) == 0
+    assert main(["canaries", *again]) == 0
+    wrong = FunctionCallingEnv(dataset_path="my_tasks.json", allow_task_tools=True)
+    wrong.reset()
+    for text in ("[set_degrees(degrees=31)]", "Done.", "[get_degrees()]"):
+        assert not wrong.step(text)[2]
+    assert not wrong.step("Done.")[4]["verdict"].valid
+
+
+@pytest.mark.usefixtures("_own_files")
+def test_a_class_given_by_name_is_judged_strictly_by_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("my_tasks.json").read_text().replace('"my_tools.Thermostat"', '"Thermostat"')
+    Path("BFCL_v4_multi_turn_base.json").write_text(text)
+    own = ["--tools", "Thermostat=my_tools:Thermostat"]
+    data, here = ["--dataset_path", "BFCL_v4_multi_turn_base.json", *own], ["--data_dir", ".", *own]
+    assert main(["lint", *data]) == main(["canaries", *data]) == 0
+    assert main(["run", "--agent", "oracle", "--output", "out.jsonl", *data]) == 0
+    assert main(["replay", "--input", "out.jsonl", *data]) == 0
+    assert main(["verdicts", "--input", "out.jsonl", "--output", "verdicts.jsonl", *here]) == 0
+    assert json.loads(Path("verdicts.jsonl").read_text())["valid"]
+    Path("calls.jsonl").write_text(
+        '{"category": "multi_turn_base", "id": "multi_turn_base_0", "call": "set_degrees(degrees=4)"}\n'
+    )
+    assert main(["execute", "--input", "calls.jsonl", "--output", "results.jsonl", *here]) == 0
+    assert "expected 5 to 30" in json.loads(Path("results.jsonl").read_text())["result"]
+    capsys.readouterr()
+    assert main(["score", "--input", "out.jsonl", "--strict", "--json", *here]) == 0
+    [report] = json.loads(capsys.readouterr().out).values()
+    scored = report["categories"]["multi_turn_base"]
+    assert (scored["accuracy"], scored["strict_accuracy"]) == (1.0, 1.0)
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("_own_files")
+def test_the_class_of_the_readme_is_trained_on_as_written() -> None:
+    [line] = commands(OWN, ".venv/bin/python train_fctncalling.py --dataset_path my_tasks.json --allow_task_tools")
+    words = shlex.split(line)
+    assert train(["--dataset_path", "my_tasks.json", "--allow_task_tools", *words]) == 0
+    [evaluation] = Path("results/thermostat").rglob("evaluation.json")
+    assert json.loads(evaluation.read_text())["episodes"] > 0
+
+
+@pytest.mark.prove
+def test_the_flags_of_old_train_a_model_folder_on_an_official_file(shared: Path, tmp_path: Path) -> None:
+    official = shared / "bfcl/data/BFCL_v4_multi_turn_base.json"
+    folders = ["--dataset_path", str(official), "--model_name_or_path", str(embedded_path("model"))]
+    short = ["--num_updates", "1", "--episodes_per_update", "4", "--eval_episodes", "2", "--results_dir", str(tmp_path)]
+    assert train([*SEED_FLAGS.split(), *folders, *short]) == 0
+    assert (tmp_path / "tppo/model/BFCL_v4_multi_turn_base/TPPO/evaluation.json").is_file()
+
+
+@pytest.mark.prove
+def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: Path) -> None:
+    if not is_source_checkout():
+        pytest.skip("runs in a copy of the source tree")
+    tree = tmp_path / "tree"
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(".*", "bfcl", "results"))
+    (tree / "data/bfcl").symlink_to(shared / "bfcl/data")
+    lines = "".join(blocks(LEADERBOARD, "")).replace("\\\n", " ").splitlines()
+    asked = [shlex.split(line)[1] for line in lines if line.startswith("evaluate ")]
+    assert set(asked) == set(SUBCOMMANDS), "each subcommand has its example"
+    with endpoint(lambda *_: {"role": "assistant", "content": "Done."}) as stub:
+        for line in lines:
+            if line.startswith("evaluate ") and shlex.split(line)[1] not in ELSEWHERE:
+                done = run_shell(f"{lines[0]}\n{line.replace('http://localhost:8000/v1', stub.url)}", tree)
+                assert done.returncode == (FOUND_FAULTS in line.split()[:2]), f"{line}\n{done.stderr}"
+            elif line.startswith("echo "):
+                assert run_shell(line, tree).returncode == 0
+    assert (tree / "score/data_overall.csv").is_file()
+    assert len((tree / "mine.jsonl").read_text().splitlines()) == 800
+    assert json.loads((tree / "results.jsonl").read_text())["result"].startswith('{"current_directory_content"')
+
+
+def run_shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a shell script in a copy of the source tree, whose `.venv/bin/python` is this interpreter."""
+    python = folder / ".venv/bin/python"
+    if not python.exists():
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        python.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(folder), "OPENAI_API_KEY": "none"}
+    return subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
