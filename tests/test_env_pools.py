@@ -1,0 +1,190 @@
+"""Environments beside the rollout: slow ones hold up nobody, failed ones cost their episode, the order is kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import tiny_model, tiny_tokenizer
+from waiting_envs import Gate, TwoStepEnv, faulty_env
+
+from fctncalling.algorithms import asked
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.env_pool import env_pool, num_side_by_side
+from fctncalling.algorithms.env_processes import ProcessEnvironments
+from fctncalling.algorithms.env_threads import ThreadedEnvironments
+from fctncalling.algorithms.environments import Environments
+from fctncalling.algorithms.generation import GenerationEngine, ScriptedActor
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.schedule import Schedule, ScheduleError, ScheduleLog
+from fctncalling.algorithms.template import ChatTemplate
+
+TASKS = [f"t{i}" for i in range(12)]
+TEMPLATE = ChatTemplate(tiny_tokenizer())
+
+
+def threads(make_env: Callable[[], Any], count: int, *, in_order: bool = True) -> ThreadedEnvironments:
+    envs = ThreadedEnvironments(make_env, count)
+    envs.in_order = in_order
+    return envs
+
+
+def played(envs: list[Any] | Environments, **keywords: Any) -> list[EpisodeRecord]:
+    engine = GenerationEngine(tiny_model(), TEMPLATE.stop_ids, max_new_tokens=8)
+    return collect(envs, engine, TEMPLATE, TASKS, max_episode_tokens=500, seed=3, **keywords)
+
+
+def scripted(envs: Environments, **keywords: Any) -> list[EpisodeRecord]:
+    def script(task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
+        return "a"
+
+    actor = ScriptedActor(script, TEMPLATE.encode, TEMPLATE.end_of_turn_id)
+    return collect(envs, actor, TEMPLATE, TASKS, max_episode_tokens=500, **keywords)
+
+
+def rows(records: list[EpisodeRecord]) -> list[Any]:
+    return [record.rows for record in records]
+
+
+class Clock:
+    """Stands still, until an environment moves it."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def jump(self) -> None:
+        self.now += 1000.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    stopped = Clock()
+    monkeypatch.setattr(asked, "time", stopped)
+    return stopped
+
+
+def test_threads_that_are_waited_for_play_bit_for_bit_what_one_thread_plays() -> None:
+    assert rows(played(threads(TwoStepEnv, 5))) == rows(played([TwoStepEnv() for _ in range(5)]))
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_slow_tool_holds_up_nobody(in_order: bool, caplog: pytest.LogCaptureFixture) -> None:
+    # It comes to its end only once all other episodes have. In order, patience with it has to run out.
+    caplog.set_level(logging.INFO, "fctncalling")
+    slow = Gate(len(TASKS) - 1)
+    envs = threads(lambda: TwoStepEnv({"t1": slow}), 3, in_order=in_order)
+    records = scripted(envs, on_episode=slow.count)
+    assert all(record.terminated and record.num_steps == 2 for record in records)
+    assert ("keeps the others waiting" in caplog.text) == in_order
+    assert not envs.in_order
+
+
+def test_environments_declared_quick_are_always_waited_for() -> None:
+    def quick() -> TwoStepEnv:
+        env = TwoStepEnv()
+        env.metadata = {"in_process_tools": True}
+        return env
+
+    assert threads(quick, 2).patience_s == float("inf")
+    assert threads(TwoStepEnv, 2).patience_s < 1
+
+
+def test_what_is_played_with_slow_tools_is_played_again_from_seed_and_schedule(tmp_path: Path) -> None:
+    slow = Gate(5)
+    envs = threads(lambda: TwoStepEnv({"t0": slow, "t4": slow}), 4, in_order=False)
+    schedule = Schedule(envs)
+    first = played(envs, schedule=schedule, on_episode=slow.count)
+    ScheduleLog(tmp_path / "schedule.jsonl", replayed=False).note("3", schedule.meetings)
+
+    recorded = ScheduleLog(tmp_path / "schedule.jsonl", replayed=True).recorded("3")
+    assert recorded == schedule.meetings
+    envs = threads(TwoStepEnv, 4)  # nobody is slow
+    assert rows(played(envs, schedule=Schedule(envs, recorded))) == rows(first)
+
+
+def test_a_schedule_of_other_episodes_is_refused() -> None:
+    envs = threads(TwoStepEnv, 4)
+    with pytest.raises(ScheduleError, match="ends after 0 meetings"):
+        played(envs, schedule=Schedule(envs, []))
+
+
+def test_a_tool_that_hangs_costs_its_episode_and_no_other(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    others, forever = Gate(len(TASKS) - 1), Gate(1)
+
+    def hang() -> None:
+        others()  # now nobody else is at work who could be late
+        clock.jump()
+        forever()
+
+    envs = threads(lambda: TwoStepEnv({"t2": hang}), 3, in_order=False)
+    records = scripted(envs, deadline_s=0.05, on_episode=others.count)
+    forever.open()
+    assert [record.task_id for record in records if record.invalid] == ["t2"]
+    assert not records[2].success
+    assert all(record.success for record in records if not record.invalid)
+    assert "task t2: no answer in the 0.05 s" in caplog.text
+
+
+def test_a_hanging_environment_is_replaced_by_one_that_plays_on(clock: Clock) -> None:
+    forever = Gate(1)
+
+    def hang() -> None:
+        clock.jump()
+        forever()
+
+    records = scripted(threads(lambda: TwoStepEnv({"t2": hang}), 1), deadline_s=0.05)
+    forever.open()
+    assert [record.task_id for record in records if record.invalid] == ["t2"]
+    assert [record.num_steps for record in records] == [2, 2, 0, *[2] * 9]
+
+
+def test_an_environment_that_raises_in_its_thread_costs_its_episode(caplog: pytest.LogCaptureFixture) -> None:
+    records = scripted(threads(lambda: TwoStepEnv({"t5": "raise"}), 3))
+    assert [record.task_id for record in records if record.invalid] == ["t5"]
+    assert "task t5: the environment raised OSError: the disk is gone" in caplog.text
+
+
+def test_a_worker_process_that_is_killed_costs_what_it_played_and_is_started_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    envs = ProcessEnvironments(faulty_env, 3, 2)  # slots 0 and 2 share a process
+    before = envs.process_ids
+    records = scripted(envs)
+    after = envs.process_ids
+    envs.close()
+    invalid = {record.task_id for record in records if record.invalid}
+    assert {"t1", "t3"} <= invalid
+    assert len(invalid) <= 3  # at most one neighbour of t3
+    assert all(record.success for record in records if not record.invalid)
+    assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
+    assert "ended with exit code -9" in caplog.text
+    assert "OSError: the disk is gone" in caplog.text
+
+
+def test_what_cannot_be_made_in_another_process_is_told_by_the_flag() -> None:
+    gate = Gate(1)  # holds a lock
+    with pytest.raises(SettingError, match=r"--env_processes: got 1.*cannot be made in another process"):
+        env_pool(TrainConfig(env_processes=1), lambda: TwoStepEnv({"t1": gate}))
+
+
+def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_nothing_behind() -> None:
+    envs = threads(lambda: TwoStepEnv({"t4": "interrupt"}), 4)
+    with pytest.raises(KeyboardInterrupt):
+        played(envs)
+    envs = threads(TwoStepEnv, 4)
+    envs.ask(1, asked.Question("t9", 0), 60.0)  # of a rollout that was given up
+    assert rows(played(envs)) == rows(played([TwoStepEnv() for _ in range(4)]))
+
+
+def test_as_many_episodes_run_side_by_side_as_the_cache_budget_surely_holds() -> None:
+    config = TrainConfig(n_rollout_threads=16, max_episode_tokens=100, max_new_tokens=20, max_cache_tokens=750)
+    assert num_side_by_side(config) == 7
+    assert num_side_by_side(config, share=4) == 4
+    with pytest.raises(SettingError, match=r"--max_cache_tokens: got 99.*one episode of --max_episode_tokens \(100\)"):
+        TrainConfig(max_episode_tokens=100, max_new_tokens=20, max_cache_tokens=99)
