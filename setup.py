@@ -85,6 +85,7 @@ setup(
         "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
         "math": ["sympy>=1.12"],
         "monty": ["pydantic-monty>=1.4"],
+        "vllm": ["httpx>=0.27,<1"],  # --rollout_engine vllm; the server lives in an environment of its own
         "ray": ["ray>=2.40"],  # --num_rollout_workers
     },
 )

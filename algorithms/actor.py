@@ -8,6 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+class ActorError(Exception):
+    """An action cannot be had, through no fault of the policy: its episode is invalid."""
+
+
+class RolloutError(RuntimeError):
+    """Episodes cannot be played any more, through no fault of the policy: the run ends, and can go on later."""
+
+
 @dataclass
 class Request:
     """What a slot's sequence grows by before the next action is sampled, and how that action may end.
@@ -41,6 +49,7 @@ class Action:
     stop_reason: str = ""  # end: an end token of the actor's; stop: an id or a string of the request's; length: cut
     stop: str = ""  # the string that was found
     values: list[float] = field(default_factory=list)  # of the state before each token, where a value head is given
+    failure: ActorError | None = None  # why there is no action; all else means nothing then
 
     @property
     def truncated(self) -> bool:

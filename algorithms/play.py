@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.algorithms.actor import Action, Actor, Request
+from fctncalling.algorithms.actor import Action, Actor, ActorError, Request
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.environments import NoAnswerError, Question, TextEnv
 from fctncalling.algorithms.template import ChatTemplate
@@ -109,7 +109,7 @@ class Play:
         """End the episode, which counts for nothing, as its environment failed."""
         what = (
             str(error)
-            if isinstance(error, NoAnswerError)
+            if isinstance(error, NoAnswerError | ActorError)
             else f"the environment raised {type(error).__name__}: {error}"
         )
         logger.warning("task %s: %s; the episode is dropped as invalid", self.task_id, what)

@@ -19,6 +19,13 @@ def check_rollout(config: TrainConfig, surroundings: Surroundings) -> None:
         raise SettingError(
             "--max_staleness: got 1, which needs --num_rollout_workers of at least 1: who learns cannot play meanwhile"
         )
+    if config.rollout_engine == "vllm":
+        if not surroundings.vllm_url:
+            raise SettingError("--vllm_url: --rollout_engine vllm needs the address of a server that runs")
+        if not config.lora_r:
+            raise SettingError("--lora_r: got 0; --rollout_engine vllm needs an adapter, which is what the server gets")
+        if surroundings.num_rollout_workers:
+            raise SettingError("--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays along")
     if config.max_staleness and config.algorithm_name == "GRPO" and config.dynamic_sampling > 1:
         raise SettingError(
             f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness 1: how many rounds an "
@@ -40,4 +47,8 @@ def chosen_rollout(
         from fctncalling.ray_rollout import RayRollout
 
         return RayRollout(config, surroundings, policy, processes)
+    if config.rollout_engine == "vllm":
+        from fctncalling.vllm_rollout import VllmRollout
+
+        return VllmRollout(config, surroundings, policy, template, make_env, processes)
     return LocalRollout(config, policy, template, make_env, processes)

@@ -54,6 +54,16 @@ class Surroundings:
     rollout_worker_gpus: float = setting(
         0.0, "GPUs that each Ray worker takes; a fraction shares one.", within="[0, inf)"
     )
+    vllm_url: str | None = setting(
+        None, "Address of the vLLM server of --rollout_engine vllm, such as http://localhost:8000."
+    )
+    vllm_adapter_dir: str | None = setting(
+        None, "Folder that this process and the vLLM server both see, for versions of the adapter; none: adapters "
+        "in the run's own results folder."
+    )  # fmt: skip
+    vllm_patience_s: float = setting(
+        600.0, "Seconds that a vLLM server may be away before the run is saved and ends.", within="(0, inf)"
+    )
     log_episodes_interval: int = setting(
         10, "Updates between two whose training episodes are written out; 0: none.", within="[0, inf)"
     )

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from fctncalling.algorithms.actor import RolloutError
+
+__all__ = ["Job", "RolloutError", "Transport", "WorkerLost", "WorkerPool"]
+
 logger = logging.getLogger(__name__)
 
 MAX_LOSSES = 3  # workers in a row that one share, or the start of a worker, may cost
 TOLD_EVERY_S = 60.0
-
-
-class RolloutError(RuntimeError):
-    """Episodes cannot be played any more, through no fault of the policy."""
 
 
 class WorkerLost(Exception):

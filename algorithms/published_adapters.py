@@ -1,0 +1,68 @@
+"""Versions of a trained adapter on a vLLM server: each under a name and in a folder that no other ever had.
+
+A name or a folder used again would be served from caches filled with other weights, with nothing to tell it by.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+from fctncalling.algorithms.adapters import ACTOR, Adapters
+from fctncalling.algorithms.vllm_server import VllmServer
+
+KEPT = 2  # versions that stay: what is asked with the last but one may still be on its way
+
+
+class Version(NamedTuple):
+    """An adapter as it was after an update."""
+
+    number: int
+    name: str
+    folder: Path
+
+
+class PublishedAdapters:
+    """Writes versions below `folder`, which the server reads too, and has them served; `KEPT` of them stay."""
+
+    def __init__(self, server: VllmServer, folder: Path) -> None:
+        self.server, self.folder = server, folder.resolve()
+        self._run = uuid4().hex[:8]  # of this process: a resumed run goes over the same numbers with other weights
+        self._versions: list[Version] = []
+        self._lock = threading.Lock()
+        server.missing = self.publish_again
+
+    def publish(self, adapters: Adapters, number: int) -> str:
+        """Return the name under which the adapter as it is is served; `number`: the updates behind it."""
+        if self._versions and self._versions[-1].number == number:
+            return self._versions[-1].name
+        name = f"policy-{self._run}-{number}"
+        version = Version(number, name, self.folder / name)
+        version.folder.mkdir(parents=True)
+        adapters.peft.save_pretrained(str(version.folder), selected_adapters=[ACTOR], save_embedding_layers=False)
+        self.server.load_adapter(name, str(version.folder))
+        self._versions.append(version)
+        for old in self._versions[:-KEPT]:
+            self._drop(old)
+        self._versions = self._versions[-KEPT:]
+        return name
+
+    def publish_again(self, name: str) -> None:
+        """Have a version served again that the server does not know any more, having been started anew."""
+        with self._lock:  # one after another of those who miss it; all but the first are told that it is there
+            for version in self._versions:
+                if version.name == name:
+                    self.server.load_adapter(name, str(version.folder))
+
+    def close(self) -> None:
+        """Take all versions from the server and remove their folders."""
+        for version in self._versions:
+            self._drop(version)
+        self._versions = []
+
+    def _drop(self, version: Version) -> None:
+        self.server.unload_adapter(version.name)
+        shutil.rmtree(version.folder, ignore_errors=True)

@@ -1,0 +1,132 @@
+"""An actor whose tokens are sampled by a vLLM server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+import numpy as np
+
+from fctncalling.algorithms.actor import Action, Actor, ActorError, Request
+from fctncalling.algorithms.vllm_server import Completion, VllmServer
+
+POLL_S = 0.02  # how often environments may break in while answers are waited for
+
+
+class VllmActor(Actor):
+    """Sends each slot's whole sequence as token ids and gets ids with log-probabilities: nothing is encoded twice.
+
+    The server keeps the sequences' caches. Requests carry seeds from the slot's own stream, and actions end where
+    `GenerationEngine`'s do; which numbers a server draws for a seed, and its rounding, are its own. An action that
+    cannot be had has a `failure`.
+    """
+
+    def __init__(
+        self,
+        server: VllmServer,
+        model: str,
+        stop_ids: Iterable[int],
+        *,
+        temperature: float = 1.0,
+        max_new_tokens: int = 128,
+    ) -> None:
+        self.server, self.model, self.stop_ids = server, model, frozenset(stop_ids)
+        self.temperature, self.max_new_tokens = temperature, max_new_tokens
+        self.num_sampled_tokens = 0
+        self._threads: ThreadPoolExecutor | None = None
+        self.start(0)
+
+    def start(self, num_slots: int) -> None:
+        """Forget everything and offer slots 0..num_slots-1."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads = ThreadPoolExecutor(num_slots, "vllm") if num_slots else None
+        self._ids: list[list[int]] = [[] for _ in range(num_slots)]
+        self._streams = [np.random.default_rng(slot) for slot in range(num_slots)]
+        self._asked: dict[int, Future[Action]] = {}
+
+    def begin(self, slot: int, seed: int | None = None) -> None:
+        """Empty a slot for a new sequence, with a random stream of its own where a seed is given."""
+        self.restart(slot)
+        if seed is not None:
+            self._streams[slot] = np.random.default_rng(seed)
+
+    def restart(self, slot: int) -> None:
+        """Empty a slot for a sequence that is rendered again; an unanswered request is dropped."""
+        self._ids[slot] = []
+        if slot in self._asked:
+            self._asked.pop(slot).cancel()
+
+    def submit(self, request: Request) -> None:
+        """Send a request; ValueError where the slot waits for an answer, or there is nothing to read."""
+        if request.slot in self._asked or self._threads is None:
+            raise ValueError(f"slot {request.slot} has a request already: wait for its action, or begin the slot again")
+        self._ids[request.slot] += request.new_ids
+        if not self._ids[request.slot]:
+            raise ValueError(f"slot {request.slot} has nothing to read: an action needs at least one prompt token")
+        seed = int(self._streams[request.slot].integers(2**31))
+        prompt = list(self._ids[request.slot])
+        self._asked[request.slot] = self._threads.submit(self._speak, prompt, request, seed)
+
+    def advance(self) -> list[tuple[int, Action]]:
+        """Wait until some requests are answered, or environments have; return (slot, action) of each that is."""
+        while self._asked:
+            wait(self._asked.values(), timeout=POLL_S, return_when=FIRST_COMPLETED)
+            answered = [(slot, self._taken(slot)) for slot, future in list(self._asked.items()) if future.done()]
+            if answered or self.interrupted(1):
+                return answered
+        return []
+
+    def _taken(self, slot: int) -> Action:
+        try:
+            action = self._asked.pop(slot).result()
+        except ActorError as error:
+            return Action(failure=error)
+        self._ids[slot] += action.ids
+        self.num_sampled_tokens += sum(action.acted)
+        return action
+
+    def _speak(self, prompt: list[int], request: Request, seed: int) -> Action:
+        """Return an action, asking again after each stop that the request has an answer to."""
+        action, limit = Action(), min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens)
+        while True:
+            told = self.server.complete(
+                self.model,
+                [*prompt, *action.ids],
+                max_tokens=limit - len(action.ids),
+                temperature=self.temperature,
+                seed=(seed + len(action.ids)) % 2**31,
+                stop_token_ids=sorted({*self.stop_ids, *request.stop_ids}),
+                ignore_eos=True,  # an action ends where the template's turns do, which are among the ids above
+                stop=list(request.stop),
+                include_stop_str_in_output=True,
+                skip_special_tokens=False,
+            )
+            for token, logprob in zip(told.ids, told.logprobs, strict=True):
+                action.append(token, logprob)
+                if request.on_token is not None:
+                    request.on_token(token, logprob)
+            if self._ended(action, told, request, limit):
+                return action
+
+    def _ended(self, action: Action, told: Completion, request: Request, limit: int) -> bool:
+        """Set why the action ended; or append what answers its stop, and return False."""
+        if not told.ids:
+            raise ActorError(f"{self.server.url}: an answer without a token")
+        action.stop_reason = "length"
+        if told.reason == "length" and action.ids[-1] not in self.stop_ids:
+            return True
+        if action.ids[-1] in self.stop_ids:
+            action.stop_reason = "end"
+            return True
+        action.stop_reason, action.stop = "stop", told.stop if isinstance(told.stop, str) else ""
+        if request.on_stop is None or (ids := request.on_stop(action)) is None:
+            return True
+        if len(action.ids) + len(ids) >= limit:
+            action.stop_reason = "length"
+            return True
+        for forced in ids:
+            action.append(forced, None)
+            if request.on_token is not None:
+                request.on_token(forced, None)
+        return False

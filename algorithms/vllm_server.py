@@ -1,0 +1,158 @@
+"""A vLLM server over HTTP: token ids in and out, adapters put in while it runs, and patience while it is away."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fctncalling.algorithms.actor import ActorError, RolloutError
+
+logger = logging.getLogger(__name__)
+
+AWAY = (429, 502, 503, 504)  # answers of a server, or of what stands before it, that is starting or full
+REFUSED = (401, 403)
+MAX_WAIT_S = 5.0  # between two attempts
+TRIES = 4  # at a request that the server itself fails at
+
+
+class Completion(NamedTuple):
+    """What a server wrote after a prompt."""
+
+    ids: list[int]
+    logprobs: list[float]
+    reason: str  # "stop" or "length"
+    stop: str | int | None  # the string or the token that ended it, where the server tells
+
+
+class VllmServer:
+    """Asks a server, from any thread. While it is away, everyone waits up to `patience_s`, then RolloutError.
+
+    `missing` is called with a model's name that the server does not know, such as an adapter's after a restart, before
+    it is asked again. Wire format: vLLM's OpenAI-compatible /v1/completions with `return_token_ids`, and its run-time
+    LoRA routes (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        patience_s: float = 600.0,
+        timeout_s: float = 600.0,
+        first_wait_s: float = 0.25,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        import httpx
+
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self.patience_s, self._first_wait_s, self._clock = patience_s, first_wait_s, clock
+        self.missing: Callable[[str], None] = lambda name: None
+        key = os.environ.get("VLLM_API_KEY", "")  # as vLLM itself reads it
+        self._client = httpx.Client(
+            timeout=httpx.Timeout(timeout_s, connect=10.0),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+        )
+        self.errors: Any = httpx.TransportError
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._away_since: float | None = None
+
+    def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
+        """Return what a model writes after a prompt of token ids; ActorError where it cannot be had."""
+        body = {"model": model, "prompt": list(prompt), "logprobs": 0, "return_token_ids": True, **sampling}
+        for _ in range(TRIES):
+            reply = self._post("/v1/completions", body)
+            if reply.status_code != 404:
+                break
+            self.missing(model)
+        try:
+            [choice] = _json(reply)["choices"]
+            ids, logprobs = list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ActorError(
+                f"{self.url}: no token ids with their log-probabilities in the answer ({error!r})"
+            ) from None
+        if len(ids) != len(logprobs):
+            raise ActorError(f"{self.url}: {len(ids)} token ids came with {len(logprobs)} log-probabilities")
+        return Completion(ids, logprobs, str(choice.get("finish_reason")), choice.get("stop_reason"))
+
+    def best_logprob(self, model: str, prompt: Sequence[int], temperature: float) -> float:
+        """Return the log-probability told of the likeliest token after a prompt."""
+        body = {"model": model, "prompt": list(prompt), "logprobs": 1, "max_tokens": 1, "temperature": temperature}
+        [top] = _json(self._post("/v1/completions", body))["choices"][0]["logprobs"]["top_logprobs"]
+        return float(max(top.values()))
+
+    def models(self) -> list[str]:
+        """Return the names that can be asked for now; httpx.TransportError where no server is there."""
+        return [str(each["id"]) for each in _json(self._client.get(f"{self.url}/v1/models"))["data"]]
+
+    def load_adapter(self, name: str, folder: str) -> None:
+        """Have an adapter served under a name. RolloutError where the server refuses it."""
+        reply = self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder})
+        if reply.status_code >= 300 and "already been loaded" not in reply.text:
+            raise RolloutError(
+                f"{self.url} does not take the adapter in {folder}: HTTP {reply.status_code}: {reply.text[:300]}. It "
+                "has to read that folder (--vllm_adapter_dir names another), and to run with --enable-lora, a "
+                "--max-lora-rank of at least --lora_r and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+            )
+
+    def unload_adapter(self, name: str) -> None:
+        """Let go of an adapter, if the server is there and has it: one that is away has forgotten it."""
+        with contextlib.suppress(self.errors, RuntimeError):
+            self._client.post(f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0)
+
+    def close(self) -> None:
+        """Close the connections; whoever waits for the server gives up."""
+        self._closed.set()
+        self._client.close()
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the server's reply, waiting while it is away."""
+        wait_s, failures = self._first_wait_s, 0
+        while True:
+            try:
+                reply = self._client.post(self.url + path, json=body)
+                told = f"HTTP {reply.status_code}: {reply.text[:200]}"
+            except (self.errors, RuntimeError) as error:  # RuntimeError: the client was closed
+                reply, told = None, f"{type(error).__name__}: {error}"
+            if reply is None or reply.status_code in AWAY:
+                self._away(told)
+            elif reply.status_code in REFUSED:
+                raise RolloutError(f"{self.url}: {told}. Is its key in VLLM_API_KEY?")
+            elif reply.status_code >= 500 and failures + 1 < TRIES:
+                failures += 1
+            else:
+                self._back()
+                return reply
+            if self._closed.wait(wait_s):
+                raise ActorError(f"{self.url}: the run ended before there was an answer")
+            wait_s = min(MAX_WAIT_S, 2.0 * wait_s)
+
+    def _away(self, told: str) -> None:
+        with self._lock:
+            if self._away_since is None:
+                self._away_since = self._clock()
+                logger.warning(
+                    "the vLLM server at %s does not answer (%s); waiting for it up to %.0f s, no episode is lost",
+                    *(self.url, told, self.patience_s),
+                )
+            away_s = self._clock() - self._away_since
+        if away_s > self.patience_s:
+            raise RolloutError(f"the vLLM server at {self.url} has been away for {away_s:.0f} s; the last: {told}")
+
+    def _back(self) -> None:
+        with self._lock:
+            since, self._away_since = self._away_since, None
+        if since is not None:
+            logger.warning("the vLLM server at %s answers again after %.1f s", self.url, self._clock() - since)
+
+
+def _json(reply: Any) -> Any:
+    """Return what a reply says; ActorError where it says that it failed."""
+    if reply.status_code >= 300:
+        raise ActorError(f"{reply.url}: HTTP {reply.status_code}: {reply.text[:300]}")
+    return reply.json()

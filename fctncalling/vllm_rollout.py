@@ -1,0 +1,86 @@
+"""Episodes played here whose actions a vLLM server samples, with the adapter as each update leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fctncalling.algorithms.actor import ActorError
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.logs import results_folder
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.processes import Processes
+from fctncalling.algorithms.published_adapters import PublishedAdapters
+from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.algorithms.vllm_actor import VllmActor
+from fctncalling.algorithms.vllm_server import VllmServer
+from fctncalling.rollouts import LocalRollout, Round
+from fctncalling.surroundings import Surroundings
+
+
+class VllmRollout(LocalRollout):
+    """A LocalRollout whose actor asks a server; the first process publishes the adapter, all of them ask."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        surroundings: Surroundings,
+        policy: ActorCritic,
+        template: ChatTemplate,
+        make_env: Callable[[], Any],
+        processes: Processes,
+    ) -> None:
+        self.server = connected(surroundings)
+        folder = Path(surroundings.vllm_adapter_dir or results_folder(config) / "adapters")
+        self.published = PublishedAdapters(self.server, folder)
+        self._checked = config.temperature == 1.0  # where both kinds of log-probabilities are one
+        super().__init__(config, policy, template, make_env, processes, make_actor=self._ask_server)
+
+    def close(self) -> None:
+        """Close the environments, take the adapters from the server and let go of it."""
+        super().close()
+        self.published.close()
+        self.server.close()
+
+    def _ask_server(self, policy: ActorCritic, wanted: Round) -> VllmActor:
+        """Return an actor that speaks through the adapter as it is."""
+        name = ""
+        if self.processes.is_first and policy.adapters is not None:
+            name = self.published.publish(policy.adapters, wanted.version)
+        name = self.processes.gather(name)[0]
+        if not self._checked:
+            self._check_logprobs(name)
+        return VllmActor(
+            self.server,
+            name,
+            self.template.stop_ids,
+            temperature=wanted.temperature,
+            max_new_tokens=self.config.max_new_tokens,
+        )
+
+    def _check_logprobs(self, name: str) -> None:
+        """Raise SettingError where the server tells log-probabilities of another distribution than it samples from."""
+        prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
+        if self.server.best_logprob(name, prompt, temperature) == self.server.best_logprob(name, prompt, 1.0):
+            raise SettingError(
+                f"--temperature: got {temperature}, but the server at {self.server.url} tells log-probabilities at "
+                "temperature 1; start it with --logprobs-mode processed_logprobs"
+            )
+        self._checked = True
+
+
+def connected(surroundings: Surroundings) -> VllmServer:
+    """Return the server of --vllm_url; SettingError where it is not there."""
+    try:
+        server = VllmServer(str(surroundings.vllm_url), patience_s=surroundings.vllm_patience_s)
+    except ImportError:
+        raise SettingError("--rollout_engine vllm needs the library httpx: pip install 'fctncalling[vllm]'") from None
+    try:
+        server.models()
+    except (OSError, ActorError, ValueError, KeyError, server.errors) as error:
+        raise SettingError(
+            f"--vllm_url {surroundings.vllm_url}: no vLLM server answers there ({type(error).__name__}: {error}). "
+            "Start one: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank RANK"
+        ) from error
+    return server

@@ -1,0 +1,249 @@
+"""A vLLM server samples: ids in and out, a new name for every version of the adapter, patience while it is away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from stub_vllm import vllm_stub
+from toys import EchoEnv, save_tiny, tiny_model
+
+from fctncalling.algorithms import vllm_server
+from fctncalling.algorithms.actor import Action, ActorError, Request, RolloutError
+from fctncalling.algorithms.adapters import Adapters
+from fctncalling.algorithms.published_adapters import PublishedAdapters
+from fctncalling.algorithms.vllm_actor import VllmActor
+from fctncalling.algorithms.vllm_server import VllmServer
+from fctncalling.cli.train import main
+
+END = 2  # <|im_end|>, where a turn of the tiny tokenizer ends
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(vllm_server, "MAX_WAIT_S", 0.002)
+    gymnasium.register("Echo-v0", entry_point=lambda **_: EchoEnv())
+    yield
+    del gymnasium.registry["Echo-v0"]
+
+
+def published(server: VllmServer, folder: Path) -> str:
+    return PublishedAdapters(server, folder).publish(Adapters(tiny_model(), r=2, alpha=4.0), 0)
+
+
+def asked(actor: VllmActor, *requests: Request) -> list[Action]:
+    actor.start(len(requests))
+    for request in requests:
+        actor.begin(request.slot, seed=request.slot)
+    return actor.generate(requests)
+
+
+def flags(model: Path, results: Path, url: str, *more: str) -> list[str]:
+    chosen = {
+        "env_name": "Echo-v0",
+        "model_name_or_path": model,
+        "results_dir": results,
+        "num_updates": 2,
+        "episodes_per_update": 4,
+        "n_rollout_threads": 4,
+        "num_mini_batch": 2,
+        "max_new_tokens": 3,
+        "max_episode_tokens": 300,
+        "eval_episodes": 1,
+        "eval_interval": 0,
+        "lr": 1e-2,
+        "lora_r": 4,
+        "device": "cpu",
+        "tensorboard": "false",
+        "rollout_engine": "vllm",
+        "vllm_url": url,
+    }
+    return [*(f"--{name}={value}" for name, value in chosen.items()), *more]
+
+
+def metrics_of(results: Path) -> list[dict[str, Any]]:
+    text = (results / "check/tiny/embedded/TPPO/metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_an_action_comes_back_as_ids_with_log_probabilities_and_why_it_ended(model: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, float | None]] = []
+    with vllm_stub(model) as stub:
+        server = VllmServer(stub.url + "/v1")
+        actor = VllmActor(server, published(server, tmp_path), [END], max_new_tokens=6)
+        cut, stopped, ended = asked(
+            actor,
+            Request(0, [5, 6, 7], on_token=lambda token, logprob: seen.append((token, logprob))),
+            Request(1, [5, 6, 7], stop_ids=range(3, 259)),
+            Request(2, [9, 9], max_new_tokens=3),
+        )
+        bodies = {tuple(body["prompt"]): body for body in stub.bodies}
+        server.close()
+    assert (cut.stop_reason, len(cut.ids), cut.truncated) == ("length", 6, True)
+    assert seen == list(zip(cut.ids, cut.logprobs, strict=True))
+    assert (stopped.stop_reason, len(stopped.ids)) == ("stop", 1)
+    assert ended.stop_reason in ("length", "end")
+    assert all(logprob < 0 for action in (cut, stopped, ended) for logprob in action.logprobs)
+    assert cut.acted == [True] * 6
+    assert actor.num_sampled_tokens == 7 + len(ended.ids)
+    assert bodies[9, 9]["max_tokens"] == 3
+    assert bodies[9, 9]["stop_token_ids"] == [END]
+    assert bodies[9, 9]["ignore_eos"]
+
+
+def test_the_next_request_of_a_slot_goes_on_where_its_last_action_ended(model: Path, tmp_path: Path) -> None:
+    with vllm_stub(model) as stub:
+        server = VllmServer(stub.url)
+        actor = VllmActor(server, published(server, tmp_path), [END], max_new_tokens=4)
+        [first] = asked(actor, Request(0, [5, 6, 7]))
+        [second] = actor.generate([Request(0, [8, 9])])
+        assert stub.bodies[1]["prompt"] == [5, 6, 7, *first.ids, 8, 9]
+        assert stub.bodies[0]["seed"] != stub.bodies[1]["seed"]
+        again = asked(actor, Request(0, [5, 6, 7]))  # begun with the same seed
+        server.close()
+    assert again == [first]
+    assert second.ids
+
+
+def test_what_answers_a_stop_is_read_and_the_action_goes_on(model: Path, tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def answer(action: Action) -> list[int] | None:
+        calls.append(len(action.ids))
+        return [40, 41] if len(calls) == 1 else None
+
+    with vllm_stub(model) as stub:
+        server = VllmServer(stub.url)
+        actor = VllmActor(server, published(server, tmp_path), [END], max_new_tokens=20)
+        [action] = asked(actor, Request(0, [5, 6, 7], stop_ids=range(3, 259), on_stop=answer))
+        server.close()
+    assert calls == [1, 4]
+    assert action.ids[1:3] == [40, 41]
+    assert action.acted == [True, False, False, True]
+    assert action.logprobs[1:3] == [0.0, 0.0]
+    assert stub.bodies[1]["prompt"] == [5, 6, 7, *action.ids[:3]]
+
+
+def test_a_run_samples_from_each_version_of_the_adapter_under_a_name_of_its_own(model: Path, tmp_path: Path) -> None:
+    with vllm_stub(model) as stub:
+        assert main(flags(model, tmp_path, stub.url)) == 0
+    updates = [line for line in metrics_of(tmp_path) if "losses/policy_loss" in line]
+    assert len(updates) == 2
+    for line in updates:  # the stub's own passes through the very adapter agree with training's
+        assert line["mismatch/mean_logdiff"] < 1e-5
+        assert line["mismatch/importance_mean"] == pytest.approx(1.0, abs=1e-4)
+        assert line["mismatch/importance_cut_share"] == 0.0
+        assert line["env/invalid"] == 0
+    names, folders = zip(*stub.loaded, strict=True)
+    assert len(set(names)) == len(set(folders)) == len(names) == 3  # before each update, and after the last
+    assert stub.most_adapters <= 3
+    assert stub.adapters == {}
+    assert [folder for folder in folders if Path(folder).exists()] == []
+
+
+def test_a_server_that_goes_and_comes_back_empty_changes_nothing(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with vllm_stub(model) as stub:
+        assert main(flags(model, tmp_path / "whole", stub.url)) == 0
+    with vllm_stub(model) as stub:
+
+        def plan(number: int, body: dict[str, Any]) -> int | str | None:
+            if number == 20:
+                stub.restart()
+            return "drop" if 10 <= number < 20 else 503 if 20 <= number < 24 else 500 if number == 30 else None
+
+        stub.plan = plan
+        assert main(flags(model, tmp_path / "torn", stub.url)) == 0
+        names = [name for name, _ in stub.loaded]
+    assert len(names) > len(set(names))  # an adapter that the new server did not know was loaded again
+    assert metrics_of(tmp_path / "whole") == metrics_of(tmp_path / "torn")
+    assert f"the vLLM server at {stub.url} does not answer" in caplog.text
+    assert "answers again" in caplog.text
+
+
+def test_an_action_that_cannot_be_had_makes_its_episode_invalid_and_no_reward(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused: list[int] = []
+
+    def plan(number: int, body: dict[str, Any]) -> int | None:
+        if number == 6:
+            refused.append(body["seed"])
+        return 500 if body["seed"] in refused else None
+
+    with vllm_stub(model, plan) as stub:
+        assert main(flags(model, tmp_path, stub.url, "--num_updates=1")) == 0
+    lines = [line for line in metrics_of(tmp_path) if "env/invalid" in line]
+    assert sum(line["env/invalid"] for line in lines) == 1
+    assert "HTTP 500" in caplog.text
+    assert "dropped as invalid" in caplog.text
+
+
+def test_a_server_that_stays_away_ends_the_run_saved_and_resume_goes_on(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with vllm_stub(model, lambda number, body: "drop" if number >= 16 else None) as stub:
+        assert main(flags(model, tmp_path, stub.url, "--vllm_patience_s=0.05")) == 1
+    told = capsys.readouterr().err
+    assert f"the vLLM server at {stub.url} has been away for" in told
+    assert "--resume" in told
+    with vllm_stub(model) as stub:
+        assert main(flags(model, tmp_path, stub.url, "--resume")) == 0
+    assert [line["update"] for line in metrics_of(tmp_path) if "losses/policy_loss" in line] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["--vllm_url=none"], "--vllm_url: --rollout_engine vllm needs the address"),
+        (["--lora_r=0"], "--lora_r: got 0"),
+        (["--num_rollout_workers=2"], "--num_rollout_workers: expected 0"),
+        (["--vllm_url=http://127.0.0.1:9"], "no vLLM server answers there"),
+        (["--rollout_engine=local", "--max_staleness=1"], "--max_staleness: got 1, which needs --num_rollout_workers"),
+    ],
+    ids=lambda it: it[0] if isinstance(it, list) else "",
+)
+def test_settings_that_do_not_go_together_are_told_at_once(
+    model: Path, tmp_path: Path, changes: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(flags(model, tmp_path, "http://127.0.0.1:9", *changes)) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_log_probabilities_of_another_temperature_are_refused(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with vllm_stub(model, processed_logprobs=False) as stub:
+        assert main(flags(model, tmp_path / "raw", stub.url, "--temperature=0.7")) == 2
+    assert "--logprobs-mode processed_logprobs" in capsys.readouterr().err
+    with vllm_stub(model) as stub:
+        assert main(flags(model, tmp_path / "processed", stub.url, "--temperature=0.7", "--num_updates=1")) == 0
+    [line] = [line for line in metrics_of(tmp_path / "processed") if "losses/policy_loss" in line]
+    assert line["mismatch/mean_logdiff"] < 1e-5
+
+
+def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure(model: Path, tmp_path: Path) -> None:
+    with vllm_stub(model, lambda number, body: 401) as stub:
+        server = VllmServer(stub.url)
+        with pytest.raises(RolloutError, match="--vllm_adapter_dir names another"):
+            server.load_adapter("policy", str(tmp_path / "nowhere"))
+        with pytest.raises(RolloutError, match="VLLM_API_KEY"):
+            server.complete("policy", [1])
+        server.close()
+
+
+def test_a_closed_connection_frees_those_who_wait(model: Path) -> None:
+    server = VllmServer("http://127.0.0.1:9")
+    server.close()
+    with pytest.raises(ActorError, match="the run ended"):
+        server.complete("policy", [1])
