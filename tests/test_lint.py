@@ -90,6 +90,37 @@ def test_impossible_tasks_are_those_the_official_checker_rejects(
     assert ("simple_python_96" in found["return_format"]) == (category == "simple_python")
 
 
+IMPOSSIBLE = {
+    *("live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"),
+    *("simple_java_36", "simple_java_65"),
+    "multi_turn_composite_185",
+}
+"""Tasks whose own ground truth the official checker rejects in every form, each seen with it."""
+ODD = {
+    "one_form_only": {"simple_java_1", "simple_java_35", "simple_java_64"},
+    "odd_answer_only": {f"simple_java_{number}" for number in (67, 68, 78, 83, 85, 86, 89, 90, 91)},
+    "return_format": {"simple_python_96"},
+    "order_matters": {"parallel_178"},
+}
+"""Rule -> tasks that the official checker accepts in an odd way only, and therefore among those that the rule finds."""
+
+
+@pytest.mark.prove
+def test_lint_of_all_official_data_finds_what_the_official_checker_rejects(
+    shared: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl/data/long_context.json"))
+    assert main(["lint", "--dataset_path", str(shared / "bfcl/data"), "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    found = defaultdict(set)
+    for each in report["findings"]:
+        found[each["severity"] if each["severity"] == "impossible" else each["rule"]].add(each["id"])
+    assert found["impossible"] == IMPOSSIBLE
+    assert all(ids <= found[rule] for rule, ids in ODD.items())
+    print(f"{report['tasks']} tasks, not judged: {report['unjudged']}")
+    print(*(f"{rule}: {len(ids)}" for rule, ids in found.items()), sep=", ")
+
+
 def test_the_command_reports_and_fails_on_impossible_tasks(
     shared: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
