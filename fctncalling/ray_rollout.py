@@ -173,7 +173,8 @@ def connected(address: str | None, num_cpus: int) -> tuple[Any, bool]:
             ) from error
         return ray, False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # its 30 s are too few for a busy machine
+    for name in ("RAY_raylet_start_wait_time_s", "RAY_worker_register_timeout_seconds"):
+        os.environ.setdefault(name, "300")  # Ray's 30 s and 60 s are too few for a busy machine
     ray.init(num_cpus=max(os.cpu_count() or 1, num_cpus), include_dashboard=False, log_to_driver=True)
     return ray, True
 
