@@ -109,9 +109,10 @@ def test_texts_made_to_hang_or_crash_fail_to_decode_at_once(text: str) -> None:
 
 
 def test_the_longest_text_that_is_read_is_read_in_bounded_time() -> None:
-    text = "[" + "f(a=1), " * (MAX_TEXT_CHARS // 8 - 1) + "f(a=2)]"
+    text, many = f"[f(a='{'x' * (MAX_TEXT_CHARS - 9)}')]", MAX_TOKENS // 7
     start = time.process_time()
-    assert len(PYTHON.decode(text)) == MAX_TEXT_CHARS // 8
+    assert PYTHON.decode(text) == [Call("f", {"a": text[6:-3]})]
+    assert len(PYTHON.decode(f"[{'f(a=1), ' * (many - 1)}f(a=2)]")) == many
     assert time.process_time() - start < 3  # seconds
 
 
@@ -120,8 +121,9 @@ def test_so_many_words_and_marks_are_parsed_and_no_more(filling: str) -> None:
     # A string is one of them, whatever stands in it.
     text = f"[f(a=[{filling!r}, 0x1, " + "1, " * (MAX_TOKENS // 2 - 10)
     assert PYTHON.decode(f"{text}1])]")
-    with pytest.raises(DecodeError, match="words and marks"):
-        PYTHON.decode(f"{text}{'1, ' * 20}1])]")
+    for too_long in (f"{text}{'1, ' * 20}1])]", f"[f(a=[1{', 1' * (MAX_TOKENS // 2)}])]"):
+        with pytest.raises(DecodeError, match="words and marks"):
+            PYTHON.decode(too_long)
 
 
 def test_f_strings_are_parsed_as_long_as_they_are_few() -> None:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fctncalling.envs.handlers.source import is_small
+
 # Nothing is tried twice: what a part has taken it keeps (`*+`), and its first character tells it from the others.
 _BLANK = r"[ \t\n]*+"
 _NAME = r"(?!__)[A-Za-z_][A-Za-z0-9_]*+"
@@ -39,8 +41,8 @@ _PLAIN_CHARS = 20_000  # each of them may become ten in a call string
 
 
 def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
-    """Return [{name: {parameter: value}}] of a list of plain calls; None where the text is anything else."""
-    if _CALLS.fullmatch(text) is None:
+    """Return [{name: {parameter: value}}] of a list of plain calls; None of anything else, and of what is too large."""
+    if not is_small(text) or _CALLS.fullmatch(text) is None:
         return None
     calls: list[dict[str, dict[Any, Any]]] = []
     arguments: dict[Any, Any] = {}

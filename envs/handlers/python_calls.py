@@ -20,7 +20,7 @@ from fctncalling.envs.handlers.arithmetic import Evaluator
 from fctncalling.envs.handlers.execution import render_call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
 from fctncalling.envs.handlers.plain_calls import PlainCall, plain_calls, plain_executions
-from fctncalling.envs.handlers.source import parse_expression
+from fctncalling.envs.handlers.source import SourceTooLarge, parse_expression
 
 _FENCE = "`\n "
 _WORD = re.compile(r"\w")
@@ -98,6 +98,8 @@ def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
         raise
     except (RecursionError, MemoryError):
         raise DecodeError("size", "nested deeper than is read") from None
+    except SourceTooLarge as error:
+        raise DecodeError("size", str(error)) from None
     except SyntaxError as error:
         raise DecodeError("syntax", f"not a Python expression: {error.msg}") from None
     except Exception as error:

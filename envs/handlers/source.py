@@ -40,12 +40,15 @@ class SourceTooLarge(ValueError):
     """A source of more than is parsed."""
 
 
+def is_small(*sources: str) -> bool:
+    """Whether the sources of one text have no more words and marks than are read; each has a character."""
+    return sum(map(len, sources)) <= MAX_TOKENS or sum(len(_TOKEN.findall(source)) for source in sources) <= MAX_TOKENS
+
+
 def require_small(*sources: str) -> None:
     """Raise SourceTooLarge for more than is parsed of one text, in one expression or several."""
-    if sum(map(len, sources)) > MAX_TOKENS:  # a token has a character
-        num_tokens = sum(len(_TOKEN.findall(source)) for source in sources)
-        if num_tokens > MAX_TOKENS:
-            raise SourceTooLarge(f"the source has {num_tokens} words and marks; at most {MAX_TOKENS} are read")
+    if not is_small(*sources):
+        raise SourceTooLarge(f"the source has more than {MAX_TOKENS} words and marks, which are not read")
     for source in sources:
         if source.count("{") > MAX_FORMAT_BRACES and _FORMAT.search(source):
             raise SourceTooLarge(f"a source with f-strings has at most {MAX_FORMAT_BRACES} braces")
