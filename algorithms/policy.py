@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fctncalling.algorithms.adapters import ACTOR, CRITIC, Adapters
 from fctncalling.algorithms.token_scores import token_scores
+from fctncalling.algorithms.training_pass import has_training_pass, wanted_states
 from fctncalling.algorithms.value_head import VALUE_HEAD_FILE, ValueHead
 
 CRITIC_MODEL_FILE = "critic_model.safetensors"
@@ -68,12 +69,13 @@ class ActorCritic(nn.Module):
             raise ValueError(
                 "acted[:, 0] is true: the first token of a row has no token before it to be predicted from"
             )
-        hidden = self._hidden_states(ids, attention_mask, position_ids)[rows, columns - 1]  # (N, H)
+        read = (ids, attention_mask, position_ids, rows, columns - 1)
+        hidden = self._states(self.model.get_decoder(), *read)  # (N, H)
         logprobs, entropies = token_scores(
             self.model, hidden, ids[rows, columns], temperature=temperature, entropy_gradient=entropy_gradient
         )
         if self._critic_reads_alone:
-            hidden = self._critic_states(ids, attention_mask, position_ids)[rows, columns - 1]
+            hidden = self._critic_states(*read)
         return TokenOutputs(logprobs, entropies, self._values(hidden))
 
     def values_at(
@@ -85,8 +87,8 @@ class ActorCritic(nn.Module):
         position_ids: Tensor | None = None,
     ) -> Tensor:
         """Return the value of the state after the token in `columns`, (B,): the bootstrap of a truncated episode."""
-        hidden = self._critic_states(ids, attention_mask, position_ids)
-        return self._values(hidden[torch.arange(len(ids), device=ids.device), columns])
+        rows = torch.arange(len(ids), device=ids.device)
+        return self._values(self._critic_states(ids, attention_mask, position_ids, rows, columns))
 
     def refer_to(self, model: Any) -> None:
         """Keep a language model, frozen, as the reference; with adapters that is the base itself, and none needed."""
@@ -102,7 +104,7 @@ class ActorCritic(nn.Module):
         if reference is self and self.adapters is None:
             raise ValueError("no reference is kept: call refer_to(model) before an update with --kl_coef above 0")
         with self.adapters.use(None) if self.adapters is not None else contextlib.nullcontext():
-            hidden = reference._hidden_states(ids, attention_mask, None)[rows, columns - 1]
+            hidden = reference._states(reference.model.get_decoder(), ids, attention_mask, None, rows, columns - 1)
         return token_scores(
             reference.model, hidden, ids[rows, columns], temperature=temperature, entropy_gradient=False
         )[0]
@@ -190,30 +192,36 @@ class ActorCritic(nn.Module):
         """Whether the critic has hidden states of its own."""
         return self.critic_model is not None or (self.adapters is not None and CRITIC in self.adapters.names)
 
-    def _critic_states(self, ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None) -> Tensor:
-        """Return the hidden states that the critic judges by, (B, T, H)."""
+    def _critic_states(self, *read: Any) -> Tensor:
+        """Return the hidden states that the critic judges by; arguments as those of _states."""
         if self.critic_model is not None:
-            return self._hidden_states(ids, attention_mask, position_ids, self.critic_model)
+            return self._states(self.critic_model, *read)
         if self.adapters is not None and CRITIC in self.adapters.names:
             with self.adapters.use(CRITIC):
-                return self._hidden_states(ids, attention_mask, position_ids)
-        return self._hidden_states(ids, attention_mask, position_ids)
+                return self._states(self.model.get_decoder(), *read)
+        return self._states(self.model.get_decoder(), *read)
 
-    def _hidden_states(
-        self, ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None, decoder: Any = None
+    def _states(
+        self,
+        decoder: Any,
+        ids: Tensor,  # (B, T)
+        attention_mask: Tensor,  # (B, T) bool
+        position_ids: Tensor | None,  # (B, T)
+        rows: Tensor,  # (N,) ascending
+        columns: Tensor,  # (N,) ascending within each row
     ) -> Tensor:
-        """Return the last hidden states of a decoder (default: the policy's), (B, T, H), without any logits."""
+        """Return the last hidden states of a decoder at N positions, (N, H), without any logits."""
         mask: Tensor | None = attention_mask
         if position_ids is None and _padded_right(attention_mask):
             # A causal model never looks right: no mask is needed, and attention without one is faster.
+            if has_training_pass(self.model, decoder):
+                return wanted_states(decoder, ids, rows, columns)
             mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         elif position_ids is None:  # explicit, or models with absolute positions count the padding on the left
             position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
-        outputs = (decoder or self.model.get_decoder())(
-            input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
-        )
-        hidden: Tensor = outputs.last_hidden_state
-        return hidden
+        outputs = decoder(input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False)
+        states: Tensor = outputs.last_hidden_state[rows, columns]
+        return states
 
     def _values(self, hidden: Tensor) -> Tensor:
         values: Tensor = self.value_head(hidden.detach() if self.critic_detach else hidden)

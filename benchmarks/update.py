@@ -182,7 +182,7 @@ def main() -> int:
     parser.add_argument("--total_steps", type=int, default=256, help="steps of an update, in any number of episodes")
     parser.add_argument("--vs", choices=["trl"], help="compare with another trainer instead")
     parser.add_argument("--trl", type=Path, default=Path("/tmp/trl/bin/python"), help="Python that has TRL")
-    parser.add_argument("--trl_rows", type=int, default=16, help="rows of one pass of TRL's")
+    parser.add_argument("--trl_rows", type=int, default=8, help="rows of one pass of TRL's")
     parser.add_argument("--tasks", type=int, default=32, help=f"tasks of the batch, each played {GROUP_SIZE} times")
     options = parser.parse_args()
     torch.set_num_threads(1)

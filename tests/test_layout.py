@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from token_worlds import CPU, gradient, judging_policy, settings, some_episodes, targets_of, tiny_policy
+from token_worlds import CPU, VOCABULARY, gradient, judging_policy, settings, some_episodes, targets_of, tiny_policy
 from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from fctncalling.algorithms import token_scores
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, microbatches
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.experience import gather, plan_epoch
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.training_pass import has_training_pass
 
 torch.set_num_threads(1)
 
@@ -80,6 +85,97 @@ def test_what_follows_the_last_action_of_a_finished_episode_changes_nothing(kind
         learned_from(policy, longer, settings()), learned_from(policy, episodes, settings()), strict=True
     ):
         assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_episode_in_one_row_learns_as_one_row_a_step_does(kind: str) -> None:
+    policy = judging(kind)
+    episodes = some_episodes(judging_policy(), 10)
+    apart = [replace(record, rows=one_row_a_step(record.rows[0])) for record in episodes]
+    assert max(len(record.rows) for record in apart) > 2
+    for changes in ({}, {"max_microbatch_tokens": 40}):
+        for got, wanted in zip(
+            learned_from(policy, apart, settings(**changes)), learned_from(policy, episodes, settings()), strict=True
+        ):
+            assert torch.allclose(got, wanted, atol=1e-5)
+
+
+def one_row_a_step(row: TokenRecord) -> list[TokenRecord]:
+    """Return the row as a template that rewrites its history leaves it: each step reads all before it again."""
+    ends = [index + 1 for index, last in enumerate(row.ends_action) if last]
+    steps = []
+    for start, end in zip([0, *ends], [*ends[:-1], len(row.ids)], strict=False):
+        step = TokenRecord(**{name: field[:end] for name, field in vars(row).items()})
+        for field in (step.acted, step.ends_action, step.rollout_logprobs, step.rewards):
+            field[:start] = [type(field[0])(0)] * start
+        steps.append(step)
+    return steps
+
+
+def model_of(kind: str) -> Any:
+    """Return a random two-layer model with fewer heads of keys than of queries, whatever its kind needs besides."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        kind, vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, initializer_range=0.2, max_position_embeddings=64,
+    )  # fmt: skip
+    return AutoModelForCausalLM.from_config(config)
+
+
+@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
+def test_leaving_out_what_nobody_asks_for_changes_nothing(
+    kind: str, lora: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = ActorCritic(model_of(kind), critic_head="linear").eval()
+    nn.init.normal_(policy.value_head.out.weight, std=0.3)
+    if lora:
+        policy.adapt(r=2, alpha=4.0, critic=True)
+    assert has_training_pass(policy.model, policy.model.get_decoder())
+    episodes = some_episodes(judging_policy(), 10)
+    passed: list[int] = []
+    hook = (
+        policy.model.get_decoder()
+        .layers[-1]
+        .mlp.register_forward_hook(lambda module, inputs, output: passed.append(output[..., 0].numel()))
+    )
+    lean = learned_from(policy, episodes, settings())
+    hook.remove()
+    asked, cut = sum(sum(record.rows[0].acted) for record in episodes), sum(not it.terminated for it in episodes)
+    assert asked in passed
+    assert set(passed) <= {asked, cut}  # the value at a cut episode's end is asked for too
+    monkeypatch.setattr("fctncalling.algorithms.policy.has_training_pass", lambda *_: False)
+    for got, wanted in zip(lean, learned_from(policy, episodes, settings()), strict=True):
+        assert torch.allclose(got, wanted, atol=1e-5)
+
+
+def test_an_onlooker_at_the_model_still_sees_its_passes() -> None:
+    policy = judging("llama")
+    decoder = policy.model.get_decoder()
+    seen: list[int] = []
+    hook = decoder.register_forward_hook(lambda *_: seen.append(1))
+    assert not has_training_pass(policy.model, decoder)
+    learned_from(policy, some_episodes(judging_policy(), 4), settings())
+    hook.remove()
+    assert seen
+    assert has_training_pass(policy.model, decoder)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_logits_are_made_of_acted_tokens_alone_and_in_chunks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_scores, "MAX_LOGITS", 7 * VOCABULARY)
+    policy = judging(kind)
+    episodes = some_episodes(judging_policy(), 10)
+    positions: list[int] = []
+    policy.model.get_output_embeddings().register_forward_hook(
+        lambda module, inputs, output: positions.append(output.shape[0])
+    )
+    with torch.no_grad():
+        targets_of(policy, episodes, settings())
+    acted = [sum(record.rows[0].acted) for record in episodes]
+    assert sum(len(record.rows[0].ids) for record in episodes) > sum(acted) > 7
+    assert sum(positions) == sum(acted)
+    assert max(positions) == 7
 
 
 row_lengths = st.lists(st.integers(1, 3000), min_size=1, max_size=80)
