@@ -1,0 +1,31 @@
+"""Wider heads say the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from toys import tiny_model
+
+from fctncalling.algorithms.padded_heads import with_head_size
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.data.bfcl import embedded_path
+
+
+@pytest.mark.parametrize("size", [24, 32, 64])
+def test_the_embedded_model_with_wider_heads_gives_the_same_logits(size: int) -> None:
+    model = ActorCritic.load(embedded_path("model")).model.eval()
+    wide = with_head_size(model, size)
+    assert wide.config.head_dim == size
+    assert wide.model.layers[0].self_attn.q_proj.out_features == size * model.config.num_attention_heads
+    ids = torch.randint(0, 1700, (2, 300), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        assert torch.allclose(model(ids).logits, wide(ids).logits, atol=2e-4)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("gpt2", 32), ("qwen2", 32), ("llama", 6), ("llama", 9)])
+def test_what_cannot_be_widened_is_refused(kind: str, size: int) -> None:
+    model = tiny_model(kind)
+    model.config.rope_parameters = getattr(model.config, "rope_parameters", None) or {}
+    model.config.head_dim = getattr(model.config, "head_dim", None) or 8
+    with pytest.raises(ValueError, match=r"heads of 8 cannot be made \d+ wide"):
+        with_head_size(model, size)
