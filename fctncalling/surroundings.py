@@ -64,6 +64,9 @@ class Surroundings:
     vllm_patience_s: float = setting(
         600.0, "Seconds that a vLLM server may be away before the run is saved and ends.", within="(0, inf)"
     )
+    profile: bool = setting(
+        False, "Whether profile/ gets a torch profiler trace of the second update, and a table of where time goes."
+    )
     log_episodes_interval: int = setting(
         10, "Updates between two whose training episodes are written out; 0: none.", within="[0, inf)"
     )

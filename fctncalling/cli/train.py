@@ -96,9 +96,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] = ()) -> int:
     """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130 where Ctrl-C did."""
+    from fctncalling.profile import profiling
+
     run = prepare(config, surroundings)
     show = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
-    with run.interruption:
+    with run.interruption, profiling(run, surroundings.profile and run.processes.is_first):
         try:
             while True:
                 if run.evaluation_is_due():

@@ -1,0 +1,191 @@
+"""What the rollout engine saves: against `model.generate`, over long episodes, beside slow tools, and against TRL.
+
+  python benchmarks/rollout.py
+  python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0 jmespath
+  python benchmarks/rollout.py --parts trl --trl /tmp/trl/bin/python
+
+Everything takes turns in one run, on one thread; CPU seconds are compared (of slow tools: seconds) and medians over the
+rounds are told. A miss is told with the profile of its part; exits 1 then.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
+
+import argparse
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from rollout_slow import slow_tools
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fctncalling.algorithms.generation import GenerationEngine, Request
+
+NEVER = 1  # an end token that is never likely enough to be sampled: all actions have the same length
+SINGLE = {1: 2.2, 8: 1.8, 32: 1.5, 64: 1.3}  # batch -> least speed-up of one step
+TURNS, GROUPS, GROWTH = 3.0, 4.5, 1.3
+
+
+def build(hidden: int, layers: int, vocabulary: int) -> Any:
+    """Return a random model of the embedded model's kind."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=hidden * 13 // 6,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=NEVER,
+        pad_token_id=0,
+    )
+    model: Any = LlamaForCausalLM(config)
+    model.eval().generation_config.eos_token_id = NEVER
+    return model
+
+
+def contexts(batch: int, sizes: Iterable[int], vocabulary: int, group: int = 1) -> list[torch.Tensor]:
+    """Return what each step reads first, (batch, tokens); the first of them alike within groups."""
+    generator = torch.Generator().manual_seed(1)
+    texts = [torch.randint(2, vocabulary, (batch, size), generator=generator) for size in sizes]
+    return [texts[0][::group].repeat_interleave(group, 0), *texts[1:]]
+
+
+def kept(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
+    """Return every slot's tokens, greedy, each token read once."""
+    engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
+    batch = len(texts[0])
+    engine.start(batch)
+    rows: list[list[int]] = [[] for _ in range(batch)]
+    for text in texts:
+        requests = [Request(slot, text[slot].tolist()) for slot in range(batch)]
+        for request, action in zip(requests, engine.generate(requests), strict=True):
+            rows[request.slot] += request.new_ids + action.ids
+    return rows
+
+
+def prefilled_again(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
+    """Return the same tokens by `model.generate`, which reads the whole episode again for each step."""
+    ids = texts[0][:, :0]
+    for text in texts:
+        ids = torch.cat([ids, text], dim=1)
+        ids = model.generate(ids, do_sample=False, min_new_tokens=new, max_new_tokens=new)
+    rows: list[list[int]] = ids.tolist()
+    return rows
+
+
+def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
+    """Compare single steps, episodes of several steps, and groups of one prompt with `model.generate`."""
+    turns = (192, 16, 16, 16)
+    cases = [(f"one step, batch {batch}", batch, (64,), 32, 1, least) for batch, least in SINGLE.items()]
+    cases += [("4 steps, batch 8", 8, turns, 24, 1, TURNS), ("4 steps, a group of 8", 8, turns, 24, 8, GROUPS)]
+    held = []
+    for name, batch, sizes, new, group, least in cases:
+        texts = contexts(batch, sizes, options.vocabulary, group)
+        ways = [partial(way, model, texts, new) for way in (kept, prefilled_again)]
+        first = [way() for way in ways]  # warms, and compares
+        pairs = [[cpu_seconds(way) for way in ways] for _ in range(options.rounds)]
+        speed = batch * len(sizes) * new / median(ours for ours, _ in pairs)
+        ratio = median(theirs / ours for ours, theirs in pairs)
+        note = "" if first[0] == first[1] else "; TOKENS DIFFER"
+        held.append(told(f"{name}: {speed:.0f} tokens/s, of generate", ratio, least, ratio >= least, note))
+        if not held[-1]:
+            profile(ways[0])
+    return held
+
+
+def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
+    """Compare the 16th step with the 2nd: what it forwards, and what it takes without attention over the cache."""
+    held = []
+    for batch in (1, 8, 32):
+        rounds = [_step_times(model, batch, options.vocabulary) for _ in range(options.rounds)]
+        raw = median(one[15] / one[1] for one, _ in rounds)
+        ratio = median((one[15] - reads[15]) / (one[1] - reads[1]) for one, reads in rounds)
+        name = f"16th step against the 2nd, batch {batch} ({raw:.2f} with attention)"
+        held.append(told(name, ratio, GROWTH, ratio <= GROWTH))
+    return held
+
+
+def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], list[float]]:
+    """Return CPU seconds of each of 16 steps, and those of attention over a cache of each step's length alone."""
+    new, observed = 16, 16
+    texts = contexts(batch, [64, *[observed] * 15], vocabulary)
+    engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
+    engine.start(batch)
+    times, reads = [], []
+    for step, text in enumerate(texts):
+        before = engine.num_forward_tokens
+        requests = [Request(slot, text[slot].tolist()) for slot in range(batch)]
+        times.append(cpu_seconds(partial(engine.generate, requests)))
+        read = engine.num_forward_tokens - before
+        # The last token of the action before is read with what answers it; the last of this one is not read yet.
+        assert read == batch * (len(text[0]) + new - (step == 0)), f"step {step} forwards {read} tokens"
+        reads.append(cpu_seconds(partial(_attention, model, batch, 64 + step * (new + observed), new)))
+    return times, reads
+
+
+def _attention(model: Any, batch: int, length: int, new: int) -> None:
+    """Attend over caches of some length, as often as a step of `new` tokens does."""
+    config = model.config
+    heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    queries, keys = torch.ones(batch * heads, 1, size), torch.ones(batch * heads, size, length)
+    values, mask = torch.ones(batch * heads, length, size), torch.zeros(batch * heads, 1, length)
+    with torch.inference_mode():
+        for _ in range(new * config.num_hidden_layers):
+            torch.bmm(torch.baddbmm(mask, queries, keys).softmax(-1), values)
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Return the CPU time of one call."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def told(name: str, value: float, bound: float, holds: bool, note: str = "") -> bool:
+    """Print a figure with its bound; return whether it holds."""
+    print(f"{name}: x{value:.2f} (bound {bound}){'' if holds else '  MISSED'}{note}", flush=True)
+    return holds
+
+
+def profile(work: Callable[[], object]) -> None:
+    """Print what a piece of work spends its CPU time on."""
+    with torch.profiler.profile() as found:
+        work()
+    print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=40))
+
+
+def main() -> int:
+    """Run the parts asked for; 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("hidden", 96), ("layers", 3), ("vocabulary", 1765), ("rounds", 5)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--parts", nargs="+", default=["generate", "long", "slow"], help="generate, long, slow, trl")
+    parser.add_argument("--trl", help="python of an environment that has TRL")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    model, held = build(options.hidden, options.layers, options.vocabulary), list[bool]()
+    if "generate" in options.parts:
+        held += against_generate(model, options)
+    if "long" in options.parts:
+        held += long_episodes(model, options)
+    if "slow" in options.parts:
+        held.append(told("throughput beside 4 of 32 tools of 1 s", *slow_tools(options.rounds)))
+    if "trl" in options.parts:
+        from rollout_trl import against_trl
+
+        held += [told(*figure) for figure in against_trl(options.trl, options.rounds)]
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,64 @@
+"""How much four environments of 32 with a tool of one second take from the throughput of all."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import Any
+
+import gymnasium
+from transformers import AutoTokenizer
+
+from fctncalling.algorithms.env_threads import ThreadedEnvironments
+from fctncalling.algorithms.generation import GenerationEngine
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.envs.function_calling import FunctionCallingEnv
+
+LEAST, NUM_ENVS, NUM_SLOW, TOOL_S, FOR_S = 0.85, 32, 4, 1.0, 20.0
+
+
+class SlowTool(gymnasium.Wrapper[str, str, str, str]):
+    """Every step waits a while for a tool; the environment does not say that it is quick."""
+
+    def __init__(self, env: Any, seconds: float) -> None:
+        super().__init__(env)
+        self.seconds, self.metadata = seconds, {}
+
+    def step(self, action: str) -> Any:
+        """Wait, then step."""
+        if self.seconds:
+            time.sleep(self.seconds)
+        return super().step(action)
+
+
+def slow_tools(rounds: int) -> tuple[float, float, bool]:
+    """Return the share of the throughput that is left, its bound, and whether it holds."""
+    tasks = load_tasks(embedded_path("train"))[-2000:]
+    path = str(embedded_path("model"))
+    template = ChatTemplate(AutoTokenizer.from_pretrained(path))
+    model = ActorCritic.load(path).model
+    engine = GenerationEngine(model, template.stop_ids, max_new_tokens=64, decode=template.decode)
+    pools = []
+    for num_slow in (NUM_SLOW, 0):
+        delays = iter([TOOL_S] * num_slow + [0.0] * NUM_ENVS)
+        pools.append(
+            ThreadedEnvironments(lambda d=delays: SlowTool(FunctionCallingEnv(tasks=tasks), next(d)), NUM_ENVS)
+        )  # type: ignore[misc]
+    ids = [task.id for task in tasks]
+
+    def steps_a_second(pool: ThreadedEnvironments, count: int) -> float:
+        started = time.perf_counter()
+        records = collect(pool, engine, template, (ids * (count // len(ids) + 1))[:count], max_episode_tokens=1024)
+        return sum(record.num_steps for record in records) / (time.perf_counter() - started)
+
+    steps_a_second(pools[1], 64)  # warms
+    started = time.perf_counter()
+    steps_a_second(pools[1], 256)
+    count = round(256 * FOR_S / (time.perf_counter() - started))  # enough that the slow ones' last steps do not decide
+    pairs = [[steps_a_second(pool, count) for pool in pools] for _ in range(rounds)]
+    share = median(slow / plain for slow, plain in pairs)
+    print(f"{count} episodes in 32 environments: {median(plain for _, plain in pairs):.0f} steps/s without slow tools")
+    return share, LEAST, share >= LEAST
