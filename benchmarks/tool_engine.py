@@ -79,6 +79,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--max_new_tokens", type=int, default=64, help="between two calls")
     parser.add_argument("--vs", choices=("trl",))
     parser.add_argument("--peer_python", default="python", help="interpreter of the environment with TRL 0.11.4")
+    parser.add_argument("--peer_batch_size", type=int, default=16, help="rows of its generation (default 16, its own)")
     return parser.parse_args()
 
 
@@ -112,7 +113,7 @@ def against_trl(options: argparse.Namespace) -> None:
     model, tokenizer = loaded(folder)
     texts = questions(CalculatorTasks(), (options.num_batches + 1) * options.batch_size)
     env = environment(model, tokenizer, {"calculator": as_tool(calculate, timeout_s=None)}, options)
-    command = [options.peer_python, str(PEER), str(folder), str(options.max_new_tokens)]
+    command = [options.peer_python, str(PEER), str(folder), str(options.max_new_tokens), str(options.peer_batch_size)]
     peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert peer.stdin is not None
     assert peer.stdout is not None

@@ -23,7 +23,7 @@ def calculator(query):
     return str(round(float(SIGNS[sign](float(left), float(right))), 2))
 
 
-def main(folder, max_new_tokens):
+def main(folder, max_new_tokens, batch_size):
     """Answer rounds until the input ends."""
     torch.set_num_threads(1)
     answers, sys.stdout = sys.stdout, sys.stderr
@@ -36,9 +36,8 @@ def main(folder, max_new_tokens):
     env = TextEnvironment(
         model, tokenizer, {"calculator": calculator}, lambda texts: [0.0] * len(texts), "", generation_kwargs=keywords
     )
-    # Its batches have 16 rows by default; as many as ours are faster for it.
     generate = env._generate_batched
-    env._generate_batched = lambda tensors: generate(tensors, batch_size=len(tensors))
+    env._generate_batched = lambda tensors: generate(tensors, batch_size=batch_size)
     for line in sys.stdin:
         asked = json.loads(line)
         torch.manual_seed(asked["seed"])
@@ -56,4 +55,4 @@ def main(folder, max_new_tokens):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -16,6 +16,7 @@ from toys import tiny_model, tiny_tokenizer, uncached_logprobs
 
 from fctncalling import TextEnvironment, TextHistory
 from fctncalling.envs.tools.callables import as_tool
+from fctncalling.text_template import TextTemplate
 
 CALL = "<request><T>4+4<call>"
 
@@ -218,6 +219,16 @@ def test_every_spans_text_is_the_decoding_of_its_ids_in_their_place(name: str) -
         assert env.template.spelled_behind(history.ids[:behind], first) == history.text[start:end]
     assert f"{CALL} 8.0 é 漢\n" in history.text  # no blank was put before what the tool said, and none was lost
     assert history.text.endswith("Result=8<submit>")
+
+
+def test_what_the_tokenizer_was_last_asked_to_cut_or_pad_cuts_and_pads_no_episode() -> None:
+    tokenizer = TOKENIZERS["byte-level"]()
+    template = TextTemplate(tokenizer)
+    whole = template.encode("What is 13 - 3?")
+    tokenizer("a long text to cut", truncation=True, max_length=2)
+    assert template.encode("What is 13 - 3?") == whole
+    tokenizer("a", padding="max_length", max_length=64)
+    assert template.encode("What is 13 - 3?") == whole
 
 
 def test_the_same_seed_gives_the_same_run_and_no_episode_depends_on_its_neighbours() -> None:
