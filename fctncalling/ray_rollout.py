@@ -23,6 +23,11 @@ from fctncalling.worker_pool import Job, WorkerLost, WorkerPool
 PATHS = frozenset(
     {"dataset_path", "eval_dataset_path", "model_name_or_path", "chat_template", "prompt_path", "tool_config_path"}
 )
+SLOW_STARTS = {  # Ray's own 15 to 60 s are too few on a busy machine
+    "RAY_raylet_start_wait_time_s": "600",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_agent_register_timeout_ms": "600000",
+}
 T = TypeVar("T", TrainConfig, Surroundings)
 
 
@@ -173,8 +178,8 @@ def connected(address: str | None, num_cpus: int) -> tuple[Any, bool]:
             ) from error
         return ray, False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    for name in ("RAY_raylet_start_wait_time_s", "RAY_worker_register_timeout_seconds"):
-        os.environ.setdefault(name, "300")  # Ray's 30 s and 60 s are too few for a busy machine
+    for name, value in SLOW_STARTS.items():
+        os.environ.setdefault(name, value)
     ray.init(num_cpus=max(os.cpu_count() or 1, num_cpus), include_dashboard=False, log_to_driver=True)
     return ray, True
 
