@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from toys import tiny_model
 
+from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.padded_heads import with_head_size
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.data.bfcl import embedded_path
@@ -20,6 +24,15 @@ def test_the_embedded_model_with_wider_heads_gives_the_same_logits(size: int) ->
     ids = torch.randint(0, 1700, (2, 300), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         assert torch.allclose(model(ids).logits, wide(ids).logits, atol=2e-4)
+
+
+def test_export_writes_it_or_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["export", "--checkpoint", str(embedded_path("model")), "--output", str(tmp_path / "wide"), "--head_size"]
+    assert evaluate([*words, "9"]) == 2
+    assert "heads of 24 cannot be made 9 wide" in capsys.readouterr().err
+    assert evaluate([*words, "32"]) == 0
+    assert json.loads((tmp_path / "wide" / "config.json").read_text())["head_dim"] == 32
+    assert (tmp_path / "wide" / "tokenizer.json").exists()
 
 
 @pytest.mark.parametrize(("kind", "size"), [("gpt2", 32), ("qwen2", 32), ("llama", 6), ("llama", 9)])

@@ -22,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", required=True, type=Path, help="checkpoint folder of a run; it is only read")
     parser.add_argument("--output", required=True, type=Path, help="folder of the new model; it must not exist yet")
     parser.add_argument("--base", help="base model of the adapters (default: what the run's config.json names)")
+    parser.add_argument("--head_size", type=int, help="width of attention heads, filled up with zeros to the same "
+                        "function (Llama alone): for servers that know few widths (default: as it is)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -41,6 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         model = load(checkpoint, arguments.base)
+        if arguments.head_size is not None:
+            from fctncalling.algorithms.padded_heads import with_head_size
+
+            model = with_head_size(model, arguments.head_size)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
         return 2
