@@ -29,6 +29,9 @@ class Handler:
         return default_decode_execute_prompting(result, has_tool_call_tag)
 
 
+HANDLER = Handler()
+
+
 def stand_in() -> None:
     """Put a model table in place that knows one kind of model."""
     kind = types.SimpleNamespace(
@@ -50,54 +53,69 @@ def score(result_dir: str, score_dir: str, categories: list[str]) -> None:
     eval_runner.runner(["m"], categories, Path(result_dir), Path(score_dir))
 
 
-def judge_all(category: str, entries: list, results: dict, number: int) -> int:
-    """Judge every answer of a category; return how many are valid. `number` keeps instances of passes apart."""
+def judge(category: str, prompt: dict, truth: list | None, answer: object, number: int) -> dict:
+    """Judge one answer. `number` keeps instances of passes apart."""
     from bfcl_eval.constants.enums import Language, ReturnFormat
     from bfcl_eval.eval_checker import eval_runner as official
 
+    common = (dict(prompt), f"m{number}", category)
+    if "multi_turn" in category:
+        return official._evaluate_single_multi_turn_entry(HANDLER, prompt["id"], answer, truth, *common)
+    if "relevance" in category:
+        return official._evaluate_single_relevance_entry(HANDLER, prompt["id"], answer, *common)
     name = {"simple_java": "JAVA", "simple_javascript": "JAVASCRIPT"}.get(category, "PYTHON")
-    handler, valid = Handler(), 0
-    for prompt, truth in entries:
-        common = (dict(prompt), f"m{number}", category)
-        if "multi_turn" in category:
-            found = official._evaluate_single_multi_turn_entry(
-                handler, prompt["id"], results[prompt["id"]], truth, *common
-            )
-        elif "relevance" in category:
-            found = official._evaluate_single_relevance_entry(handler, prompt["id"], results[prompt["id"]], *common)
-        else:
-            found = official._evaluate_single_ast_entry(
-                handler, prompt["id"], results[prompt["id"]], truth, *common,
-                language=Language[name], return_format=ReturnFormat[name],
-            )  # fmt: skip
-        valid += found["valid"]
-    return valid
+    return official._evaluate_single_ast_entry(
+        HANDLER, prompt["id"], answer, truth, *common, language=Language[name], return_format=ReturnFormat[name]
+    )
+
+
+def entries_of(category: str) -> list:
+    """Return (prompt, truth) of a category's tasks."""
+    from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
+
+    prompts = load_dataset_entry(category, include_prereq=False, include_language_specific_hint=False)
+    truths = [None] * len(prompts)
+    if "relevance" not in category:
+        truths = [each["ground_truth"] for each in load_ground_truth_entry(category)]
+    return list(zip(prompts, truths, strict=True))
 
 
 def serve(result_dir: str) -> None:
     """Answer each category that comes in by CPU seconds and the number of valid answers."""
     stand_in()
     from bfcl_eval.eval_checker import eval_runner  # noqa: F401 - imported before the clock runs
-    from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
 
     kept: dict = {}
     for number, line in enumerate(sys.stdin):
         category = line.strip()
         if category not in kept:
-            prompts = load_dataset_entry(category, include_prereq=False, include_language_specific_hint=False)
-            truths = [None] * len(prompts)
-            if "relevance" not in category:
-                truths = [each["ground_truth"] for each in load_ground_truth_entry(category)]
             [path] = Path(result_dir).rglob(f"BFCL_v4_{category}_result.json")
             results = {each["id"]: each["result"] for each in map(json.loads, path.read_text().splitlines())}
-            kept[category] = [pair for pair in zip(prompts, truths, strict=True) if pair[0]["id"] in results], results
+            kept[category] = [
+                (*pair, results[pair[0]["id"]]) for pair in entries_of(category) if pair[0]["id"] in results
+            ]
         start = time.process_time()
-        valid = judge_all(category, *kept[category], number)
+        valid = sum(judge(category, *each, number)["valid"] for each in kept[category])
         print(json.dumps([time.process_time() - start, valid]), file=sys.__stdout__, flush=True)
+
+
+def verdicts(path: str) -> None:
+    """Print [valid, error type] of every record of a file."""
+    stand_in()
+    known: dict = {}
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        category = record["category"]
+        if category not in known:
+            known[category] = {prompt["id"]: (prompt, truth) for prompt, truth in entries_of(category)}
+        found = judge(category, *known[category][record["id"]], record["response"], 0)
+        print(json.dumps([found["valid"], found.get("error_type")]), file=sys.__stdout__)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
+    elif sys.argv[1] == "verdicts":
+        verdicts(sys.argv[2])
     else:
         score(sys.argv[2], sys.argv[3], sys.argv[4:])

@@ -1,0 +1,122 @@
+"""Random answers of odd source text, judged by us and by the official package: where do the verdicts differ?
+
+  python benchmarks/odd_answers.py --official /tmp/official/bin/python --data_dir data/bfcl --answers 10000
+
+(`benchmarks/checkers.py` says how the official package gets its virtual environment.) An answer is a ground truth of
+which some values gave way to expressions of the language, right or wrong, nested a few deep, and which some text may
+stand around. Prints how many verdicts differ, and the shortest answers for which. Exits 1 where `valid` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fctncalling.agents.agent import handler_of
+from fctncalling.agents.scripted import ScriptedAgent
+from fctncalling.cli.records import Line
+from fctncalling.cli.score_inputs import tasks_of
+from fctncalling.cli.verdicts import RecordJudge
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.handlers import get_handler
+
+HERE = Path(__file__).parent
+CATEGORIES = ("simple_python", "multiple", "parallel", "parallel_multiple", "simple_java", "simple_javascript")
+ODD = json.loads((HERE / "odd_answers.json").read_text("utf-8"))
+"""Language -> "values" and "texts": in a value `@` is any other value; in a text it is the answer."""
+MAX_DEPTH = 3
+MARK = "AN ODD VALUE"
+_MARK = re.compile(f"[\"']{MARK}[\"']")
+
+
+class OddAnswers:
+    """Writes random answers to the tasks of a category."""
+
+    def __init__(self, data_dir: Path, category: str, seed: int) -> None:
+        self._tasks = list(tasks_of(data_dir, category))
+        language = category.removeprefix("simple_") if category in ("simple_java", "simple_javascript") else "python"
+        self._values: list[str] = [*ODD["all"]["values"], *ODD[language]["values"]]
+        self._texts: list[str] = [*ODD["all"]["texts"], *ODD[language]["texts"]]
+        self._random = random.Random(f"{category} {seed}")
+
+    def one(self) -> tuple[Task, str]:
+        """Return a task and an answer to it."""
+        task = self._random.choice(self._tasks)
+        name = handler_of(task, "prompting")
+        handler = get_handler(name)
+        calls = handler.decode(ScriptedAgent("oracle").player(task, name, 0).answer("", {"turn": 0}))
+        body = handler.render([self._marked(each) for each in calls])[1:-1].rstrip(";")
+        body = _MARK.sub(lambda _: self._value(MAX_DEPTH), body)
+        comma = self._random.choice([*[", "] * 6, ",", " , ", ",\n  "])
+        text = self._random.choice(self._texts) if self._random.random() < 0.3 else "[@]"
+        return task, text.replace("@", body.replace(", ", comma))
+
+    def _marked(self, call: Call) -> Call:
+        """Return a call with marks for one or two of its values, sometimes in another order."""
+        pairs = list(call.arguments.items())
+        if self._random.random() < 0.1:
+            self._random.shuffle(pairs)
+        chosen = [self._random.random() < 1 / len(pairs) for _ in pairs]
+        return Call(call.name, {key: MARK if odd else value for (key, value), odd in zip(pairs, chosen, strict=True)})
+
+    def _value(self, depth: int) -> str:
+        template = self._random.choice(self._values)
+        while depth == 0 and "@" in template:
+            template = self._random.choice(self._values)
+        first, *rest = template.split("@")
+        return first + "".join(self._value(depth - 1) + part for part in rest)
+
+
+def records(data_dir: Path, category: str, number: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield so many answers as records of `verdicts`."""
+    answers = OddAnswers(data_dir, category, seed)
+    for _ in range(number):
+        task, text = answers.one()
+        yield {"category": category, "form": "prompting", "id": task.id, "response": text}
+
+
+def compare(official: str, data_dir: Path, category: str, number: int, seed: int) -> bool:
+    """Print how the two judge a category's answers; return whether they agree on which are valid."""
+    answers = list(records(data_dir, category, number, seed))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "answers.jsonl"
+        path.write_text("".join(json.dumps(each) + "\n" for each in answers), encoding="utf-8")
+        command = [official, "-W", "ignore", str(HERE / "official_checkers.py"), "verdicts", str(path)]
+        told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8").stdout
+    theirs, judge = [json.loads(line) for line in told.splitlines()], RecordJudge(data_dir)
+    ours = [judge.judged(Line(Path(category), index, each)) for index, each in enumerate(answers)]
+    other = [i for i, each in enumerate(ours) if each["valid"] is not theirs[i][0]]
+    told_otherwise = [i for i, each in enumerate(ours) if [each["valid"], each["error_type"]] != theirs[i]]
+    num_valid = sum(valid for valid, _ in theirs)
+    print(
+        f"{category}: {len(answers)} answers, {num_valid} valid; differ: valid {len(other)}, error_type "
+        f"{len(told_otherwise) - len(other)}"
+    )
+    for index in sorted(other or told_otherwise, key=lambda i: len(answers[i]["response"]))[:5]:
+        print(f"  official {theirs[index]}, ours {ours[index]['error_type']}: {answers[index]['response']!r}")
+    return not other
+
+
+def main() -> int:
+    """Compare, print, and return 1 where `valid` differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--official", required=True, help="Python of the official package's virtual environment")
+    parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files")
+    parser.add_argument("--category", nargs="+", default=CATEGORIES, help="answer these only")
+    parser.add_argument("--answers", type=int, default=2_000, help="answers per category")
+    parser.add_argument("--seed", type=int, default=1, help="others are other answers")
+    args = parser.parse_args()
+    agreed = [compare(args.official, args.data_dir, each, args.answers, args.seed) for each in args.category]
+    return 0 if all(agreed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
