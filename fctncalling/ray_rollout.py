@@ -43,7 +43,7 @@ class RayTransport:
     """Workers as Ray actors, spread over the machines of a cluster."""
 
     def __init__(self, ray: Any, config: TrainConfig, surroundings: Surroundings) -> None:
-        self._ray, self._arguments = ray, (config, surroundings, surroundings.num_rollout_workers)
+        self._ray, self._arguments = ray, (config, surroundings)
         self._places: dict[Any, str] = {}  # worker -> machine and process
         self._nodes: dict[Any, str] = {}  # worker -> the node Ray put it on
         self._kind = ray.remote(RolloutWorker).options(
@@ -54,7 +54,7 @@ class RayTransport:
 
     def hire(self, number: int) -> tuple[Any, Any]:
         """Start an actor; the ticket is ready when its environments and its model are."""
-        worker = self._kind.remote(*self._arguments)
+        worker = self._kind.remote(*self._arguments, number)
         return worker, worker.place.remote()
 
     def ask(self, worker: Any, share: Share) -> Any:
@@ -189,6 +189,6 @@ def _absolute(settings: T) -> T:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if field.name in PATHS and value and Path(value).exists():  # the name of a model on a hub stays
+        if field.name == "results_dir" or (field.name in PATHS and value and Path(value).exists()):  # no hub's names
             found[field.name] = str(Path(value).resolve())
     return dataclasses.replace(settings, **found)

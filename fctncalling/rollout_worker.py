@@ -24,12 +24,12 @@ class RolloutWorker:
     weights it got last.
     """
 
-    def __init__(self, config: TrainConfig, surroundings: Surroundings, num_workers: int) -> None:
+    def __init__(self, config: TrainConfig, surroundings: Surroundings, number: int) -> None:
         from fctncalling.policy_files import load_policy
 
         self.config = dataclasses.replace(
             config,
-            n_rollout_threads=-(-config.n_rollout_threads // num_workers),
+            n_rollout_threads=-(-config.n_rollout_threads // surroundings.num_rollout_workers),
             device="auto",  # what this worker was given, whatever the learner has
             critic="head",  # what only learning needs is left out: a critic's own model, a reference
             kl_coef=0.0,
@@ -40,7 +40,8 @@ class RolloutWorker:
             make_env, _, _ = environments(self.config, surroundings)
             self.policy, template = load_policy(self.config, surroundings, None, device)
         self._version: int | None = None
-        self._rollout = LocalRollout(self.config, self.policy, template, make_env, Processes(device=device))
+        own = Processes(rank=number + 1, device=device)  # what it notes of slow tools' answers has a file of its own
+        self._rollout = LocalRollout(self.config, self.policy, template, make_env, own)
 
     def place(self) -> tuple[str, int, str]:
         """Return the name of this machine, this process's number and the number Ray has for the node."""

@@ -1,0 +1,73 @@
+"""A worker plays what the learning process would, with the weights it is handed and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import pytest
+import torch
+from toys import EchoEnv, save_tiny
+
+from fctncalling.algorithms.acting_weights import acting_weights, take_weights
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.interruption import Interruption
+from fctncalling.policy_files import load_policy
+from fctncalling.rollout_worker import RolloutWorker
+from fctncalling.rollouts import LocalRollout, Round
+from fctncalling.surroundings import Surroundings
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    gymnasium.register("Echo-v0", entry_point=lambda **_: EchoEnv())
+    yield
+    del gymnasium.registry["Echo-v0"]
+
+
+@pytest.mark.parametrize("lora_r", [0, 2])
+def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(tmp_path: Path, lora_r: int) -> None:
+    config = TrainConfig(
+        env_name="Echo-v0",
+        model_name_or_path=str(save_tiny(tmp_path / "tiny")),
+        results_dir=str(tmp_path),
+        n_rollout_threads=4,
+        max_new_tokens=6,
+        max_episode_tokens=300,
+        device="cpu",
+        lora_r=lora_r,
+        critic="lora" if lora_r else "full",
+    )
+    surroundings = Surroundings(num_rollout_workers=2)
+    policy, template = load_policy(config, surroundings, None, torch.device("cpu"))
+    with torch.no_grad():
+        for weight in policy.policy_parameters():
+            weight += 0.02 * torch.randn_like(weight)
+    learned = acting_weights(policy)
+    assert sum(weight.size for weight in learned.values()) == sum(w.numel() for w in policy.policy_parameters())
+    wanted = Round(tuple(f"train_{number}" for number in range(8)), 3, 1.0, version=5)
+    rollout = LocalRollout(config, policy, template, EchoEnv)
+    here = rollout.play(wanted, Interruption()).episodes
+    rollout.close()
+    workers = [RolloutWorker(config, surroundings, number) for number in range(2)]
+    there = [worker.play(learned, wanted, range(8)[rank::2]) for rank, worker in enumerate(workers)]
+    for number, record in enumerate(here):
+        other = there[number % 2].episodes[number // 2]
+        assert [row.ids for row in record.rows] == [row.ids for row in other.rows]
+        assert (record.task_id, record.success) == (other.task_id, other.success)
+    assert sum(each.sampled_tokens for each in there) == sum(sum(row.acted) for r in here for row in r.rows)
+    before = workers[0].play({}, wanted, range(8)[0::2])  # known by its version: nothing is taken over again
+    assert [row.ids for r in before.episodes for row in r.rows] == [
+        row.ids for r in there[0].episodes for row in r.rows
+    ]
+
+
+def test_weights_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
+    config = TrainConfig(model_name_or_path=str(save_tiny(tmp_path / "tiny")), device="cpu")
+    policy, _ = load_policy(config, Surroundings(), None, torch.device("cpu"))
+    weights = acting_weights(policy)
+    name = sorted(weights)[0]
+    del weights[name]
+    with pytest.raises(ValueError, match=f"1 names differ, such as {name}"):
+        take_weights(policy, weights)
