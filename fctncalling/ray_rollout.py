@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -23,6 +24,7 @@ from fctncalling.worker_pool import Job, WorkerLost, WorkerPool
 PATHS = frozenset(
     {"dataset_path", "eval_dataset_path", "model_name_or_path", "chat_template", "prompt_path", "tool_config_path"}
 )
+NEWS_S = 30.0  # until Ray knows that a node is gone: it asks each every 3 s, five times
 SLOW_STARTS = {  # Ray's own 15 to 60 s are too few on a busy machine
     "RAY_raylet_start_wait_time_s": "600",
     "RAY_worker_register_timeout_seconds": "600",
@@ -92,11 +94,19 @@ class RayTransport:
 
     def _obituary(self, worker: Any, error: Exception) -> str:
         """Return where a lost actor was and what is known of its end."""
-        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
         where, node = self._places.get(worker, "not yet placed"), self._nodes.get(worker)
-        what = "its node has left the cluster" if node is not None and node not in alive else "its process ended"
+        # A closed connection comes before the news of what closed it.
+        patience = NEWS_S if isinstance(error, self._ray.exceptions.ActorUnavailableError) else 0
+        until = time.monotonic() + patience
+        while (alive := self._is_alive(node)) and time.monotonic() < until:
+            time.sleep(0.2)
+        what = "its process ended" if alive else "its node has left the cluster"
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return f"{where}: {what} ({type(error).__name__}: {' '.join(lines)[:600]})"
+
+    def _is_alive(self, node: str | None) -> bool:
+        """Whether a node is in the cluster; one that is not known counts as in it."""
+        return node is None or any(each["Alive"] for each in self._ray.nodes() if each["NodeID"] == node)
 
 
 class RayRollout:
