@@ -30,7 +30,9 @@ _FIRST_WORDS = "case|catch|default|else|extends|finally|import(?=\\.)|in|instanc
 _RESERVED = frozenset(
     f"{_TAG_WORDS}|async|await|debugger|enum|eval|get|let|of|set|static|target|using|yield".split("|")
 )
-_BEFORE_VALUES = r"[(,=\[:>?&|!~^%*/+-]|\.\.\.|\b(?:await|delete|new|return|typeof|void|yield)\b"
+_BEFORE_VALUES = (
+    r"[(,=\[:>?&|!~^%*/+-]|\.\.\.|<(?=\s)|\$\{|\{(?=\s*\w+\s*\})|\b(?:await|delete|new|return|typeof|void|yield)\b"
+)
 _MISTAKEN = re.compile(
     rf"</?({_TAG_WORDS})\b|(?:{_BEFORE_VALUES})\s*({_WORDS})\b|\bfunction\s*\*?\s*({_TAG_WORDS})\b"
     rf"|(?<![\w$.])(import)(?=\.)|\A\s*({_FIRST_WORDS})(?=\s*[.(])".encode()
