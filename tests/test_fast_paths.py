@@ -109,7 +109,7 @@ def test_a_call_is_read_as_its_grammar_reads_it(language: str, data: Any) -> Non
 
 @pytest.mark.prove
 @LANGUAGES
-@settings(max_examples=20_000)
+@settings(max_examples=5_000)
 @given(data=st.data())
 def test_many_calls_are_read_as_their_grammar_reads_them(language: str, data: Any) -> None:
     require_equal(language, f"[{data.draw(TEXTS[language])}]")
