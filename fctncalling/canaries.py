@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.checkers import kind_of
+from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.oracle import oracle_calls
+from fctncalling.lint_answers import accepted_answer, written
 
 DONE = "Done."
-_HANDLER = get_handler("python_calls")
 _WORD = re.compile(r"\w+")
 
 
@@ -57,7 +56,8 @@ def always_call(situation: Situation) -> str:
     function = situation.tools[0]["function"]
     properties = function["parameters"].get("properties", {})
     required = function["parameters"].get("required", [])
-    return _written([Call(function["name"], {key: placeholder(properties.get(key, {})) for key in required})])
+    arguments = {key: placeholder(properties.get(key, {})) for key in required}
+    return _written(situation.task, [Call(function["name"], arguments)])
 
 
 def placeholder(schema: Mapping[str, Any]) -> Any:
@@ -75,7 +75,11 @@ def oracle(situation: Situation) -> str:
     """Play the ground truth; an agentic task's is its final message."""
     if kind_of(situation.task.category) == "agentic":
         return str(situation.task.ground_truth[0]) if situation.task.ground_truth else DONE
-    return _written(oracle_calls(situation.task)[situation.turn]) if situation.step_in_turn == 0 else DONE
+    if situation.step_in_turn:
+        return DONE
+    if language_of(situation.task.category) != "python" and (accepted := accepted_answer(situation.task, "prompting")):
+        return accepted
+    return _written(situation.task, oracle_calls(situation.task)[situation.turn])
 
 
 class HistoryBlind:
@@ -102,7 +106,8 @@ class HistoryBlind:
             return DONE
         draw = random.Random(f"{self._seed} {situation.task.id} {situation.turn}")
         words = set(_WORD.findall(situation.instructions.casefold()))
-        return _written([self._guessed(call, situation, words, draw) for call in _turn(situation)])
+        guessed = [self._guessed(call, situation, words, draw) for call in _turn(situation)]
+        return _written(situation.task, guessed)
 
     def _guessed(self, call: Call, situation: Situation, words: set[str], draw: random.Random) -> Call:
         docs = {tool["function"]["name"]: tool["function"]["parameters"] for tool in situation.tools}
@@ -144,8 +149,8 @@ def _turn(situation: Situation) -> list[Call]:
     return oracle_calls(situation.task)[situation.turn]
 
 
-def _written(calls: Sequence[Call]) -> str:
-    return _HANDLER.render(calls) if calls else DONE
+def _written(task: Task, calls: Sequence[Call]) -> str:
+    return written(task, calls) if calls else DONE
 
 
 def policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:

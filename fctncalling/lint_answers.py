@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import HANDLERS, get_handler
+from fctncalling.envs.judge import judge
 from fctncalling.envs.oracle import oracle_calls
 from fctncalling.source_literals import STYLES, source_of
 
@@ -26,12 +27,32 @@ def answers(task: Task) -> Iterator[tuple[str, str, str]]:
                     yield form, "natural", text
             continue
         for style in STYLES if language == "java" else STYLES[:2]:
-            written = [_as_source(task, call, language, style) for call in calls]
-            texts = (f"{call.name}({', '.join(f'{k}={v}' for k, v in call.arguments.items())})" for call in written)
-            yield "prompting", style, f"[{', '.join(texts)}]"
+            yield "prompting", style, written(task, calls, style)
             unquoted = [_as_source(task, call, language, style, quoted=False) for call in calls]
             if not style.endswith("text_block") and (text := _tool_calls(unquoted)):
                 yield "tool_call", style, text
+
+
+def accepted_answer(task: Task, form: str) -> str | None:
+    """Return an answer in a form that passes: some truths are accepted in one spelling only.
+
+    Where none does, the most natural one; None where no call can be written.
+    """
+    texts = [text for told, _, text in answers(task) if told == form]
+    return next((text for text in texts if judge(task, text, form).valid), texts[0] if texts else None)
+
+
+def written(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> str:
+    """Return calls as a model writes them that is prompted, values as literals of the task's language.
+
+    Raises ValueError for values that have none.
+    """
+    language = language_of(task.category)
+    if language == "python":
+        return get_handler("python_calls").render(calls)
+    sources = [_as_source(task, call, language, style) for call in calls]
+    texts = (f"{call.name}({', '.join(f'{k}={v}' for k, v in call.arguments.items())})" for call in sources)
+    return f"[{', '.join(texts)}]"
 
 
 def reversed_answer(task: Task) -> str | None:

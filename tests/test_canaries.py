@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from players import SHOP_DOCS, shop_env, shop_task, simple_task, user
+from players import SHOP_DOCS, doc, shop_env, shop_task, simple_task, user
 
 import evaluate_fctncalling
 from fctncalling.canaries import (
@@ -150,6 +150,20 @@ def test_history_blind_finds_what_enum_default_and_instructions_tell() -> None:
         "[f(a='y', b=7, c='functions')]",
         "[f(a='y', b=7, c='unheard')]",
     }
+
+
+@pytest.mark.parametrize("language", ["java", "javascript"])
+def test_canaries_write_the_literals_of_a_task_s_language(language: str) -> None:
+    pytest.importorskip(f"tree_sitter_{language}")
+    kind = "boolean" if language == "java" else "Boolean"
+    docs = [doc("f", ["a", "b"], a=kind, b="String")]
+    truth = [{"f": {"a": [True], "b": ["told"]}}]
+    task = simple_task(f"simple_{language}_0", category=f"simple_{language}", functions=docs, ground_truth=truth)
+    tasks = [task, simple_task()]
+    rates, unsolved = play_all(tasks, policies(tasks, 0))
+    assert unsolved == {}
+    of_language = rates[f"simple_{language}"]
+    assert (of_language["oracle"], of_language["history_blind"], of_language["noop"]) == (1.0, 1.0, 0.0)
 
 
 def test_episodes_without_verdict_are_neither_success_nor_failure() -> None:

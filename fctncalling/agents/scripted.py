@@ -11,9 +11,8 @@ from fctncalling.canaries import DONE, placeholder
 from fctncalling.checkers import kind_of
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.judge import judge
 from fctncalling.envs.oracle import oracle_calls
-from fctncalling.lint_answers import answers
+from fctncalling.lint_answers import accepted_answer
 
 SCRIPTED = ("oracle", "noop", "random")
 
@@ -59,10 +58,9 @@ def _truth_texts(task: Task, handler: str) -> list[str]:
         return [str(task.ground_truth[0])] if task.ground_truth else []
     form = "tool_call" if handler == "tool_calls" else "prompting"
     if kind != "multi_turn" and handler == handler_of(task, form) and "prompt_variant" not in task.extra:
-        # Some truths are accepted in one spelling only: of those that it allows, the first that passes.
-        texts = [text for written, _, text in answers(task) if written == form]
-        if texts and task.ground_truth is not None:
-            return [next((text for text in texts if judge(task, text, form).valid), texts[0])]
+        accepted = accepted_answer(task, form) if task.ground_truth is not None else None
+        if accepted is not None:
+            return [accepted]
     texts = []
     try:
         for calls in oracle_calls(task):

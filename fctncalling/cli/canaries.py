@@ -16,11 +16,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from fctncalling.canaries import Policy, Situation, policies
-from fctncalling.checkers import UnsupportedCategory, kind_of
-from fctncalling.cli.records import InputError, shown_progress
+from fctncalling.checkers import UnsupportedCategory, kind_of, language_of
+from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
+from fctncalling.cli.run_episodes import MISSING
 from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
@@ -47,13 +49,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.limit is not None and args.limit < 1:
             raise InputError(f"--limit: got {args.limit}, expected at least 1")
-        tools, path = TaskTools(args), args.dataset_path or embedded_path("train")
+        tools, path = TaskTools(args), Path(args.dataset_path or embedded_path("train"))
+        use_tables_beside(path)
         tasks = load_tasks(path, self_documented=tools.given)
         played = limited([task for task in tasks if _is_supported(task)], args.limit)
         if not played:
             raise InputError(f"{path}: none of its {len(tasks)} tasks has a category that can be judged")
         rates, unsolved = play_all(played, policies(tasks, args.seed), tools.of(played, path))
-    except (InputError, TaskError, ToolDefinitionError, LookupError, ImportError, OSError) as error:
+    except (InputError, TaskError, ToolDefinitionError, LookupError, OSError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if args.json:
@@ -81,13 +84,16 @@ def play_all(
     tasks: Sequence[Task], canaries: dict[str, Policy], tools: GivenTools = None
 ) -> tuple[Rates, dict[str, str]]:
     """Return success rates by category and policy, and the tasks the oracle fails on, with the reason."""
-    env = FunctionCallingEnv(tasks=tasks, handler="python_calls", tools=tools)
+    by_handler: dict[str, list[Task]] = {}
+    for task in tasks:
+        by_handler.setdefault(f"{language_of(task.category)}_calls", []).append(task)
+    envs = {name: FunctionCallingEnv(tasks=own, handler=name, tools=tools) for name, own in by_handler.items()}
     valid: Counter[tuple[str, str]] = Counter()
     judged: Counter[tuple[str, str]] = Counter()
     unsolved = {}
     for task in shown_progress(tasks, "playing canaries", "task", len(tasks)):
         for name, policy in canaries.items():
-            verdict, why = play(env, task, policy)
+            verdict, why = play(envs[f"{language_of(task.category)}_calls"], task, policy)
             for category in (task.category, ALL):
                 judged[category, name] += verdict is not None
                 valid[category, name] += verdict is not None and verdict.valid

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fctncalling.checkers import UnsupportedCategory
-from fctncalling.cli.records import InputError, TaskFolder, shown_progress
+from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
@@ -75,7 +75,7 @@ class Linter:
 
     def findings(self, path: Path) -> Iterator[Finding]:
         """Yield what is wrong with each task of a file or folder; categories that cannot be judged are counted."""
-        TaskFolder(path if path.is_dir() else path.parent)  # its long-context tables go before those elsewhere
+        use_tables_beside(path)
         tasks = iter_tasks(path, self_documented=self._tools.given)
         for task in shown_progress(tasks, f"linting {path.name}", "task"):
             self.num_tasks += 1

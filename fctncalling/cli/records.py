@@ -100,15 +100,20 @@ def shown_progress(items: Iterable[Item], told: str, unit: str, total: int | Non
     yield from items
 
 
+def use_tables_beside(path: Path) -> None:
+    """Let the long-context tables of a task file's folder, or of a folder, go before the places where tools look."""
+    tables = (path if path.is_dir() else path.parent) / "long_context.json"
+    if tables.is_file():
+        os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))
+
+
 class TaskFolder:
     """The tasks of a folder of BFCL files, each category read as far as it is asked for."""
 
     def __init__(self, folder: Path, self_documented: Collection[str] = ()) -> None:
         self.path = folder
         self._self_documented = self_documented  # classes that a user brings: their docs may be missing
-        tables = folder / "long_context.json"
-        if tables.is_file():  # the folder asked for goes before the places where tools look by themselves
-            os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))
+        use_tables_beside(folder)
         self._tasks: dict[str, TaskStore] = {}
 
     def task_of(self, line: Line) -> Task:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fctncalling.cli.records import InputError, read_records, shown_progress
 from fctncalling.cli.replay_episodes import Replayer
+from fctncalling.cli.run_episodes import MISSING
 from fctncalling.cli.task_tools import add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
                 counts["skipped" if found is None else "different" if found else "identical"] += 1
                 where = f"{path} line {line.number}"
                 differences += [{"at": where, "id": replayer.task_id(line), **each} for each in found or ()]
-    except (InputError, TaskError, ToolDefinitionError) as error:
+    except (InputError, TaskError, ToolDefinitionError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (LookupError, ImportError, OSError, ValueError) as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.agents.agent import EpisodeCut, posed
-from fctncalling.cli.records import InputError, Line, TaskFolder
+from fctncalling.cli.records import InputError, Line, TaskFolder, use_tables_beside
 from fctncalling.cli.task_tools import TaskTools
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
@@ -87,6 +87,8 @@ class Replayer:
             paths = [Path(path) for path in told if path]
             paths = paths if told[0] else [*paths, embedded_path("train"), embedded_path("held_out")]
         own = self._tools.given
+        for path in paths:
+            use_tables_beside(path)
         return {task.id: task for path in paths for task in load_tasks(path, self_documented=own)}
 
 

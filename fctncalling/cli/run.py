@@ -22,7 +22,7 @@ from pathlib import Path
 from fctncalling.agents.agent import FORMS, AgentSetupError
 from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, WEB_SEARCH
 from fctncalling.cli.records import InputError
-from fctncalling.cli.run_episodes import Runner
+from fctncalling.cli.run_episodes import MISSING, Runner
 from fctncalling.cli.run_output import OutputFile
 from fctncalling.cli.run_report import as_report, table
 from fctncalling.cli.task_tools import add_tool_arguments
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         with closing(runner), OutputFile(args.output, runner.settings, resume=args.resume) as output:
             ended = runner.play(output)
             totals, reason = output.totals(), output.reason
-    except (InputError, AgentSetupError, TaskError, ToolDefinitionError) as error:
+    except (InputError, AgentSetupError, TaskError, ToolDefinitionError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (LookupError, ImportError, OSError, ValueError) as error:

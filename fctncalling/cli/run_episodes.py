@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fctncalling.agents.agent import Agent, AgentSetupError, handler_of, posed
 from fctncalling.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.agents.scripted import SCRIPTED, ScriptedAgent
-from fctncalling.cli.records import InputError, TaskFolder, shown_progress
+from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.run_output import OutputFile
 from fctncalling.cli.run_workers import Workers
 from fctncalling.cli.score_inputs import tasks_of
@@ -26,8 +26,11 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judge import judge
 from fctncalling.envs.tools.extras import MissingExtra
 from fctncalling.envs.tools.local_corpus import CorpusError
+from fctncalling.envs.tools.long_context import LongContextError
 from fctncalling.episodes import Played, episode_fields, play, response_of, verdict_fields
 
+MISSING = (MissingExtra, CorpusError, LongContextError)
+"""What a category's tools need is not there: told once, for all its tasks would fail alike."""
 _FORM_OF = {"tool_calls": "tool_call"}
 _AT_LEAST = {
     "limit": 1,
@@ -105,9 +108,9 @@ class Runner:
                 (None, path, iter_tasks(path, self_documented=own)) for path in self._args.dataset_path
             )
         else:
-            TaskFolder(data_dir)  # its long-context tables go before those elsewhere
             files = ((name, data_dir, tasks_of(data_dir, name, own)) for name in self._categories)
         for name, origin, tasks in files:
+            use_tables_beside(origin)
             for number, bare in enumerate(islice(tasks, self._args.limit)):
                 task = self._tools.documented(bare, origin)
                 if number == 0 and not self._can_play(task):
@@ -121,7 +124,7 @@ class Runner:
         """Whether what a category's tools need is here; false, told on stderr, only where a group brought it in."""
         try:
             self._env((task,), handler_of(task, self.form)).reset(options={"task_id": task.id})
-        except (MissingExtra, CorpusError) as error:
+        except MISSING as error:
             if self._args.dataset_path or task.category in self._args.category:
                 raise
             print(f"{task.category} is not played: {error}", file=sys.stderr)

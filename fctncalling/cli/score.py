@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fctncalling.cli.records import InputError, TaskFolder, shown_progress
+from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.score_beside import Beside
 from fctncalling.cli.score_inputs import Results, official_results, paired, split_lines, tasks_of
 from fctncalling.cli.score_responses import response_of
@@ -85,7 +85,7 @@ def score_all(
     tools: TaskTools | None = None,
 ) -> dict[str, ModelScores]:
     """Return each model's scores, writing score files where a folder is given; raises InputError."""
-    TaskFolder(data_dir)  # long-context tables of this folder go before those elsewhere
+    use_tables_beside(data_dir)
     models: dict[str, ModelScores] = {}
     for results in found:
         file = ScoreFile(results.model, results.category)
