@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from fctncalling import embedded_path
+from fctncalling.cli.export import base_of
 from fctncalling.cli.train import build_parser, main, parsed
 from fctncalling.text_job_settings import JOB_MODELS, JOB_SETTINGS
 
@@ -34,6 +36,12 @@ def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     assert sum(map(len, files.values())) < 4e6
 
 
+@pytest.mark.parametrize("job", sorted(JOB_MODELS))
+def test_adapters_of_a_job_are_merged_into_its_own_model(job: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"env_name": job, "model_name_or_path": None}))
+    assert base_of(tmp_path / "checkpoints" / "update_000001") == str(embedded_path(JOB_MODELS[job]))
+
+
 def played(job: str, folder: Path, *flags: str) -> dict[str, dict[str, float]]:
     """Return the evaluation of a run of a job's command."""
     assert main(["--env_name", job, "--results_dir", str(folder), "--tensorboard", "false", *flags]) == 0
@@ -54,3 +62,14 @@ def test_the_calculator_job_reaches_95_percent(tmp_path: Path) -> None:
     evaluation = played("calculator", tmp_path)
     assert evaluation["before"]["greedy"] <= 0.7
     assert evaluation["after"]["greedy"] >= 0.95
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
+@pytest.mark.parametrize(
+    "flags", [(), ("--algorithm_name", "GRPO", "--lora_r", "16", "--lr", "2e-3")], ids=["TPPO", "GRPO"]
+)
+def test_the_python_math_job_gains_25_points(flags: tuple[str, ...], tmp_path: Path) -> None:
+    evaluation = played("python_math", tmp_path, *flags)
+    assert evaluation["after"]["greedy"] >= evaluation["before"]["greedy"] + 0.25
+    assert evaluation["after"]["sampled"] >= evaluation["before"]["sampled"] + 0.25

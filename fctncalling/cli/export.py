@@ -15,6 +15,7 @@ from typing import Any
 
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.policy_parts import kind_of_critic
+from fctncalling.text_job_settings import JOB_MODELS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,5 +81,5 @@ def base_of(checkpoint: Path) -> str:
     described = checkpoint.resolve().parent.parent / "config.json"
     if not described.is_file():
         raise ValueError(f"{described} is missing, so the base model is not known: give --base")
-    named = json.loads(described.read_text(encoding="utf-8")).get("model_name_or_path")
-    return str(named or embedded_path("model"))
+    settings = json.loads(described.read_text(encoding="utf-8"))
+    return str(settings.get("model_name_or_path") or embedded_path(JOB_MODELS.get(settings.get("env_name"), "model")))
