@@ -64,11 +64,11 @@ class VllmServer:
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
         """Return what a model writes after a prompt of token ids; ActorError where it cannot be had."""
         body = {"model": model, "prompt": list(prompt), "logprobs": 0, "return_token_ids": True, **sampling}
-        for _ in range(TRIES):
-            reply = self._post("/v1/completions", body)
-            if reply.status_code != 404:
-                break
-            self.missing(model)
+        reply = self._post("/v1/completions", body)
+        for _ in range(TRIES - 1):
+            if reply.status_code == 404:
+                self.missing(model)
+                reply = self._post("/v1/completions", body)
         try:
             [choice] = _json(reply)["choices"]
             ids, logprobs = list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
