@@ -26,7 +26,7 @@ PATHS = frozenset(
 )
 NEWS_S = 30.0  # until Ray knows that a node is gone: it asks each every 3 s, five times
 SLOW_STARTS = {  # Ray's own 15 to 60 s are too few on a busy machine
-    "RAY_raylet_start_wait_time_s": "600",
+    "RAY_raylet_start_wait_time_s": "180",
     "RAY_worker_register_timeout_seconds": "600",
     "RAY_agent_register_timeout_ms": "600000",
 }

@@ -35,10 +35,18 @@ def cluster() -> Iterator[Any]:
     """Start a cluster of two nodes with a core each, and join it."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    for attempt in range(3):  # on a busy machine a node may give up on agents of its own that start too slowly
+        cluster = Cluster()
+        try:
+            cluster.add_node(num_cpus=1, include_dashboard=False)
+            cluster.add_node(num_cpus=1)
+            cluster.wait_for_nodes()
+            break
+        except Exception:
+            cluster.shutdown()
+            if attempt == 2:
+                raise
     try:
-        cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
         ray.init(address=cluster.address)
         yield cluster
     finally:
