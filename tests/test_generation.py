@@ -10,7 +10,7 @@ from toys import pieces, tiny_model, uncached_logprobs
 
 from fctncalling.algorithms.generation import Action, GenerationEngine, Request, ScriptedActor
 
-KINDS = ["qwen2", "qwen2-sliding", "llama", "mistral", "gpt2"]
+KINDS = ["qwen2", "qwen2-sliding", "qwen3", "llama", "mistral", "gpt2"]
 END = 2
 
 

@@ -19,6 +19,8 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 from fctncalling.data.types import Verdict
@@ -96,6 +98,8 @@ def tiny_model(kind: str = "qwen2", *, attention: str = "sdpa", vocabulary: int 
         model: Any = Qwen2ForCausalLM(Qwen2Config(**shape))
     elif kind == "qwen2-sliding":
         model = Qwen2ForCausalLM(Qwen2Config(**shape, use_sliding_window=True, sliding_window=7, max_window_layers=1))
+    elif kind == "qwen3":
+        model = Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=8))
     elif kind == "llama":
         model = LlamaForCausalLM(LlamaConfig(**shape))
     elif kind == "mistral":

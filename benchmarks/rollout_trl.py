@@ -1,0 +1,171 @@
+"""Our side of the comparison with TRL's GRPO and its `environment_factory`: the same model, prompts, tool and settings.
+
+The model is random but for its output layer, in which each token of one tool call makes the next one certain: every
+action is that call, on both sides, and no training is needed first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gymnasium
+import torch
+from transformers import AddedToken, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.env_threads import ThreadedEnvironments
+from fctncalling.algorithms.generation import GenerationEngine
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.data.bfcl import embedded_path
+
+ROLLOUT, WHOLE = 2.0, 1.6
+NUM_STEPS, GROUP_SIZE, NUM_QUESTIONS, LR = 3, 8, 4, 1e-7
+QUESTIONS = [f"Add {n}, 20, 30 and 40, and go on with what comes out." for n in range(NUM_QUESTIONS)]
+ARGUMENTS = ("first", "second", "third", "fourth")
+CALL = (
+    "<tool_call>", '\n{"name": ', '"add", ', '"arguments": {', '"first": ', "12, ", '"second": ', "30, ", '"third": ',
+    "7, ", '"fourth": ', "5", "}}", "\n</tool_call>", "<|im_end|>",
+)  # fmt: skip
+START = "assistant\n"
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Add four numbers.",
+        "parameters": {
+            "type": "object",
+            "properties": {name: {"type": "integer", "description": f"The {name} number."} for name in ARGUMENTS},
+            "required": list(ARGUMENTS),
+        },
+        "return": {"type": "string", "description": "The sum."},
+    },
+}
+
+
+class AdderEnv(gymnasium.Env[str, str]):
+    """Runs the call of every action but the last; pays half of a group."""
+
+    metadata = {"in_process_tools": True}  # noqa: RUF012 - as Gymnasium declares it
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Ask the question of a task, number.member."""
+        super().reset(seed=seed)
+        question, member = map(int, (options or {})["task_id"].split("."))
+        self.pays, self.count = float(member % 2), 0
+        return "", {"messages": [{"role": "user", "content": QUESTIONS[question]}], "tools": [TOOL]}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Answer with the sum."""
+        self.count += 1
+        if self.count == NUM_STEPS:
+            return "", self.pays, True, False, {"messages": []}
+        call = json.loads(action.split("<tool_call>")[1].split("</tool_call>")[0])
+        result = str(sum(call["arguments"].values()))
+        return "", 0.0, False, False, {"messages": [{"role": "tool", "name": "add", "content": result}]}
+
+
+def against_trl(python: str, rounds: int) -> list[tuple[str, float, float, bool]]:
+    """Return (name, ratio, bound, whether it holds) of rollout and whole iteration."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_model(folder)
+        with trl_process(python, folder, rounds + 1) as theirs:
+            iteration = our_iteration(folder)
+            pairs = [(iteration(), theirs()) for _ in range(rounds + 1)][1:]  # the first one warms
+    ours, other = pairs[-1]
+    print(f"{NUM_QUESTIONS * GROUP_SIZE} episodes of {NUM_STEPS} steps")
+    print(f"sampled tokens: {ours['num_sampled']}, TRL's: {other['num_sampled']}")
+    found = []
+    for part, key, least in (("rollout", "rollout_s", ROLLOUT), ("whole iteration", "whole_s", WHOLE)):
+        ratio = median(b[key] / a[key] for a, b in pairs)
+        name = f"{part}, {median(a[key] for a, _ in pairs):.3f} CPU seconds, of TRL's GRPO"
+        found.append((name, ratio, least, ratio >= least))
+    return found
+
+
+def write_model(folder: Path) -> None:
+    """Write the model and its tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(str(embedded_path("model")))
+    texts = ["<|im_start|>", START, *CALL]
+    tokenizer.add_tokens([AddedToken(text, normalized=False, special=text.startswith("<|im")) for text in texts])
+    tokenizer.eos_token = CALL[-1]
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=96, intermediate_size=208, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=4, max_position_embeddings=4096, tie_word_embeddings=False, bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    model: Any = LlamaForCausalLM(config)
+    chain = tokenizer.convert_tokens_to_ids([START, *CALL])
+    with torch.no_grad():
+        embedding = model.model.embed_tokens.weight.normal_()
+        model.lm_head.weight.zero_()
+        for before, behind in pairwise(chain):
+            model.lm_head.weight[behind] = 5.0 * embedding[before] / embedding[before].norm()
+    model.save_pretrained(folder)
+
+
+def our_iteration(folder: Path) -> Any:
+    """Return a function that plays and learns once, and tells its CPU seconds."""
+    template = ChatTemplate(AutoTokenizer.from_pretrained(str(folder)))
+    policy = ActorCritic.load(str(folder))
+    size = NUM_QUESTIONS * GROUP_SIZE
+    config = TrainConfig(
+        algorithm_name="GRPO", episodes_per_update=size, group_size=GROUP_SIZE, num_mini_batch=1, ppo_epoch=1, lr=LR,
+        entropy_coef=0.0, target_kl=None, max_microbatch_tokens=2**16,
+    )  # fmt: skip
+    optimisers, envs = make_optimisers(policy, config), ThreadedEnvironments(AdderEnv, size)
+    ids = [f"{question}.{member}" for question in range(NUM_QUESTIONS) for member in range(GROUP_SIZE)]
+
+    def iteration() -> dict[str, float]:
+        started = time.process_time()
+        engine = GenerationEngine(policy.model, template.stop_ids, max_new_tokens=64, decode=template.decode)
+        records = collect(envs, engine, template, ids, max_episode_tokens=2048)
+        rollout_s = time.process_time() - started
+        update(policy, optimisers, records, config, torch.Generator().manual_seed(0))
+        whole_s = time.process_time() - started
+        return {"rollout_s": rollout_s, "whole_s": whole_s, "num_sampled": engine.num_sampled_tokens}
+
+    return iteration
+
+
+@contextmanager
+def trl_process(python: str, folder: Path, turns: int) -> Iterator[Any]:
+    """Yield a function that gives TRL's process a turn and returns what it tells."""
+    job = {
+        "folder": str(folder), "questions": QUESTIONS, "group_size": GROUP_SIZE, "num_steps": NUM_STEPS, "turns": turns,
+        "lr": LR,
+    }  # fmt: skip
+    command = [python, str(Path(__file__).with_name("trl_rollout.py"))]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
+
+        def ask(line: str) -> dict[str, Any]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(line, file=process.stdin, flush=True)
+            if not (answer := process.stdout.readline()):
+                raise SystemExit(f"--trl: TRL's process ended with status {process.wait()}; its message is above")
+            told: dict[str, Any] = json.loads(answer)
+            return told
+
+        print("TRL:", ask(json.dumps(job)))
+        yield partial(ask, "go")
+        assert process.stdin is not None
+        process.stdin.close()

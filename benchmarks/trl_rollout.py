@@ -1,0 +1,138 @@
+"""TRL's side of `python benchmarks/rollout.py --parts trl`: GRPO with `environment_factory`, one iteration a turn.
+
+Run by the Python of TRL's environment; of this project it knows nothing. The first line of stdin is the job (JSON);
+each further line is a turn, answered by the CPU seconds of one iteration of the trainer's own `train()`: generating and
+calling tools (rollout_s), and all of it, to the optimiser step (whole_s).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+import torch
+import transformers
+import trl
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+from trl.chat_template_utils import qwen3_instruct_2507_chat_template
+
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # whatever libraries print goes to stderr
+
+
+class Adder:
+    """An environment with one tool."""
+
+    def reset(self, **kwargs: Any) -> None:
+        """Begin anew; the prompt says it all."""
+
+    def add(self, first: int, second: int, third: int, fourth: int) -> str:
+        """
+        Add four numbers.
+
+        Args:
+            first: The first number.
+            second: The second number.
+            third: The third number.
+            fourth: The fourth number.
+
+        Returns:
+            The sum.
+        """
+        return str(first + second + third + fourth)
+
+
+class TurnTaker(GRPOTrainer):
+    """TRL's trainer, waiting for its turn before each iteration and counting its CPU seconds."""
+
+    started = rollout_s = 0.0
+    num_sampled = 0
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
+        """Do as TRL does, after waiting."""
+        if not sys.stdin.readline():
+            raise SystemExit(0)
+        self.started = time.process_time()
+        return super().training_step(model, inputs, num_items_in_batch)
+
+    def _generate(self, *args: Any, **keywords: Any) -> Any:
+        before = time.process_time()
+        found = super()._generate(*args, **keywords)
+        self.rollout_s = time.process_time() - before
+        self.num_sampled = sum(map(sum, found[2]))
+        return found
+
+
+class Bell(TrainerCallback):
+    """Tells the seconds where an iteration ends."""
+
+    trainer: Any = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Answer."""
+        whole = time.process_time() - self.trainer.started
+        tell(rollout_s=self.trainer.rollout_s, whole_s=whole, num_sampled=self.trainer.num_sampled)
+
+
+def tell(**answer: object) -> None:
+    """Write one line to the process that gives the turns."""
+    print(json.dumps(answer), file=ANSWERS, flush=True)
+
+
+def main() -> None:
+    """Put TRL's template beside the model, build the trainer of the job and let it train, turn by turn."""
+    job = json.loads(sys.stdin.readline())
+    torch.set_num_threads(1)
+    folder = Path(job["folder"])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = qwen3_instruct_2507_chat_template
+    (folder / "chat_template.jinja").write_text(tokenizer.chat_template)
+    questions = [[{"role": "user", "content": text}] for text in job["questions"]]
+    with tempfile.TemporaryDirectory() as output:
+        config = GRPOConfig(
+            output_dir=output,
+            per_device_train_batch_size=job["group_size"] * len(questions),
+            num_generations=job["group_size"],
+            max_steps=job["turns"],
+            max_completion_length=2048,
+            max_tool_calling_iterations=job["num_steps"] - 1,
+            learning_rate=job["lr"],
+            lr_scheduler_type="constant",
+            beta=0.0,
+            loss_type="dapo",  # a mean over tokens
+            scale_rewards="group",
+            temperature=1.0,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to="none",
+            logging_strategy="no",
+            save_strategy="no",
+            disable_tqdm=True,
+        )
+        bell = Bell()
+        trainer = TurnTaker(
+            model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+            processing_class=tokenizer,
+            reward_funcs=lambda completions, **_: [float(number % 2) for number in range(len(completions))],
+            args=config,
+            train_dataset=Dataset.from_list([{"prompt": question} for question in questions]),
+            environment_factory=Adder,
+            callbacks=[bell],
+        )
+        bell.trainer = trainer
+        tell(trl=trl.__version__, transformers=transformers.__version__, torch=torch.__version__)
+        trainer.train()
+
+
+if __name__ == "__main__":
+    main()
