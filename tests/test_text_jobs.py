@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 from fctncalling import embedded_path
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.logs import results_folder
 from fctncalling.cli.export import base_of
 from fctncalling.cli.train import build_parser, main, parsed
 from fctncalling.text_job_settings import JOB_MODELS, JOB_SETTINGS
@@ -24,6 +27,16 @@ def test_a_job_has_defaults_of_its_own_and_a_given_flag_wins(job: str) -> None:
 
 def test_the_main_job_keeps_its_defaults() -> None:
     assert parsed([]) == build_parser().parse_args([])
+
+
+def test_the_readmes_command_lines_are_accepted() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    section = readme.split("\n## Tools in mid-generation\n")[1].split("\n## ")[0]
+    lines = [shlex.split(line) for line in section.split("```")[1].replace("\\\n", " ").strip().splitlines()]
+    found = [TrainConfig.from_args(parsed(words[2:])) for words in lines]
+    assert [words[:2] for words in lines] == [[".venv/bin/python", "train_fctncalling.py"]] * len(lines)
+    assert {config.env_name for config in found} == set(JOB_SETTINGS)
+    assert len({results_folder(config) for config in found}) == len(found)  # one after the other, none is refused
 
 
 @pytest.mark.parametrize("name", sorted(JOB_MODELS.values()))
