@@ -56,12 +56,17 @@ class LenientCalls:
 
     def recognises(self, text: str) -> bool:
         """Whether the strict handler recognises the text, or a step finds calls in it."""
-        return self.strict.recognises(text) or bool(self._read(text)[2])
+        if self.strict.recognises(text):
+            return True
+        outcome = self._read(text)[2] if len(text) <= MAX_LENIENT_CHARS else []
+        return not isinstance(outcome, DecodeError) and bool(outcome)
 
     def read(self, text: str) -> Reading:
         """Return the calls of a text and what had to be repaired; raises DecodeError as the strict handler does."""
-        meant, repairs, _ = self._read(text)
-        return Reading(tuple(self.strict.decode(meant)), repairs)
+        _, repairs, outcome = self._read(text)
+        if isinstance(outcome, DecodeError):
+            raise outcome
+        return Reading(tuple(outcome), repairs)
 
     def decode(self, text: str) -> list[Call]:
         """Return the calls a text holds; raises DecodeError."""
@@ -79,14 +84,14 @@ class LenientCalls:
         """Return the canonical text of calls; ValueError for what the form cannot say."""
         return self.strict.render(calls)
 
-    def _read(self, text: str) -> tuple[str, tuple[str, ...], bool]:
-        """Return the text the strict handler is to read, the repairs, and whether there are calls in it."""
+    def _read(self, text: str) -> tuple[str, tuple[str, ...], list[Call] | DecodeError]:
+        """Return the text the strict handler is to read, the repairs, and what it makes of that text."""
         require_readable(text)
-        if len(text) > MAX_LENIENT_CHARS:
-            return text, (), False
-        failure = self._failure(text)
-        if failure in (None, "value", "size"):  # calls, be there one among them that cannot be read
-            return text, (), failure is None
+        outcome = self._outcome(text)
+        # An argument that cannot be read is one of a call.
+        holds_calls = outcome.kind in ("value", "size") if isinstance(outcome, DecodeError) else bool(outcome)
+        if holds_calls or len(text) > MAX_LENIENT_CHARS:
+            return text, (), outcome
         meant, repairs = text, list[str]()
         for told, step in self._steps():
             changed = step(meant)
@@ -94,9 +99,10 @@ class LenientCalls:
                 continue
             meant = changed
             repairs.append(told)
-            if self._failure(meant) is None:
-                return meant, tuple(repairs), True
-        return text, (), False
+            found = self._outcome(meant)
+            if found and not isinstance(found, DecodeError):
+                return meant, tuple(repairs), found
+        return text, (), outcome
 
     def _steps(self) -> Iterator[tuple[str, Callable[[str], str]]]:
         yield "reasoning dropped", _without_reasoning
@@ -111,12 +117,11 @@ class LenientCalls:
         if self._repair is not None:
             yield "JSON repaired", self._json_repaired
 
-    def _failure(self, text: str) -> str | None:
-        """Return why there are no calls in a text, None where there are: a DecodeError's kind, "" for an empty list."""
+    def _outcome(self, text: str) -> list[Call] | DecodeError:
         try:
-            return None if self.strict.decode(text) else ""
+            return self.strict.decode(text)
         except DecodeError as error:
-            return error.kind
+            return error
 
     def _json_repaired(self, text: str) -> str:
         if not isinstance(self.strict, HermesCalls):
