@@ -51,6 +51,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fctncalling.cli.warm_start_text", description=__doc__)
     parser.add_argument("--job", choices=LESSONS, default="calculator", help="environment to play (default calculator)")
     parser.add_argument("--output_dir", type=Path, required=True, help="folder to write")
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        help="folder whose tokenizer to take (default: a new one, whose numbering chance decides)",
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)")
     parser.add_argument("--num_tasks", type=int, default=8000, help="tasks to show (default 8000)")
     parser.add_argument("--careful_steps", type=int, default=1200, help="steps on careful episodes (default 1200)")
@@ -66,6 +71,7 @@ def build(
     job: str,
     folder: Path,
     *,
+    tokenizer: Path | None = None,
     seed: int,
     num_tasks: int,
     careful_steps: int,
@@ -78,19 +84,30 @@ def build(
 
     torch.set_num_threads(1)
     school = School(job, seed, num_tasks)
-    lesson, tokenizer = school.lesson, school.tokenizer()
-    model = new_model(len(tokenizer), pad_id=tokenizer.pad_token_id, end_id=tokenizer.eos_token_id, seed=seed)
-    print(f"{len(tokenizer)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
-    careful = school.episodes(tokenizer, lesson.wide) + school.episodes(tokenizer, lesson.tasks, MENDED, share=0.5)
+    lesson, words = school.lesson, school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer)
+    model = new_model(len(words), pad_id=words.pad_token_id, end_id=words.eos_token_id, seed=seed)
+    print(f"{len(words)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
+    careful = school.episodes(words, lesson.wide) + school.episodes(words, lesson.tasks, MENDED, share=0.5)
     learn(model, careful, careful_steps, lr=3e-3)
     if careless_steps:
-        wrong = school.episodes(tokenizer, lesson.tasks, careless, stubborn, share=0.5)
+        wrong = school.episodes(words, lesson.tasks, careless, stubborn, share=0.5)
         learn(model, wrong, careless_steps, lr=4e-4)
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    recipe: dict[str, object] = {"job": job, "seed": seed, "num_tasks": num_tasks, "careful_steps": careful_steps}
-    recipe |= {"careless_steps": careless_steps, "careless": careless, "stubborn": stubborn}
+    words.save_pretrained(folder)
+    recipe: dict[str, object] = {"job": job, "tokenizer": tokenizer or folder, "seed": seed, "num_tasks": num_tasks}
+    recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
+    recipe |= {"careless": careless, "stubborn": stubborn}
     write_hashes(folder, "fctncalling.cli.warm_start_text", **recipe)
+
+
+def loaded_tokenizer(folder: Path) -> Any:
+    """Return the tokenizer of a folder."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
+    for name in ("is_local", "local_files_only"):  # how it was loaded, which would be saved with it
+        tokenizer.init_kwargs.pop(name, None)
+    return tokenizer
 
 
 class School:
