@@ -128,6 +128,15 @@ def test_a_hundred_steps_at_a_tiny_rate_move_an_adapter_on_any_base(dtype: torch
     assert all(not torch.equal(old, new) for old, new in zip(before, weights, strict=True))
 
 
+def test_the_same_steps_in_half_precision_would_move_nothing() -> None:
+    weight = torch.nn.Parameter(torch.full((3,), 0.01, dtype=torch.float16))
+    optimiser = torch.optim.AdamW([weight], lr=1e-7, weight_decay=0.0)
+    for _ in range(100):
+        weight.grad = torch.ones_like(weight)
+        optimiser.step()
+    assert torch.equal(weight, torch.full((3,), 0.01, dtype=torch.float16))
+
+
 def test_a_saved_adapter_loads_in_plain_peft_and_goes_on_here(tmp_path: Path) -> None:
     policy = trained(adapted())
     policy.save(tmp_path)

@@ -57,7 +57,8 @@ Ctrl-C saves a checkpoint; --resume goes on from it exactly.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 0, 1 at a NaN, 2 where the user can mend it, 130 where Ctrl-C ended it."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    logging.getLogger("fctncalling").setLevel(logging.INFO)
+    of_several = os.environ.get("RANK", "0") != "0"  # processes, of which the first speaks
+    logging.getLogger("fctncalling").setLevel(logging.WARNING if of_several else logging.INFO)
     words = list(sys.argv[1:] if arguments is None else arguments)
     namespace = parsed(words)
     from fctncalling.algorithms.checkpoint import CheckpointError
