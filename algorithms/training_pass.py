@@ -1,8 +1,9 @@
 """The training pass: hidden states where they are wanted, with gradients, of Llama, Qwen2 and Qwen3 models on a CPU.
 
 Most tokens of a row are context, of which nobody asks a probability or a value. They matter as keys and values alone,
-so above those of the last layer only the positions that are wanted are computed. The layers below, and all linear
-layers with their adapters, are the model's own.
+so above those of the last layer only the positions that are wanted are computed. Queries are taken in blocks, for on a
+CPU attention that is called causal multiplies with every key, those of the future too. Norms and all linear layers with
+their adapters are the model's own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from fctncalling.algorithms.decoder import has_fast_path
 
+BLOCK = 128  # queries at a time: fewer cost more calls than they save products
+
 
 def has_training_pass(model: Any, decoder: Any) -> bool:
     """Return whether this file reads with a decoder of the model's kind just as its own forward does.
@@ -25,7 +28,8 @@ def has_training_pass(model: Any, decoder: Any) -> bool:
         return False
     weight: Tensor = decoder.embed_tokens.weight
     plain = weight.device.type == "cpu" and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return bool(plain and decoder.config._attn_implementation == "sdpa")
+    drops = decoder.training and decoder.config.attention_dropout
+    return bool(plain and not drops and decoder.config._attn_implementation == "sdpa")
 
 
 def wanted_states(
@@ -36,27 +40,41 @@ def wanted_states(
 ) -> Tensor:
     """Return the last hidden states at the N wanted positions, (N, H)."""
     hidden = decoder.embed_tokens(ids)
-    position_ids = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
-    angles = decoder.rotary_emb(hidden, position_ids)
+    angles = decoder.rotary_emb(hidden, torch.arange(ids.shape[1], device=ids.device).unsqueeze(0))
     *below, last = decoder.layers
+    cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (T, 1, head size)
     for layer in below:
-        hidden = layer(hidden, attention_mask=None, position_ids=position_ids, position_embeddings=angles)
-    states: Tensor = decoder.norm(_last_layer(last, hidden, rows, columns, *angles))
-    return states
+        states = layer.input_layernorm(hidden)
+        read = _read_all(_queries(layer, states, cos, sin), *_keys_and_values(layer, states, cos, sin))
+        hidden = _finished(layer, hidden, read)
+    states = last.input_layernorm(hidden)
+    queries = _queries(last, states[rows, columns], cos[columns], sin[columns])
+    read = _read_some(queries, *_keys_and_values(last, states, cos, sin), rows, columns)
+    wanted: Tensor = decoder.norm(_finished(last, hidden[rows, columns], read))
+    return wanted
 
 
-def _last_layer(layer: Any, hidden: Tensor, rows: Tensor, columns: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return the layer's output at the wanted positions, (N, H); cos and sin (1, T, head size)."""
-    attention, states = layer.self_attn, layer.input_layernorm(hidden)
-    size = int(attention.head_dim)
-    keys = attention.k_proj(states).unflatten(-1, (-1, size))  # (B, T, kept heads, size)
-    values = attention.v_proj(states).unflatten(-1, (-1, size))
-    queries = attention.q_proj(states[rows, columns]).unflatten(-1, (-1, size))  # (N, heads, size)
-    if hasattr(attention, "q_norm"):  # Qwen3
-        queries, keys = attention.q_norm(queries), attention.k_norm(keys)
-    cos, sin = cos[0].unsqueeze(1), sin[0].unsqueeze(1)  # (T, 1, head size)
-    read = _read(_turned(queries, cos[columns], sin[columns]), _turned(keys, cos, sin), values, rows, columns)
-    between = hidden[rows, columns] + attention.o_proj(read)
+def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return the queries of normed states (..., H), turned to their positions, (..., heads, size)."""
+    attention = layer.self_attn
+    queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
+    return _turned(attention.q_norm(queries) if hasattr(attention, "q_norm") else queries, cos, sin)  # Qwen3
+
+
+def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Return keys and values (B, T, heads, size) of normed states (B, T, H), those that queries share repeated."""
+    attention = layer.self_attn
+    keys, values = (
+        it(states).unflatten(-1, (-1, int(attention.head_dim))) for it in (attention.k_proj, attention.v_proj)
+    )
+    keys = _turned(attention.k_norm(keys) if hasattr(attention, "k_norm") else keys, cos, sin)
+    groups = int(attention.num_key_value_groups)
+    return (keys, values) if groups == 1 else (keys.repeat_interleave(groups, 2), values.repeat_interleave(groups, 2))
+
+
+def _finished(layer: Any, hidden: Tensor, read: Tensor) -> Tensor:
+    """Return the layer's output (..., H) from its input and from what attention read (..., heads, size)."""
+    between = hidden + layer.self_attn.o_proj(read.flatten(-2))
     output: Tensor = between + layer.mlp(layer.post_attention_layernorm(between))
     return output
 
@@ -67,19 +85,31 @@ def _turned(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return heads * cos + torch.cat((-second, first), -1) * sin
 
 
-def _read(queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return what N queries (N, heads, size) read of their rows' keys up to their own column, (N, heads x size)."""
-    batch, length, kept_heads, _ = keys.shape
+def _read_all(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return what each query reads of the keys up to its own column; all (B, T, heads, size)."""
+    length = queries.shape[1]
+    if length <= BLOCK:
+        return _attention(queries, keys, values, is_causal=True)
+    blocks = []
+    for start in range(0, length, BLOCK):
+        end = min(start + BLOCK, length)
+        mask = torch.ones(end - start, end, dtype=torch.bool, device=keys.device).tril(start)
+        blocks.append(_attention(queries[:, start:end], keys[:, :end], values[:, :end], attn_mask=mask))
+    return torch.cat(blocks, 1)
+
+
+def _read_some(queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return what N queries (N, heads, size) read of their rows' keys up to their own column, (N, heads, size)."""
+    batch, length = keys.shape[:2]
     counts = torch.bincount(rows, minlength=batch)
     place = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]  # among those of its row
     shape = (batch, int(counts.max()))
     padded = queries.new_zeros(*shape, *queries.shape[1:]).index_put((rows, place), queries)
     seen = columns.new_zeros(shape).index_put((rows, place), columns)
     mask = torch.arange(length, device=rows.device) <= seen.unsqueeze(-1)  # (B, most wanted of a row, T)
-    groups = queries.shape[1] // kept_heads
-    if groups > 1:
-        keys, values = keys.repeat_interleave(groups, 2), values.repeat_interleave(groups, 2)
-    read = F.scaled_dot_product_attention(
-        padded.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), attn_mask=mask.unsqueeze(1)
-    )
-    return read.transpose(1, 2)[rows, place].flatten(1)
+    return _attention(padded, keys, values, attn_mask=mask.unsqueeze(1))[rows, place]
+
+
+def _attention(queries: Tensor, keys: Tensor, values: Tensor, **which: Any) -> Tensor:
+    queries, keys, values = (states.transpose(1, 2) for states in (queries, keys, values))
+    return F.scaled_dot_product_attention(queries, keys, values, **which).transpose(1, 2)

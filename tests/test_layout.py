@@ -127,6 +127,7 @@ def model_of(kind: str) -> Any:
 def test_leaving_out_what_nobody_asks_for_changes_nothing(
     kind: str, lora: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fctncalling.algorithms.training_pass.BLOCK", 5)  # so that rows take several
     policy = ActorCritic(model_of(kind), critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
     if lora:
