@@ -16,16 +16,19 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
 
 import argparse
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from rollout_slow import slow_tools
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.generation import GenerationEngine, Request
+from fctncalling.algorithms.kept_rows import KeptRows
 
 NEVER = 1  # an end token that is never likely enough to be sampled: all actions have the same length
 SINGLE = {1: 2.2, 8: 1.8, 32: 1.5, 64: 1.3}  # batch -> least speed-up of one step
@@ -116,7 +119,7 @@ def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
 
 
 def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], list[float]]:
-    """Return CPU seconds of each of 16 steps, and those of attention over a cache of each step's length alone."""
+    """Return CPU seconds of each of 16 steps, and those of them that attention over the cache took."""
     new, observed = 16, 16
     texts = contexts(batch, [64, *[observed] * 15], vocabulary)
     engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
@@ -125,23 +128,33 @@ def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], l
     for step, text in enumerate(texts):
         before = engine.num_forward_tokens
         requests = [Request(slot, text[slot].tolist()) for slot in range(batch)]
-        times.append(cpu_seconds(partial(engine.generate, requests)))
+        with attention_seconds() as spent:
+            times.append(cpu_seconds(partial(engine.generate, requests)))
+        reads.append(sum(spent))
         read = engine.num_forward_tokens - before
         # The last token of the action before is read with what answers it; the last of this one is not read yet.
         assert read == batch * (len(text[0]) + new - (step == 0)), f"step {step} forwards {read} tokens"
-        reads.append(cpu_seconds(partial(_attention, model, batch, 64 + step * (new + observed), new)))
     return times, reads
 
 
-def _attention(model: Any, batch: int, length: int, new: int) -> None:
-    """Attend over caches of some length, as often as a step of `new` tokens does."""
-    config = model.config
-    heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
-    queries, keys = torch.ones(batch * heads, 1, size), torch.ones(batch * heads, size, length)
-    values, mask = torch.ones(batch * heads, length, size), torch.zeros(batch * heads, 1, length)
-    with torch.inference_mode():
-        for _ in range(new * config.num_hidden_layers):
-            torch.bmm(torch.baddbmm(mask, queries, keys).softmax(-1), values)
+@contextmanager
+def attention_seconds() -> Iterator[list[float]]:
+    """Yield a list that gets the CPU seconds of writing, masking and reading kept keys and values."""
+    spent: list[float] = []
+
+    def timed(attend: Callable[..., Any]) -> Callable[..., Any]:
+        def attending(*args: Any) -> Any:
+            started = time.process_time()
+            read = attend(*args)
+            spent.append(time.process_time() - started)
+            return read
+
+        return attending
+
+    with ExitStack() as stack:
+        for part in ("write", "mask", "end_mask", "attend", "attend_ends"):
+            stack.enter_context(patch.object(KeptRows, part, timed(getattr(KeptRows, part))))
+        yield spent
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

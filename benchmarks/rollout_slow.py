@@ -17,7 +17,8 @@ from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
-LEAST, NUM_ENVS, NUM_SLOW, TOOL_S, FOR_S = 0.85, 32, 4, 1.0, 20.0
+LEAST, NUM_ENVS, NUM_SLOW, TOOL_S = 0.85, 32, 4, 1.0
+NUM_EPISODES = 2000  # enough that what the slow ones play last does not decide
 
 
 class SlowTool(gymnasium.Wrapper[str, str, str, str]):
@@ -55,10 +56,9 @@ def slow_tools(rounds: int) -> tuple[float, float, bool]:
         return sum(record.num_steps for record in records) / (time.perf_counter() - started)
 
     steps_a_second(pools[1], 64)  # warms
-    started = time.perf_counter()
-    steps_a_second(pools[1], 256)
-    count = round(256 * FOR_S / (time.perf_counter() - started))  # enough that the slow ones' last steps do not decide
-    pairs = [[steps_a_second(pool, count) for pool in pools] for _ in range(rounds)]
+    pairs = [[steps_a_second(pool, NUM_EPISODES) for pool in pools] for _ in range(rounds)]
     share = median(slow / plain for slow, plain in pairs)
-    print(f"{count} episodes in 32 environments: {median(plain for _, plain in pairs):.0f} steps/s without slow tools")
+    print(
+        f"{NUM_EPISODES} episodes in 32 environments: {median(plain for _, plain in pairs):.0f} steps/s without slow tools"
+    )
     return share, LEAST, share >= LEAST
