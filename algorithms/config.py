@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fctncalling.algorithms import conflicts, settings
 from fctncalling.algorithms.settings import SettingError, setting
@@ -249,7 +249,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         settings.check(self)
-        conflicts.check(self)
+        itself: Any = self  # pyright knows this file by its folder and by its link, hence two classes
+        conflicts.check(itself)
 
     @property
     def corrects_sampling(self) -> bool:
