@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 import pytest
-from stub_vllm import vllm_stub
+from stub_vllm import StubVllm, vllm_stub
 from toys import EchoEnv, save_tiny, tiny_model
 
 from fctncalling.algorithms import vllm_server
@@ -28,12 +28,22 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(vllm_server, "MAX_WAIT_S", 0.002)
-    gymnasium.register("Echo-v0", entry_point=lambda **_: EchoEnv())
-    yield
-    del gymnasium.registry["Echo-v0"]
+@pytest.fixture(autouse=True, scope="module")
+def _quick() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vllm_server, "MAX_WAIT_S", 0.002)
+        gymnasium.register("Echo-v0", entry_point=lambda **_: EchoEnv())
+        yield
+        del gymnasium.registry["Echo-v0"]
+
+
+@pytest.fixture(scope="module")
+def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[StubVllm, Path]:
+    """Return the server of an undisturbed run, as it was left, and the run's results."""
+    results = tmp_path_factory.mktemp("whole")
+    with vllm_stub(model) as stub:
+        assert main(flags(model, results, stub.url)) == 0
+    return stub, results
 
 
 def published(server: VllmServer, folder: Path) -> str:
@@ -133,10 +143,9 @@ def test_what_answers_a_stop_is_read_and_the_action_goes_on(model: Path, tmp_pat
     assert stub.bodies[1]["prompt"] == [5, 6, 7, *action.ids[:3]]
 
 
-def test_a_run_samples_from_each_version_of_the_adapter_under_a_name_of_its_own(model: Path, tmp_path: Path) -> None:
-    with vllm_stub(model) as stub:
-        assert main(flags(model, tmp_path, stub.url)) == 0
-    updates = [line for line in metrics_of(tmp_path) if "losses/policy_loss" in line]
+def test_a_run_samples_from_each_version_of_the_adapter_under_a_name_of_its_own(whole: tuple[StubVllm, Path]) -> None:
+    stub, results = whole
+    updates = [line for line in metrics_of(results) if "losses/policy_loss" in line]
     assert len(updates) == 2
     for line in updates:  # the stub's own passes through the very adapter agree with training's
         assert line["mismatch/mean_logdiff"] < 1e-5
@@ -151,10 +160,8 @@ def test_a_run_samples_from_each_version_of_the_adapter_under_a_name_of_its_own(
 
 
 def test_a_server_that_goes_and_comes_back_empty_changes_nothing(
-    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    model: Path, tmp_path: Path, whole: tuple[StubVllm, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with vllm_stub(model) as stub:
-        assert main(flags(model, tmp_path / "whole", stub.url)) == 0
     with vllm_stub(model) as stub:
 
         def plan(number: int, body: dict[str, Any]) -> int | str | None:
@@ -163,10 +170,10 @@ def test_a_server_that_goes_and_comes_back_empty_changes_nothing(
             return "drop" if 10 <= number < 20 else 503 if 20 <= number < 24 else 500 if number == 30 else None
 
         stub.plan = plan
-        assert main(flags(model, tmp_path / "torn", stub.url)) == 0
+        assert main(flags(model, tmp_path, stub.url)) == 0
         names = [name for name, _ in stub.loaded]
     assert len(names) > len(set(names))  # an adapter that the new server did not know was loaded again
-    assert metrics_of(tmp_path / "whole") == metrics_of(tmp_path / "torn")
+    assert metrics_of(whole[1]) == metrics_of(tmp_path)
     assert f"the vLLM server at {stub.url} does not answer" in caplog.text
     assert "answers again" in caplog.text
 
@@ -174,17 +181,18 @@ def test_a_server_that_goes_and_comes_back_empty_changes_nothing(
 def test_an_action_that_cannot_be_had_makes_its_episode_invalid_and_no_reward(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused: list[int] = []
+    refused: list[int | None] = []
 
     def plan(number: int, body: dict[str, Any]) -> int | None:
         if number == 6:
-            refused.append(body["seed"])
-        return 500 if body["seed"] in refused else None
+            refused.append(body.get("seed"))
+        return 500 if body.get("seed") in refused else None
 
     with vllm_stub(model, plan) as stub:
-        assert main(flags(model, tmp_path, stub.url, "--num_updates=1")) == 0
+        assert main(flags(model, tmp_path, stub.url, "--num_updates=1", "--temperature=0.7")) == 0
     lines = [line for line in metrics_of(tmp_path) if "env/invalid" in line]
     assert sum(line["env/invalid"] for line in lines) == 1
+    assert lines[0]["mismatch/mean_logdiff"] < 1e-5  # at a temperature, as the server was told to tell them
     assert "HTTP 500" in caplog.text
     assert "dropped as invalid" in caplog.text
 
@@ -226,10 +234,6 @@ def test_log_probabilities_of_another_temperature_are_refused(
     with vllm_stub(model, processed_logprobs=False) as stub:
         assert main(flags(model, tmp_path / "raw", stub.url, "--temperature=0.7")) == 2
     assert "--logprobs-mode processed_logprobs" in capsys.readouterr().err
-    with vllm_stub(model) as stub:
-        assert main(flags(model, tmp_path / "processed", stub.url, "--temperature=0.7", "--num_updates=1")) == 0
-    [line] = [line for line in metrics_of(tmp_path / "processed") if "losses/policy_loss" in line]
-    assert line["mismatch/mean_logdiff"] < 1e-5
 
 
 def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure(model: Path, tmp_path: Path) -> None:
