@@ -14,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fctncalling.algorithms.decoder import has_fast_path
-
 BLOCK = 128  # queries at a time: fewer cost more calls than they save products
 
 
@@ -24,6 +22,8 @@ def has_training_pass(model: Any, decoder: Any) -> bool:
 
     Hooks on that (autocast, an onlooker's) would be passed over; elsewhere than on a CPU this is untried.
     """
+    from fctncalling.algorithms.decoder import has_fast_path  # loads transformers, which losses do not need
+
     if not has_fast_path(model) or decoder._forward_pre_hooks or decoder._forward_hooks:
         return False
     weight: Tensor = decoder.embed_tokens.weight
