@@ -66,6 +66,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     stopped = Clock()
     monkeypatch.setattr(asked, "time", stopped)
+    monkeypatch.setattr(asked, "_LONGEST_WAIT_S", 0.05)  # after which the clock is read again
     return stopped
 
 
@@ -123,12 +124,12 @@ def test_a_tool_that_hangs_costs_its_episode_and_no_other(clock: Clock, caplog: 
         forever()
 
     envs = threads(lambda: TwoStepEnv({"t2": hang}), 3, in_order=False)
-    records = scripted(envs, deadline_s=0.05, on_episode=others.count)
+    records = scripted(envs, deadline_s=500.0, on_episode=others.count)
     forever.open()
     assert [record.task_id for record in records if record.invalid] == ["t2"]
     assert not records[2].success
     assert all(record.success for record in records if not record.invalid)
-    assert "task t2: no answer in the 0.05 s" in caplog.text
+    assert "task t2: no answer in the " in caplog.text
 
 
 def test_a_hanging_environment_is_replaced_by_one_that_plays_on(clock: Clock) -> None:
@@ -138,7 +139,7 @@ def test_a_hanging_environment_is_replaced_by_one_that_plays_on(clock: Clock) ->
         clock.jump()
         forever()
 
-    records = scripted(threads(lambda: TwoStepEnv({"t2": hang}), 1), deadline_s=0.05)
+    records = scripted(threads(lambda: TwoStepEnv({"t2": hang}), 1), deadline_s=500.0)
     forever.open()
     assert [record.task_id for record in records if record.invalid] == ["t2"]
     assert [record.num_steps for record in records] == [2, 2, 0, *[2] * 9]
