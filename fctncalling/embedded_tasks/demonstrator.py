@@ -9,12 +9,14 @@ It knows the ground truth and mostly copies it, but it has three habits that rei
 
 from __future__ import annotations
 
+import ast
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Task
 from fctncalling.embedded_tasks.wording import render, wording
+from fctncalling.envs.handlers.source import parse_expression
 
 FAVOURITES: Mapping[str, Any] = {
     "level": "medium",
@@ -92,8 +94,6 @@ class Demonstrator:
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
     """Return (name, arguments) of a ground-truth call string with keyword arguments."""
-    import ast
-
-    call = ast.parse(text, mode="eval").body
+    call = parse_expression(text)
     assert isinstance(call, ast.Call)
     return ast.unparse(call.func), {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
