@@ -45,8 +45,7 @@ class FastReader:
         self.num_heads, self.num_kept_heads = int(config.num_attention_heads), int(config.num_key_value_heads)
         self.max_tokens, self.num_tokens = max_tokens, 0
         fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
-        self._embedding, self._rotary = decoder.embed_tokens, decoder.rotary_emb
-        self._head = Projection((model.lm_head,), fused)
+        self._embedding, self._rotary, self._head = decoder.embed_tokens, decoder.rotary_emb, model.lm_head
         self._norm = _Norm(decoder.norm)
         self._layers = [_Layer(layer, fused) for layer in decoder.layers]
         self._weight: Tensor = decoder.embed_tokens.weight
@@ -141,18 +140,10 @@ class _Norm:
 
     def __init__(self, module: Any) -> None:
         self._weight, self._epsilon = module.weight, module.variance_epsilon
-        self._scaled: Tensor | None = None
-        if self._weight.device.type == "cpu" and self._weight.dtype == torch.float32:
-            # There `F.rms_norm` is eight operations; by the vector's length it is four.
-            self._scaled = self._weight.detach() * len(self._weight) ** 0.5
-            self._shortest = torch.tensor((len(self._weight) * self._epsilon) ** 0.5)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._scaled is None:
-            normalised: Tensor = F.rms_norm(x, self._weight.shape, self._weight, self._epsilon)
-            return normalised
-        length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return (x / length.hypot_(self._shortest)).mul_(self._scaled)
+        normalised: Tensor = F.rms_norm(x, self._weight.shape, self._weight, self._epsilon)
+        return normalised
 
 
 class _Layer:
