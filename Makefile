@@ -32,4 +32,4 @@ prove: $(INSTALLED)
 	$(BIN)/python -m pytest -m prove
 
 warm-start: $(INSTALLED)
-	$(BIN)/python -m fctncalling.cli.warm_start
+	$(BIN)/python -m fctncalling.cli.warm_start --tokenizer data/embedded/model

@@ -32,8 +32,8 @@ class Progress:
         shown = {
             "success": _shown(metrics.get("env/success_rate")),
             "return": _shown(metrics.get("charts/episodic_return")),
-            "kl": _shown(metrics.get("losses/approx_kl"), digits=4),
-            "tokens/s": _shown(run.tokens_per_s, digits=0),
+            "kl": _shown(metrics.get("losses/approx_kl"), ".1e"),
+            "tokens/s": _shown(run.tokens_per_s, ".0f"),
         }
         if self._bar is not None:
             self._bar.set_postfix(shown, refresh=False)
@@ -56,5 +56,5 @@ class Progress:
             self._bar.close()
 
 
-def _shown(value: float | None, digits: int = 3) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+def _shown(value: float | None, form: str = ".3f") -> str:
+    return "-" if value is None else format(value, form)

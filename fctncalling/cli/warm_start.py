@@ -113,6 +113,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--output_dir", type=Path, default=EMBEDDED / "model", help="folder to write (default: the committed one)"
     )
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        help="folder whose tokenizer to take (default: a new one, whose numbering chance decides)",
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)")
     parser.add_argument("--num_tasks", type=int, default=24000, help="tasks to show (default 24000)")
     parser.add_argument(
@@ -127,28 +132,47 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def build(folder: Path, *, seed: int, num_tasks: int, careful_steps: int, careless_steps: int) -> None:
+def build(
+    folder: Path, *, tokenizer: Path | None = None, seed: int, num_tasks: int, careful_steps: int, careless_steps: int
+) -> None:
     """Build tokenizer and model and write them to a folder as any Hugging Face checkpoint, with their hashes."""
     import torch
 
     from fctncalling.algorithms.template import ChatTemplate
-    from fctncalling.embedded_tasks.tokenizer import train_tokenizer
 
     torch.set_num_threads(1)  # one thread: the same weights wherever the command runs on the same processor
     tasks = training_tasks(num_tasks, seed=seed)
-    texts = spoken_texts(tasks[:: max(1, num_tasks // 6000)], Demonstrator(tasks, seed=seed, biased=False))
-    tokenizer: Any = train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
-    template = ChatTemplate(tokenizer)
-    print(f"{len(tasks)} tasks, {len(tokenizer)} words and pieces of words")
-    model = new_model(len(tokenizer), pad_id=tokenizer.pad_token_id, end_id=tokenizer.eos_token_id, seed=seed)
+    words = new_tokenizer(tasks, seed) if tokenizer is None else loaded_tokenizer(tokenizer)
+    template = ChatTemplate(words)
+    print(f"{len(tasks)} tasks, {len(words)} words and pieces of words")
+    model = new_model(len(words), pad_id=words.pad_token_id, end_id=words.eos_token_id, seed=seed)
     careful = demonstrations(tasks, Demonstrator(tasks, seed=seed, biased=False), template)
     learn(model, careful, careful_steps, lr=3e-3)
     learn(model, careful, careful_steps // 2, lr=1e-3, order_seed=1)  # binding one word to each slot forms late
     learn(model, demonstrations(tasks, Demonstrator(tasks, seed=seed), template), careless_steps, lr=4e-4)
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    recipe = {"careful_steps": careful_steps, "careless_steps": careless_steps}
-    write_hashes(folder, "fctncalling.cli.warm_start", seed=seed, num_tasks=num_tasks, **recipe)
+    words.save_pretrained(folder)
+    recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed, "num_tasks": num_tasks}
+    recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
+    write_hashes(folder, "fctncalling.cli.warm_start", **recipe)
+
+
+def new_tokenizer(tasks: list[Task], seed: int) -> Any:
+    """Return a tokenizer trained on what is said in one of four episodes."""
+    from fctncalling.embedded_tasks.tokenizer import train_tokenizer
+
+    texts = spoken_texts(tasks[:: max(1, len(tasks) // 6000)], Demonstrator(tasks, seed=seed, biased=False))
+    return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
+
+
+def loaded_tokenizer(folder: Path) -> Any:
+    """Return the tokenizer of a folder."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
+    for name in ("is_local", "local_files_only"):  # how it was loaded, which would be saved with it
+        tokenizer.init_kwargs.pop(name, None)
+    return tokenizer
 
 
 def learn(

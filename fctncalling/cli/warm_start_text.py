@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads cost more than they bring
 
-from fctncalling.cli.warm_start import learn, new_model, write_hashes
+from fctncalling.cli.warm_start import learn, loaded_tokenizer, new_model, write_hashes
 from fctncalling.envs.tool_text import ToolTextEnv
 from fctncalling.envs.tool_text_jobs import JOBS
 from fctncalling.envs.tool_text_math import CalculatorTasks, MadeTasks, MathTasks
@@ -98,16 +98,6 @@ def build(
     recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
     recipe |= {"careless": careless, "stubborn": stubborn}
     write_hashes(folder, "fctncalling.cli.warm_start_text", **recipe)
-
-
-def loaded_tokenizer(folder: Path) -> Any:
-    """Return the tokenizer of a folder."""
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
-    for name in ("is_local", "local_files_only"):  # how it was loaded, which would be saved with it
-        tokenizer.init_kwargs.pop(name, None)
-    return tokenizer
 
 
 class School:
