@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from fctncalling.algorithms.kept_rows import Block, KeptRows
 from fctncalling.algorithms.projection import Projection
 from fctncalling.algorithms.reader import Read
+from fctncalling.algorithms.shared_prompts import SharedRows
 
 MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 ROTARY_KINDS = ("default", "linear", "llama3", "yarn")  # whose angles depend on the position alone
@@ -49,22 +50,35 @@ class FastReader:
         self._norm = _Norm(decoder.norm)
         self._layers = [_Layer(layer, fused) for layer in decoder.layers]
         self._weight: Tensor = decoder.embed_tokens.weight
-        self._kept = KeptRows(len(self._layers), num_rows, self.num_kept_heads, self.head_size, self._weight)
-        self.lengths = self._kept.lengths
-        self._table = (self._weight[:0], self._weight[:0])
+        self._kept = SharedRows(len(self._layers), num_rows, self.num_kept_heads, self.head_size, self._weight)
+        self._table: Tensor = self._weight[:0]
 
     @property
     def num_bytes(self) -> int:
         """Memory of the keys and values kept, rows' free places included."""
         return self._kept.num_bytes
 
+    def length(self, row: int) -> int:
+        """Return how many tokens a row holds."""
+        return self._kept.begins[row] + self._kept.lengths[row]
+
+    def empty(self, row: int) -> None:
+        """Forget a row's tokens."""
+        self._kept.empty(row)
+
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places."""
         self._kept.swap(one, other)
 
-    def share(self, source: int, row: int, count: int) -> None:
-        """Let an empty row begin with the first `count` tokens of another."""
-        self._kept.share(source, row, count)
+    def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
+        """Let empty rows begin with the same tokens, which are read and kept once."""
+        number = self._kept.new_prompt(len(prompt))
+        self._read(self._kept.prompts, [number], [prompt])
+        self._kept.begin(rows, number)
+
+    def share(self, source: int, rows: Sequence[int], count: int) -> None:
+        """Let empty rows begin with the first `count` tokens of another, those it was opened with if it was."""
+        self._kept.share(source, rows, count)
 
     def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
         """Pass new tokens through the model, rows of like length together."""
@@ -75,7 +89,7 @@ class FastReader:
             # One more row would pad all of them to its own length in attention.
             if end == len(order) or (end + 1 - start) * len(news[order[end]]) > self.max_tokens:
                 group = order[start:end]
-                hidden.append(self._read([rows[i] for i in group], [news[i] for i in group]))
+                hidden.append(self._read(self._kept, [rows[i] for i in group], [news[i] for i in group]))
                 start = end
         back = torch.tensor(order, device=self._weight.device).argsort()
         return self._said(torch.cat(hidden)[back])
@@ -83,19 +97,18 @@ class FastReader:
     def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
         """Pass one token of each of the first rows through."""
         self.num_tokens += sum(active)
-        return self._said(self._pass(self._kept.place_step(active), tokens))
+        return self._said(self._pass(self._kept, self._kept.place_step(active), tokens))
 
-    def _read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Tensor:
+    def _read(self, kept: KeptRows, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Tensor:
         """Return the last layer's states (n, H) behind the last token of each row."""
-        block = self._kept.place([len(new) for new in news], rows)
+        block = kept.place([len(new) for new in news], rows)
         self.num_tokens += len(block.positions)
-        return self._pass(block, [token for new in news for token in new])
+        return self._pass(kept, block, [token for new in news for token in new])
 
-    def _pass(self, block: Block, tokens: Sequence[int]) -> Tensor:
+    def _pass(self, kept: KeptRows, block: Block, tokens: Sequence[int]) -> Tensor:
         """Return the last layer's states (n, H) behind the last token of each of a block's rows."""
-        kept, scale = self._kept, self.head_size**-0.5
-        cos, sin = self._angles(block.width)
-        cos, sin = cos[block.positions], sin[block.positions]
+        scale = self.head_size**-0.5
+        cos, sin = self._angles(block.begin + block.width).index_select(0, block.positions).unbind(1)
         end_mask = kept.end_mask(block)
         mask = kept.mask(block) if block.longest > 1 else None
         x: Tensor = self._embedding(torch.tensor(tokens, device=self._weight.device))
@@ -124,14 +137,14 @@ class FastReader:
         turned = torch.addcmul(turned * cos, turned.roll(self.head_size // 2, -1), sin)
         return turned[:, : self.num_heads], turned[:, self.num_heads :], joined[:, -self.num_kept_heads :]
 
-    def _angles(self, width: int) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines (positions, 1, head size); the first half of the sines is negative."""
-        if len(self._table[0]) < width:
+    def _angles(self, width: int) -> Tensor:
+        """Return cosines and sines (positions, 2, 1, head size); the first half of the sines is negative."""
+        if len(self._table) < width:
             positions = torch.arange(max(64, 2 * width), device=self._weight.device)
             cos, sin = self._rotary(self._weight, positions.unsqueeze(0))
             half = self.head_size // 2
             sin = torch.cat((-sin[..., :half], sin[..., half:]), -1)
-            self._table = (cos[0].unsqueeze(1), sin[0].unsqueeze(1))
+            self._table = torch.stack((cos[0], sin[0]), 1).unsqueeze(2)
         return self._table
 
 

@@ -100,7 +100,7 @@ class GenerationEngine(Actor):
         self._slots[slot] = Slot(slot, old.stream)
         self._busy.discard(slot)
         self._joining.discard(slot)
-        self._reader.lengths[self._row[slot]] = 0
+        self._reader.empty(self._row[slot])
 
     def submit(self, request: Request) -> None:
         """Take a request; its slot must have none that waits for an answer."""
@@ -134,28 +134,39 @@ class GenerationEngine(Actor):
 
     def _join(self) -> list[tuple[int, Action]]:
         """Let slots read what they have not read, and sample a token each."""
-        first, then = list[Slot](), list[Slot]()
         joining = [self._slots[number] for number in sorted(self._joining, key=lambda number: self._row[number])]
         self._joining.clear()
-        for slot in joining:
-            if self._reader.lengths[self._row[slot.number]] or slot.opening:
-                first.append(slot)
-                continue
-            slot.opening = tuple(slot.unread)
-            holders = self._openings.setdefault(slot.opening, [])
-            (then if holders and len(slot.unread) > 1 else first).append(slot)
-            holders.append(slot.number)
-        self._check_budget([self._reader.lengths[self._row[s.number]] + len(s.unread) for s in joining])
-        finished = self._read(first) if first else []
-        for slot in then:
-            source = self._openings[slot.opening][0]
-            self._reader.share(self._row[source], self._row[slot.number], len(slot.unread) - 1)
-            slot.unread = slot.unread[-1:]
-        return finished + (self._read(then) if then else [])
+        lengths = [self._reader.length(self._row[slot.number]) for slot in joining]
+        self._check_budget([length + len(slot.unread) for length, slot in zip(lengths, joining, strict=True)])
+        alike: dict[tuple[int, ...], list[Slot]] = {}
+        for slot, length in zip(joining, lengths, strict=True):
+            if not length and not slot.opening:
+                slot.opening = tuple(slot.unread)
+                alike.setdefault(slot.opening, []).append(slot)
+        opened = [slot.number for opening, slots in alike.items() if self._open(opening, slots) for slot in slots]
+        finished = list[tuple[int, Action]]()
+        for slots in ([s for s in joining if s.number not in opened], [s for s in joining if s.number in opened]):
+            if slots:
+                read = self._reader.read([self._row[slot.number] for slot in slots], [slot.unread for slot in slots])
+                finished += self._take(slots, read)
+        return finished
 
-    def _read(self, slots: Sequence[Slot]) -> list[tuple[int, Action]]:
-        read = self._reader.read([self._row[slot.number] for slot in slots], [slot.unread for slot in slots])
-        return self._take(slots, read)
+    def _open(self, opening: tuple[int, ...], slots: Sequence[Slot]) -> bool:
+        """Let slots begin alike; return whether they share all but the last token, which each reads."""
+        holders = self._openings.setdefault(opening, [])
+        rows, shared = [self._row[slot.number] for slot in slots], opening[:-1]
+        alone = len(holders) + len(slots) == 1
+        if shared and holders:
+            # The last to come shares what it began with, if any does.
+            self._reader.share(self._row[holders[-1]], rows, len(shared))
+        elif shared and not alone:
+            self._reader.open(rows, shared)
+        holders += [slot.number for slot in slots]
+        if not shared or alone:
+            return False
+        for slot in slots:
+            slot.unread = slot.unread[-1:]
+        return True
 
     def _step(self) -> list[tuple[int, Action]]:
         """Let the busy slots decode one token each."""
@@ -163,7 +174,7 @@ class GenerationEngine(Actor):
         rows: list[Slot | None] = [
             self._slots[number] if number in self._busy else None for number in self._slot[:span]
         ]
-        self._check_budget([max(self._reader.lengths[:span]) + 1])
+        self._check_budget([max(map(self._reader.length, range(span))) + 1])
         tokens = [slot.unread[0] if slot else 0 for slot in rows]
         return self._take(rows, self._reader.step(tokens, [slot is not None for slot in rows]))
 

@@ -21,7 +21,6 @@ class Read(NamedTuple):
 class Reader(Protocol):
     """A model and one growing sequence a row, whose keys and values it keeps."""
 
-    lengths: list[int]  # tokens kept in each row; 0 empties it
     num_tokens: int  # passed through the model so far, without padding
 
     @property
@@ -37,11 +36,21 @@ class Reader(Protocol):
         """Pass one token of each of the first rows through; what comes back for rows not active means nothing."""
         ...
 
+    def length(self, row: int) -> int:
+        """Return how many tokens a row holds."""
+        ...
+
+    def empty(self, row: int) -> None:
+        """Forget a row's tokens."""
+
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places."""
 
-    def share(self, source: int, row: int, count: int) -> None:
-        """Let an empty row begin with the first `count` tokens of another."""
+    def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
+        """Let empty rows begin with the same tokens, which are read once."""
+
+    def share(self, source: int, rows: Sequence[int], count: int) -> None:
+        """Let empty rows begin with the first `count` tokens of another, those it was opened with if it was."""
 
 
 class ModelReader:
@@ -52,7 +61,6 @@ class ModelReader:
         check_supported(model)
         self.model, self.hidden, self.max_tokens = model, hidden, max_tokens
         self.cache, self.num_tokens = RaggedCache(num_rows), 0
-        self.lengths = self.cache.lengths
         self._parameter = next(model.parameters())
 
     @property
@@ -80,13 +88,27 @@ class ModelReader:
         """Pass one token of each of the first rows through."""
         return self._forward([[token] for token in tokens], list(map(int, active)), range(len(tokens)))
 
+    def length(self, row: int) -> int:
+        """Return how many tokens a row holds."""
+        return self.cache.lengths[row]
+
+    def empty(self, row: int) -> None:
+        """Forget a row's tokens."""
+        self.cache.lengths[row] = 0
+
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places."""
         self.cache.swap(one, other)
 
-    def share(self, source: int, row: int, count: int) -> None:
-        """Let an empty row begin with the first `count` tokens of another."""
-        self.cache.share(source, row, count)
+    def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
+        """Let empty rows begin with the same tokens, which are read once and copied."""
+        self.read(rows[:1], [prompt])
+        self.share(rows[0], rows[1:], len(prompt))
+
+    def share(self, source: int, rows: Sequence[int], count: int) -> None:
+        """Let empty rows begin with a copy of the first `count` tokens of another."""
+        for row in rows:
+            self.cache.share(source, row, count)
 
     def _forward(self, block: list[list[int]], counts: list[int], rows: Sequence[int]) -> Read:
         """Return what is said behind the last column of a left-padded block; row i brings `counts[i]` tokens."""

@@ -1,0 +1,154 @@
+"""Kept rows of which several begin alike: what they begin with is kept once, and read by all of them in one product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.kept_rows import Block, KeptRows, Seats, whole_lines
+
+
+class SharedRows(KeptRows):
+    """Kept rows, each with a prompt before its first column or none; a prompt lives as long as a row has it.
+
+    Attention is over the columns of prompts, as many as the longest has, and behind them a row's own.
+    """
+
+    def __init__(self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor) -> None:
+        super().__init__(num_layers, num_rows, num_heads, head_size, like)
+        self.prompts = KeptRows(num_layers, 0, num_heads, head_size, like)
+        self._prompt_of: list[int | None] = [None] * num_rows  # a row -> its prompt's row among the prompts
+        self._seated: list[int | None] = []  # prompts of the rows that `_seats` are of
+        self._seats: Seats | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the rows' own buffers and of the prompts'."""
+        return super().num_bytes + self.prompts.num_bytes
+
+    def empty(self, row: int) -> None:
+        """Forget a row's tokens, and its prompt where no other row has it."""
+        left = self._prompt_of[row]
+        self.lengths[row], self.begins[row], self._prompt_of[row] = 0, 0, None
+        if left is None or left in self._prompt_of:
+            return
+        others = [prompt for prompt in range(len(self.prompts.lengths)) if prompt != left]
+        longest = max((self.prompts.lengths[prompt] for prompt in others), default=0)
+        self.prompts.resize(whole_lines(longest), others)
+        self._prompt_of = [None if prompt is None else prompt - (prompt > left) for prompt in self._prompt_of]
+        self._seated = []
+
+    def swap(self, one: int, other: int) -> None:
+        """Let two rows change places; what an empty one holds is not kept."""
+        super().swap(one, other)
+        prompts = self._prompt_of
+        prompts[one], prompts[other] = prompts[other], prompts[one]
+
+    def new_prompt(self, count: int) -> int:
+        """Return the number of a prompt that there is room for, of `count` tokens."""
+        self.prompts.resize(whole_lines(max([count, *self.prompts.lengths])), new_rows=1)
+        self._seated = []
+        return len(self.prompts.lengths) - 1
+
+    def begin(self, rows: Sequence[int], prompt: int) -> None:
+        """Let empty rows begin with a prompt."""
+        for row in rows:
+            self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
+
+    def share(self, source: int, rows: Sequence[int], count: int) -> None:
+        """Let empty rows begin with the first `count` tokens of another: its prompt, or a copy of what is its own."""
+        prompt = self._prompt_of[source]
+        if prompt is None:
+            prompt = self.new_prompt(count)
+            self.prompts.keys[:, prompt, ..., :count] = self.keys[:, source, ..., :count]
+            self.prompts.values[:, prompt, :, :count] = self.values[:, source, :, :count]
+            self.prompts.lengths[prompt] = count
+        self.begin(rows, prompt)
+
+    def place_step(self, active: Sequence[bool]) -> Block:
+        """Announce one new token for each of the first rows that are active."""
+        block = super().place_step(active)
+        return self._with_seats(block, self._prompt_of[: len(active)])
+
+    def place(self, counts: Sequence[int], rows: Sequence[int]) -> Block:
+        """Announce `counts[i]` new tokens for row `rows[i]`."""
+        return self._with_seats(super().place(counts, rows), [self._prompt_of[row] for row in rows])
+
+    def _with_seats(self, block: Block, prompts: list[int | None]) -> Block:
+        if not self.prompts.lengths or prompts.count(None) == len(prompts):
+            return block
+        if prompts != self._seated:
+            self._seats, self._seated = self._new_seats(prompts), prompts
+        return block._replace(fresh=False, seats=self._seats)
+
+    def _new_seats(self, prompts: Sequence[int | None]) -> Seats:
+        device, lengths = self.keys.device, self.prompts.lengths
+        parties: list[list[int]] = [[] for _ in lengths]
+        for row, prompt in enumerate(prompts):
+            parties[prompt or 0].append(row)
+        places = max(map(len, parties))
+        rows = [row for party in parties for row in (*party, *[0] * (places - len(party)))]
+        ordered = rows == list(range(len(prompts)))
+        back = [0] * len(prompts)
+        for number, party in enumerate(parties):
+            for place, row in enumerate(party):
+                back[row] = number * places + place
+        last = torch.tensor(lengths, device=device).repeat_interleave(self.keys.shape[2]) - 1
+        none = [row for row, prompt in enumerate(prompts) if prompt is None]
+        return Seats(
+            torch.tensor([prompt or 0 for prompt in prompts], device=device),
+            self.prompts.hidden_behind(last, whole_lines(max(lengths))).unsqueeze(1),
+            torch.tensor(none, device=device) if none else None,
+            None if ordered else torch.tensor(rows, device=device),
+            None if ordered else torch.tensor(back, device=device),
+        )
+
+    def attend_ends(self, layer: int, block: Block, queries: Tensor, mask: Tensor, scale: float) -> Tensor:
+        """Return what the query (n, query heads, size) of each row's last token reads, (n, heads x size)."""
+        if (seats := block.seats) is None:
+            return super().attend_ends(layer, block, queries, mask, scale)
+        keys, values = (own.flatten(0, 1) for own in self._own(layer, block))
+        shared_keys, shared_values = (shared.flatten(0, 1) for shared in self.prompts.layers[layer])
+        count, heads, begin = len(queries), self.keys.shape[2], block.begin
+        grouped = (queries * scale).view(count, heads, -1, queries.shape[-1])  # (n, heads, g, size)
+        own = torch.baddbmm(mask, grouped.flatten(0, 1), keys).view(*grouped.shape[:3], -1)
+        scores = _at_seats(seats, grouped, shared_keys, seats.mask)
+        if seats.none is not None:
+            scores = scores.index_fill(0, seats.none, float("-inf"))
+        weights = torch.cat((scores, own), -1).softmax(-1)
+        read = _at_seats(seats, weights[..., :begin], shared_values)
+        own_weights = weights[..., begin:].flatten(0, 1)
+        return torch.baddbmm(read.flatten(0, 1), own_weights, values).view(count, -1)
+
+    def mask(self, block: Block) -> Tensor | None:
+        """Return which columns each new token may see, additive (n, 1, q, k); None where rows were empty."""
+        mask = super().mask(block)
+        if mask is None or (seats := block.seats) is None:
+            return mask
+        seen = seats.mask[:: self.keys.shape[2]].unsqueeze(1).index_select(0, seats.prompts)
+        if seats.none is not None:
+            seen = seen.index_fill(0, seats.none, float("-inf"))
+        return torch.cat((seen.expand(-1, -1, block.longest, -1), mask), -1)
+
+    def _columns(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
+        if block.seats is None:
+            return super()._columns(layer, block)
+        keys, values = (shared.index_select(0, block.seats.prompts) for shared in self.prompts.layers[layer])
+        own_keys, own_values = self._own(layer, block)
+        return torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous(), torch.cat((values, own_values), 2)
+
+
+def _at_seats(seats: Seats, states: Tensor, matrices: Tensor, added: Tensor | None = None) -> Tensor:
+    """Return states (n, heads, g, x) times the matrices (G x heads, x, y) they sit at, (n, heads, g, y).
+
+    For each prompt and head it is one product. `added` (G x heads, 1, y) is added to each.
+    """
+    if seats.rows is not None:
+        states = states.index_select(0, seats.rows)
+    (_, heads, queries, width), prompts = states.shape, len(matrices)
+    seated = states.view(prompts // heads, -1, heads, queries, width).transpose(1, 2).reshape(prompts, -1, width)
+    product = torch.bmm(seated, matrices) if added is None else torch.baddbmm(added, seated, matrices)
+    unseated = product.view(prompts // heads, heads, -1, queries, matrices.shape[-1]).transpose(1, 2).flatten(0, 1)
+    return unseated if seats.back is None else unseated.index_select(0, seats.back)
