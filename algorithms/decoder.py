@@ -22,6 +22,7 @@ from fctncalling.algorithms.shared_prompts import SharedRows
 MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 ROTARY_KINDS = ("default", "linear", "llama3", "yarn")  # whose angles depend on the position alone
 MOST_FUSED = 2**30  # parameters of a model whose linear layers are joined, which copies them
+MOST_COPIED = 2**24  # parameters of a head that is copied, which gains little where it is large
 
 
 def has_fast_path(model: Any) -> bool:
@@ -46,7 +47,8 @@ class FastReader:
         self.num_heads, self.num_kept_heads = int(config.num_attention_heads), int(config.num_key_value_heads)
         self.max_tokens, self.num_tokens = max_tokens, 0
         fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
-        self._embedding, self._rotary, self._head = decoder.embed_tokens, decoder.rotary_emb, model.lm_head
+        self._embedding, self._rotary = decoder.embed_tokens, decoder.rotary_emb
+        self._head = Projection((model.lm_head,), fused and self._embedding.weight.numel() <= MOST_COPIED)
         self._norm = _Norm(decoder.norm)
         self._layers = [_Layer(layer, fused) for layer in decoder.layers]
         self._weight: Tensor = decoder.embed_tokens.weight
@@ -152,11 +154,18 @@ class _Norm:
     """Root mean square normalisation with the weights of a module."""
 
     def __init__(self, module: Any) -> None:
-        self._weight, self._epsilon = module.weight, module.variance_epsilon
+        self._weight: Tensor = module.weight.detach()
+        self._epsilon = float(module.variance_epsilon)
+        plain = self._weight.device.type == "cpu" and self._weight.dtype == torch.float32
+        self._added = torch.tensor(self._epsilon) if plain else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        normalised: Tensor = F.rms_norm(x, self._weight.shape, self._weight, self._epsilon)
-        return normalised
+        if self._added is None:
+            return F.rms_norm(x, self._weight.shape, self._weight, self._epsilon)
+        # There `F.rms_norm` is eight operations; these are five, and as exact.
+        length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        scale = torch.addcmul(self._added, length, length, value=1 / x.shape[-1]).rsqrt_()
+        return (x * scale).mul_(self._weight)
 
 
 class _Layer:

@@ -27,9 +27,15 @@ def sample(logits: Tensor, noise: Tensor | None, temperature: float) -> Sampled:
         scaled = scaled / temperature
     logprobs = scaled.log_softmax(-1)
     if noise is None:
-        tokens = logprobs.argmax(-1, keepdim=True)
+        tokens = _likeliest(logprobs)
     else:
         below = logprobs.exp().cumsum(-1)
         threshold = noise.to(below).clamp_(max=BELOW_ONE).unsqueeze(-1) * below[:, -1:]
         tokens = torch.searchsorted(below, threshold, right=True).clamp_(max=logits.shape[-1] - 1)
     return Sampled(tokens.squeeze(-1), logprobs.gather(-1, tokens).squeeze(-1))
+
+
+def _likeliest(logprobs: Tensor) -> Tensor:
+    if logprobs.device.type == "cpu":  # where numpy's is ten times as fast
+        return torch.from_numpy(logprobs.numpy().argmax(-1, keepdims=True))
+    return logprobs.argmax(-1, keepdim=True)
