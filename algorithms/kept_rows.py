@@ -26,6 +26,7 @@ class Block(NamedTuple):
     longest: int  # q, most new tokens of a row
     fresh: bool  # whether all rows were empty
     first: bool  # whether they are the first rows, in order
+    own: Sequence[tuple[Tensor, Tensor]] = ()  # of a step: what `_ends_own` returns, layer by layer
     seats: Seats | None = None  # where rows begin with shared prompts
 
     @property
@@ -83,7 +84,10 @@ class KeptRows:
         positions = [begin + column for begin, column in zip(self.begins, before, strict=False)]
         at, columns = torch.tensor([positions, before], device=self.keys.device).unbind()
         rows, offset = self._numbers[: len(active)], self._numbers[:1].expand(len(active))
-        return Block(at, rows, columns, width, rows, rows, offset, rows, 1, False, True)
+        keys = self.keys[:, : len(active), ..., :width].flatten(1, 2).unbind()
+        values = self.values[:, : len(active), :, :width].flatten(1, 2).unbind()
+        own = list(zip(keys, values, strict=True))
+        return Block(at, rows, columns, width, rows, rows, offset, rows, 1, False, True, own)
 
     def place(self, counts: Sequence[int], rows: Sequence[int]) -> Block:
         """Announce `counts[i]` new tokens for row `rows[i]`."""
@@ -116,7 +120,7 @@ class KeptRows:
 
     def attend_ends(self, layer: int, block: Block, queries: Tensor, mask: Tensor, scale: float) -> Tensor:
         """Return what the query (n, query heads, size) of each row's last token reads, (n, heads x size)."""
-        keys, values = (own.flatten(0, 1) for own in self._own(layer, block))
+        keys, values = self._ends_own(layer, block)
         grouped = queries.reshape(len(keys), -1, queries.shape[-1])  # query heads that share keys: rows of one product
         weights = torch.baddbmm(mask, grouped, keys, alpha=scale).softmax(-1)
         return torch.bmm(weights, values).view(len(queries), -1)
@@ -147,6 +151,13 @@ class KeptRows:
             padded, kept, kept_values, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
         )
         return read.transpose(1, 2)[block.place, block.offset].flatten(1)
+
+    def _ends_own(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
+        """Return keys (n x heads, size, k) and values (n x heads, k, size) of a block's rows."""
+        if block.own:
+            return block.own[layer]
+        keys, values = self._own(layer, block)
+        return keys.flatten(0, 1), values.flatten(0, 1)
 
     def _own(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
         """Return keys (n, heads, size, k) and values (n, heads, k, size) of a block's rows."""

@@ -109,12 +109,12 @@ class SharedRows(KeptRows):
         """Return what the query (n, query heads, size) of each row's last token reads, (n, heads x size)."""
         if (seats := block.seats) is None:
             return super().attend_ends(layer, block, queries, mask, scale)
-        keys, values = (own.flatten(0, 1) for own in self._own(layer, block))
+        keys, values = self._ends_own(layer, block)
         shared_keys, shared_values = (shared.flatten(0, 1) for shared in self.prompts.layers[layer])
         count, heads, begin = len(queries), self.keys.shape[2], block.begin
-        grouped = (queries * scale).view(count, heads, -1, queries.shape[-1])  # (n, heads, g, size)
-        own = torch.baddbmm(mask, grouped.flatten(0, 1), keys).view(*grouped.shape[:3], -1)
-        scores = _at_seats(seats, grouped, shared_keys, seats.mask)
+        grouped = queries.reshape(count, heads, -1, queries.shape[-1])  # (n, heads, g, size)
+        own = torch.baddbmm(mask, grouped.flatten(0, 1), keys, alpha=scale).view(*grouped.shape[:3], -1)
+        scores = _at_seats(seats, grouped, shared_keys, seats.mask, scale)
         if seats.none is not None:
             scores = scores.index_fill(0, seats.none, float("-inf"))
         weights = torch.cat((scores, own), -1).softmax(-1)
@@ -140,15 +140,17 @@ class SharedRows(KeptRows):
         return torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous(), torch.cat((values, own_values), 2)
 
 
-def _at_seats(seats: Seats, states: Tensor, matrices: Tensor, added: Tensor | None = None) -> Tensor:
+def _at_seats(
+    seats: Seats, states: Tensor, matrices: Tensor, added: Tensor | None = None, scale: float = 1.0
+) -> Tensor:
     """Return states (n, heads, g, x) times the matrices (G x heads, x, y) they sit at, (n, heads, g, y).
 
-    For each prompt and head it is one product. `added` (G x heads, 1, y) is added to each.
+    For each prompt and head it is one product, times `scale` and with `added` (G x heads, 1, y) where given.
     """
     if seats.rows is not None:
         states = states.index_select(0, seats.rows)
     (_, heads, queries, width), prompts = states.shape, len(matrices)
     seated = states.view(prompts // heads, -1, heads, queries, width).transpose(1, 2).reshape(prompts, -1, width)
-    product = torch.bmm(seated, matrices) if added is None else torch.baddbmm(added, seated, matrices)
+    product = torch.bmm(seated, matrices) if added is None else torch.baddbmm(added, seated, matrices, alpha=scale)
     unseated = product.view(prompts // heads, heads, -1, queries, matrices.shape[-1]).transpose(1, 2).flatten(0, 1)
     return unseated if seats.back is None else unseated.index_select(0, seats.back)
