@@ -44,7 +44,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "APPO": {},
     "GRPO": {},
 }
-"""What an algorithm changes of SHARED and of the command's defaults; each was tried at the same number of settings."""
+"""What an algorithm changes of SHARED and of the command's defaults: nothing, so none is favoured by tuning."""
 
 FORKS = multiprocessing.get_context("forkserver")  # a process for every run, what is slow being imported once
 SLOW_IMPORTS = ("matplotlib.pyplot", "transformers", "transformers.models.llama.modeling_llama")
