@@ -8,6 +8,7 @@ lie side by side without padding everywhere but in attention.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ def has_fast_path(model: Any) -> bool:
 
 
 class FastReader:
-    """Reads tokens as `ModelReader` does; takes over the weights as they are when it is made."""
+    """Reads tokens as `ModelReader` does; takes over the weights as they are when it reads first."""
 
     def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 4096) -> None:
         """max_tokens: of one forward over several rows."""
@@ -46,14 +47,21 @@ class FastReader:
         self.head_size = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
         self.num_heads, self.num_kept_heads = int(config.num_attention_heads), int(config.num_key_value_heads)
         self.max_tokens, self.num_tokens = max_tokens, 0
-        fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
-        self._embedding, self._rotary = decoder.embed_tokens, decoder.rotary_emb
-        self._head = Projection((model.lm_head,), fused and self._embedding.weight.numel() <= MOST_COPIED)
+        self._model, self._embedding, self._rotary = model, decoder.embed_tokens, decoder.rotary_emb
+        self._fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
         self._norm = _Norm(decoder.norm)
-        self._layers = [_Layer(layer, fused) for layer in decoder.layers]
         self._weight: Tensor = decoder.embed_tokens.weight
-        self._kept = SharedRows(len(self._layers), num_rows, self.num_kept_heads, self.head_size, self._weight)
+        self._kept = SharedRows(len(decoder.layers), num_rows, self.num_kept_heads, self.head_size, self._weight)
         self._table: Tensor = self._weight[:0]
+
+    @cached_property
+    def _layers(self) -> list[_Layer]:
+        """The layers' weights, which a reader that reads nothing does not copy."""
+        return [_Layer(layer, self._fused) for layer in self._model.model.layers]
+
+    @cached_property
+    def _head(self) -> Projection:
+        return Projection((self._model.lm_head,), self._fused and self._weight.numel() <= MOST_COPIED)
 
     @property
     def num_bytes(self) -> int:
