@@ -107,7 +107,7 @@ class RaggedCache(Cache):
 
 def grown(capacity: int, width: int) -> int:
     """Return the next capacity of a buffer that is to hold `width` tokens: a fourth at a time, so little is free."""
-    return max(width, capacity + max(64, capacity // 4))
+    return max(width, capacity + max(32, capacity // 4))
 
 
 def attention_mask(model: nn.Module, places: Places, dtype: torch.dtype) -> Tensor | dict[str, Tensor]:

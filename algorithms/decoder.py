@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fctncalling.algorithms.kept_rows import Block, KeptRows
+from fctncalling.algorithms.blocks import Block
+from fctncalling.algorithms.kept_rows import KeptRows
 from fctncalling.algorithms.projection import Projection
 from fctncalling.algorithms.reader import Read
 from fctncalling.algorithms.shared_prompts import SharedRows
@@ -117,20 +118,18 @@ class FastReader:
 
     def _pass(self, kept: KeptRows, block: Block, tokens: Sequence[int]) -> Tensor:
         """Return the last layer's states (n, H) behind the last token of each of a block's rows."""
-        scale = self.head_size**-0.5
+        groups = self.num_heads // self.num_kept_heads
         cos, sin = self._angles(block.begin + block.width).index_select(0, block.positions).unbind(1)
-        end_mask = kept.end_mask(block)
-        mask = kept.mask(block) if block.longest > 1 else None
-        x: Tensor = self._embedding(torch.tensor(tokens, device=self._weight.device))
+        mask = kept.mask(block, groups)
+        x: Tensor = self._weight.index_select(0, kept.tensor(tokens))
         for number, layer in enumerate(self._layers):
             queries, keys, values = self._split(layer, layer.norm(x), cos, sin)
             kept.write(number, block, keys, values)
-            if block.longest > 1 and number + 1 < len(self._layers):
-                read = kept.attend(number, block, queries, keys, values, mask)
-            else:
-                if block.longest > 1:  # above the last layer only the last token of each row matters
-                    x, queries = x[block.ends], queries[block.ends]
-                read = kept.attend_ends(number, block, queries, end_mask, scale)
+            if block.longest > 1 and number + 1 == len(self._layers):
+                # Above the last layer only the last token of each row matters.
+                x, queries, block = x[block.ends], queries[block.ends], block.last_tokens()
+                mask = kept.mask(block, groups)
+            read = kept.attend(number, block, queries, keys, values, mask)
             x = layer.feed_forward(layer.output.onto(x, read))
         return x
 

@@ -174,7 +174,7 @@ class GenerationEngine(Actor):
         rows: list[Slot | None] = [
             self._slots[number] if number in self._busy else None for number in self._slot[:span]
         ]
-        self._check_budget([max(map(self._reader.length, range(span))) + 1])
+        self._check_budget([self._reader.length(row) + 1 for row in range(span)])
         tokens = [slot.unread[0] if slot else 0 for slot in rows]
         return self._take(rows, self._reader.step(tokens, [slot is not None for slot in rows]))
 
@@ -217,8 +217,8 @@ class GenerationEngine(Actor):
         self._row[self._slot[one]], self._row[self._slot[other]] = one, other
 
     def _check_budget(self, lengths: Sequence[int]) -> None:
-        longest, budget = max(lengths), self.max_cache_tokens
-        if budget is not None and longest * len(self._slots) > budget:
+        budget = self.max_cache_tokens
+        if budget is not None and (longest := max(lengths)) * len(self._slots) > budget:
             raise CacheBudgetError(
                 f"{len(self._slots)} episodes side by side, the longest of {longest} tokens, want "
                 f"{longest * len(self._slots)} tokens of cache, over --max_cache_tokens {budget}: raise it, or lower "

@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fctncalling.algorithms.blocks import Block
 from fctncalling.algorithms.cache import grown
 
-
-class Block(NamedTuple):
-    """Where new tokens go. N tokens, lying side by side without padding, of n rows."""
-
-    positions: Tensor  # (N,) int64, of each token in its own sequence
-    rows: Tensor  # (N,) int64, the row of each token; of a step: the first rows
-    columns: Tensor  # (N,) int64, where its key and value are put
-    width: int  # k, columns to look at: as many as the longest row has, in whole lines
-    chosen: Tensor  # (n,) int64, the rows
-    place: Tensor  # (N,) int64, which of the n rows a token belongs to
-    offset: Tensor  # (N,) int64, its number among the new tokens of its row
-    ends: Tensor  # (n,) int64, the last token of each row among the N
-    longest: int  # q, most new tokens of a row
-    fresh: bool  # whether all rows were empty
-    first: bool  # whether they are the first rows, in order
-    own: Sequence[tuple[Tensor, Tensor]] = ()  # of a step: what `_ends_own` returns, layer by layer
-    seats: Seats | None = None  # where rows begin with shared prompts
-
-    @property
-    def begin(self) -> int:
-        """Columns in front of a row's own: p, or none."""
-        return self.seats.mask.shape[-1] if self.seats is not None else 0
-
-
-class Seats(NamedTuple):
-    """How the n rows of a block sit at G shared prompts of up to p tokens, as many places at each."""
-
-    prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
-    mask: Tensor  # (G x heads, 1, p) additive, which of its columns a prompt has
-    none: Tensor | None  # (m,) int64, the rows without a prompt, if any
-    rows: Tensor | None  # (G x places,) int64, which of the rows sits in each place; None where they sit in their order
-    back: Tensor | None  # (n,) int64, in which place each row sits
+MOST_SCORES = 2**22  # held at once, of one layer; where there would be more, attention goes through them piece by piece
 
 
 class KeptRows:
@@ -53,11 +23,18 @@ class KeptRows:
     """
 
     def __init__(self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor) -> None:
+        self.scale = head_size**-0.5
         self.lengths, self.begins = [0] * num_rows, [0] * num_rows  # a row's first token is in position `begins`
         self._capacity = 0
         self.keys = like.new_zeros(num_layers, num_rows, num_heads, head_size, 0)
         self.values = like.new_zeros(num_layers, num_rows, num_heads, 0, head_size)
         self.layers: list[tuple[Tensor, Tensor]] = []  # the same, layer by layer
+        self.flat: list[
+            tuple[Tensor, Tensor]
+        ] = []  # the same, as (rows x heads, size, columns) and the other way round
+        self._places: list[tuple[Tensor, Tensor]] = []  # the same, as (rows, columns, heads, size)
+        self._first: list[tuple[Tensor, Tensor]] = []  # what `_flat_own` returns for the first rows, layer by layer
+        self._num_first = (0, 0)  # how many rows, and columns, that is
         self._ramp, self._numbers = like[:0], torch.arange(num_rows, device=like.device)
 
     @property
@@ -82,12 +59,14 @@ class KeptRows:
             self.lengths[row] += goes_on
         width = self._width(max(before) + 1)
         positions = [begin + column for begin, column in zip(self.begins, before, strict=False)]
-        at, columns = torch.tensor([positions, before], device=self.keys.device).unbind()
+        at, columns = self.tensor([positions, before]).unbind()
         rows, offset = self._numbers[: len(active)], self._numbers[:1].expand(len(active))
-        keys = self.keys[:, : len(active), ..., :width].flatten(1, 2).unbind()
-        values = self.values[:, : len(active), :, :width].flatten(1, 2).unbind()
-        own = list(zip(keys, values, strict=True))
-        return Block(at, rows, columns, width, rows, rows, offset, rows, 1, False, True, own)
+        if self._num_first != (len(active), width):
+            self._num_first, first = (len(active), width), slice(len(active))
+            self._first = [
+                (k[first, ..., :width].flatten(0, 1), v[first, :, :width].flatten(0, 1)) for k, v in self.layers
+            ]
+        return Block(at, rows, columns, width, rows, rows, offset, rows, 1, False, True, self._first)
 
     def place(self, counts: Sequence[int], rows: Sequence[int]) -> Block:
         """Announce `counts[i]` new tokens for row `rows[i]`."""
@@ -96,12 +75,12 @@ class KeptRows:
         for row, count in zip(rows, counts, strict=True):
             self.lengths[row] += count
         width = self._width(max(self.lengths[row] for row in rows))
-        numbers, chosen = torch.tensor(counts, device=device), torch.tensor(list(rows), device=device)
+        numbers, chosen = self.tensor(counts), self.tensor(rows)
         place = torch.arange(len(rows), device=device).repeat_interleave(numbers)
         ends = numbers.cumsum(0) - 1
         offset = torch.arange(len(place), device=device) - (ends - numbers + 1)[place]
-        columns = torch.tensor(before, device=device)[place] + offset
-        positions = torch.tensor([self.begins[row] for row in rows], device=device)[place] + columns
+        columns = self.tensor(before)[place] + offset
+        positions = self.tensor([self.begins[row] for row in rows])[place] + columns
         first = list(rows) == list(range(len(rows)))
         return Block(
             positions, chosen[place], columns, width, chosen, place, offset, ends, max(counts), not any(before), first
@@ -109,29 +88,25 @@ class KeptRows:
 
     def write(self, layer: int, block: Block, keys: Tensor, values: Tensor) -> None:
         """Keep the announced tokens' keys and values (N, heads, size) of one layer."""
-        kept_keys, kept_values = self.layers[layer]
-        kept_keys[block.rows, :, :, block.columns] = keys
-        kept_values[block.rows, :, block.columns] = values
+        at, (kept_keys, kept_values) = (block.rows, block.columns), self._places[layer]
+        kept_keys.index_put_(at, keys)
+        kept_values.index_put_(at, values)
 
-    def end_mask(self, block: Block) -> Tensor:
-        """Return what the last token of each row adds to its scores, (n x heads, 1, k)."""
-        columns = block.columns if block.longest == 1 else block.columns[block.ends]
-        return self.hidden_behind(columns.repeat_interleave(self.keys.shape[2]), block.width).unsqueeze(1)
+    def mask(self, block: Block, groups: int) -> Tensor | None:
+        """Return what is added to the scores of new tokens, `groups` query heads to a kept one; None: only be causal.
 
-    def attend_ends(self, layer: int, block: Block, queries: Tensor, mask: Tensor, scale: float) -> Tensor:
-        """Return what the query (n, query heads, size) of each row's last token reads, (n, heads x size)."""
-        keys, values = self._ends_own(layer, block)
-        grouped = queries.reshape(len(keys), -1, queries.shape[-1])  # query heads that share keys: rows of one product
-        weights = torch.baddbmm(mask, grouped, keys, alpha=scale).softmax(-1)
-        return torch.bmm(weights, values).view(len(queries), -1)
-
-    def mask(self, block: Block) -> Tensor | None:
-        """Return which columns each new token may see, additive (n, 1, q, k); None where rows were empty."""
+        (n x heads, q x groups, k) for products, (n, 1, q, k) where there would be too many scores to hold.
+        """
         if block.fresh:
             return None
-        last = block.columns.new_zeros(len(block.chosen), block.longest)
-        last[block.place, block.offset] = block.columns
-        return self.hidden_behind(last.flatten(), block.width).view(len(last), 1, block.longest, -1)
+        heads = self.keys.shape[2]
+        if block.longest == 1:
+            return self.hidden_behind(block.columns.repeat_interleave(heads), block.width).unsqueeze(1)
+        last = block.padded(block.columns)
+        if last.numel() * heads * groups * (block.begin + block.width) > MOST_SCORES:
+            return self.hidden_behind(last.flatten(), block.width).view(len(last), 1, block.longest, -1)
+        rows = last[:, None, :, None].expand(-1, heads, -1, groups)
+        return self.hidden_behind(rows.flatten(), block.width).view(len(last) * heads, block.longest * groups, -1)
 
     def hidden_behind(self, columns: Tensor, width: int) -> Tensor:
         """Return rows of `width` numbers to be added to scores: minus infinity behind one column each (n,)."""
@@ -140,19 +115,40 @@ class KeptRows:
     def attend(
         self, layer: int, block: Block, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
     ) -> Tensor:
-        """Return what the queries (N, query heads, size) of announced tokens read, (N, heads x size)."""
-        padded = self._padded(block, queries)
+        """Return what the queries (N, query heads, size) of announced tokens read, (N, query heads x size)."""
+        if mask is not None and mask.dim() == 3:
+            if block.longest == 1:
+                return self._products(layer, block, queries.reshape(len(mask), -1, queries.shape[-1]), mask).view(
+                    len(queries), -1
+                )
+            return self._ungrouped(block, self._products(layer, block, self._grouped(block, queries), mask))
         if mask is None:
-            kept, kept_values = self._padded(block, keys), self._padded(block, values)
+            kept, kept_values = block.padded(keys).transpose(1, 2), block.padded(values).transpose(1, 2)
         else:
             kept, kept_values = self._columns(layer, block)
-        grouped = padded.shape[1] != kept.shape[1]
+        padded, grouped = block.padded(queries), queries.shape[1] != self.keys.shape[2]
         read = F.scaled_dot_product_attention(
-            padded, kept, kept_values, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
+            padded.transpose(1, 2), kept, kept_values, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
         )
-        return read.transpose(1, 2)[block.place, block.offset].flatten(1)
+        return block.unpadded(read.transpose(1, 2)).flatten(1)
 
-    def _ends_own(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
+    def _products(self, layer: int, block: Block, queries: Tensor, mask: Tensor) -> Tensor:
+        """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one product."""
+        keys, values = self._flat_own(layer, block)
+        weights = torch.baddbmm(mask, queries, keys, alpha=self.scale).softmax(-1)
+        return torch.bmm(weights, values)
+
+    def _grouped(self, block: Block, queries: Tensor) -> Tensor:
+        """Return queries (N, query heads, size) as (n x heads, q x groups, size)."""
+        padded = block.padded(queries).unflatten(2, (self.keys.shape[2], -1))
+        return padded.transpose(1, 2).flatten(2, 3).flatten(0, 1)
+
+    def _ungrouped(self, block: Block, read: Tensor) -> Tensor:
+        """Return what was read, (n x heads, q x groups, size), as (N, query heads x size)."""
+        padded = read.view(len(block.chosen), -1, block.longest, read.shape[1] // block.longest, read.shape[2])
+        return block.unpadded(padded.transpose(1, 2)).flatten(1)
+
+    def _flat_own(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
         """Return keys (n x heads, size, k) and values (n x heads, k, size) of a block's rows."""
         if block.own:
             return block.own[layer]
@@ -170,11 +166,9 @@ class KeptRows:
         keys, values = self._own(layer, block)
         return keys.transpose(-1, -2).contiguous(), values
 
-    def _padded(self, block: Block, states: Tensor) -> Tensor:
-        """Return states (N, heads, size) as (n, heads, q, size), each row's from its first column on."""
-        padded = states.new_zeros(len(block.chosen), block.longest, *states.shape[1:])
-        padded[block.place, block.offset] = states
-        return padded.transpose(1, 2)
+    def tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+        """Return whole numbers where the buffers are; for short ones the way over numpy is the quickest."""
+        return torch.from_numpy(np.array(numbers, dtype=np.int64)).to(self.keys.device)
 
     def _width(self, longest: int) -> int:
         """Return how many columns to look at where the longest row has so many, after making room for them."""
@@ -187,15 +181,21 @@ class KeptRows:
         keys, values = (self.keys, self.values) if rows is None else (self.keys[:, rows], self.values[:, rows])
         count, columns = keys.shape[1], min(capacity, self._capacity)
         layers, _, heads, size, _ = keys.shape
-        self.keys = keys.new_zeros(layers, count + new_rows, heads, size, capacity)
-        self.values = keys.new_zeros(layers, count + new_rows, heads, capacity, size)
-        self.keys[:, :count, ..., :columns] = keys[..., :columns]
-        self.values[:, :count, :, :columns] = values[:, :, :, :columns]
+        self.keys = keys.new_empty(layers, count + new_rows, heads, size, capacity)
+        self.values = keys.new_empty(layers, count + new_rows, heads, capacity, size)
+        # In place of zeros everywhere, which would be written twice. What is masked must be numbers, too.
+        for new, old in ((self.keys, keys), (self.values.transpose(-1, -2), values.transpose(-1, -2))):
+            new[:, :count, ..., :columns] = old[..., :columns]
+            new[:, :count, ..., columns:] = 0
+            new[:, count:] = 0
         self.layers = list(zip(self.keys.unbind(), self.values.unbind(), strict=True))
         if rows is not None:
             self.lengths, self.begins = [self.lengths[row] for row in rows], [self.begins[row] for row in rows]
         self.lengths += [0] * new_rows
         self.begins += [0] * new_rows
+        self.flat = [(k.flatten(0, 1), v.flatten(0, 1)) for k, v in self.layers]
+        self._places = [(k.permute(0, 3, 1, 2), v.transpose(1, 2)) for k, v in self.layers]
+        self._num_first = (0, 0)
         self._capacity, self._numbers = capacity, torch.arange(count + new_rows, device=keys.device)
         self._ramp = torch.cat((keys.new_zeros(capacity), keys.new_full((capacity,), float("-inf"))))
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms.kept_rows import Block, KeptRows, Seats, whole_lines
+from fctncalling.algorithms.blocks import Block, Seats
+from fctncalling.algorithms.kept_rows import KeptRows, whole_lines
 
 
 class SharedRows(KeptRows):
@@ -105,27 +106,25 @@ class SharedRows(KeptRows):
             None if ordered else torch.tensor(back, device=device),
         )
 
-    def attend_ends(self, layer: int, block: Block, queries: Tensor, mask: Tensor, scale: float) -> Tensor:
-        """Return what the query (n, query heads, size) of each row's last token reads, (n, heads x size)."""
+    def _products(self, layer: int, block: Block, queries: Tensor, mask: Tensor) -> Tensor:
+        """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one product."""
         if (seats := block.seats) is None:
-            return super().attend_ends(layer, block, queries, mask, scale)
-        keys, values = self._ends_own(layer, block)
-        shared_keys, shared_values = (shared.flatten(0, 1) for shared in self.prompts.layers[layer])
-        count, heads, begin = len(queries), self.keys.shape[2], block.begin
-        grouped = queries.reshape(count, heads, -1, queries.shape[-1])  # (n, heads, g, size)
-        own = torch.baddbmm(mask, grouped.flatten(0, 1), keys, alpha=scale).view(*grouped.shape[:3], -1)
-        scores = _at_seats(seats, grouped, shared_keys, seats.mask, scale)
+            return super()._products(layer, block, queries, mask)
+        keys, values = self._flat_own(layer, block)
+        shared_keys, shared_values = self.prompts.flat[layer]
+        by_row = (len(block.chosen), self.keys.shape[2], queries.shape[1], -1)
+        own = torch.baddbmm(mask, queries, keys, alpha=self.scale).view(by_row)
+        scores = _at_seats(seats, queries.view(by_row), shared_keys, seats.mask, self.scale)
         if seats.none is not None:
             scores = scores.index_fill(0, seats.none, float("-inf"))
-        weights = torch.cat((scores, own), -1).softmax(-1)
-        read = _at_seats(seats, weights[..., :begin], shared_values)
-        own_weights = weights[..., begin:].flatten(0, 1)
-        return torch.baddbmm(read.flatten(0, 1), own_weights, values).view(count, -1)
+        shared_weights, own_weights = torch.cat((scores, own), -1).softmax(-1).tensor_split((block.begin,), -1)
+        read = _at_seats(seats, shared_weights, shared_values).flatten(0, 1)
+        return read.baddbmm_(own_weights.flatten(0, 1), values)
 
-    def mask(self, block: Block) -> Tensor | None:
-        """Return which columns each new token may see, additive (n, 1, q, k); None where rows were empty."""
-        mask = super().mask(block)
-        if mask is None or (seats := block.seats) is None:
+    def mask(self, block: Block, groups: int) -> Tensor | None:
+        """Return what is added to the scores of new tokens, of products with a row's own columns alone."""
+        mask = super().mask(block, groups)
+        if mask is None or mask.dim() == 3 or (seats := block.seats) is None:
             return mask
         seen = seats.mask[:: self.keys.shape[2]].unsqueeze(1).index_select(0, seats.prompts)
         if seats.none is not None:
@@ -149,8 +148,15 @@ def _at_seats(
     """
     if seats.rows is not None:
         states = states.index_select(0, seats.rows)
-    (_, heads, queries, width), prompts = states.shape, len(matrices)
-    seated = states.view(prompts // heads, -1, heads, queries, width).transpose(1, 2).reshape(prompts, -1, width)
+    _, heads, queries, width = states.shape
+    prompts, matrix_width = len(matrices) // heads, matrices.shape[-1]
+    if prompts == 1:  # the general case does the same, by more steps
+        seated = states.transpose(0, 1).reshape(heads, -1, width)
+    else:
+        seated = states.view(prompts, -1, heads, queries, width).transpose(1, 2).reshape(len(matrices), -1, width)
     product = torch.bmm(seated, matrices) if added is None else torch.baddbmm(added, seated, matrices, alpha=scale)
-    unseated = product.view(prompts // heads, heads, -1, queries, matrices.shape[-1]).transpose(1, 2).flatten(0, 1)
+    if prompts == 1:
+        unseated = product.view(heads, -1, queries, matrix_width).transpose(0, 1)
+    else:
+        unseated = product.view(prompts, heads, -1, queries, matrix_width).transpose(1, 2).flatten(0, 1)
     return unseated if seats.back is None else unseated.index_select(0, seats.back)

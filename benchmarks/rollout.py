@@ -152,7 +152,7 @@ def attention_seconds() -> Iterator[list[float]]:
         return attending
 
     with ExitStack() as stack:
-        for part in ("write", "mask", "end_mask", "attend", "attend_ends"):
+        for part in ("write", "mask",  "attend"):
             stack.enter_context(patch.object(KeptRows, part, timed(getattr(KeptRows, part))))
         yield spent
 

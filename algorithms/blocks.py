@@ -1,0 +1,72 @@
+"""New tokens of many rows, side by side: whose they are, where they go, and what they see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Seats(NamedTuple):
+    """How the n rows of a block sit at G shared prompts of up to p tokens, as many places at each."""
+
+    prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
+    mask: Tensor  # (G x heads, 1, p) additive, which of its columns a prompt has
+    none: Tensor | None  # (m,) int64, the rows without a prompt, if any
+    rows: Tensor | None  # (G x places,) int64, which of the rows sits in each place; None where they sit in their order
+    back: Tensor | None  # (n,) int64, in which place each row sits
+
+
+class Block(NamedTuple):
+    """Where new tokens go. N tokens, lying side by side without padding, of n rows."""
+
+    positions: Tensor  # (N,) int64, of each token in its own sequence
+    rows: Tensor  # (N,) int64, the row of each token; of a step: the first rows
+    columns: Tensor  # (N,) int64, where its key and value are put
+    width: int  # k, columns to look at: as many as the longest row has, in whole lines
+    chosen: Tensor  # (n,) int64, the rows
+    place: Tensor  # (N,) int64, which of the n rows a token belongs to
+    offset: Tensor  # (N,) int64, its number among the new tokens of its row
+    ends: Tensor  # (n,) int64, the last token of each row among the N
+    longest: int  # q, most new tokens of a row
+    fresh: bool  # whether all rows were empty
+    first: bool  # whether they are the first rows, in order
+    own: Sequence[tuple[Tensor, Tensor]] = ()  # of a step: what `_flat_own` returns, layer by layer
+    seats: Seats | None = None  # where rows begin with shared prompts
+
+    @property
+    def begin(self) -> int:
+        """Columns in front of a row's own: p, or none."""
+        return self.seats.mask.shape[-1] if self.seats is not None else 0
+
+    def last_tokens(self) -> Block:
+        """Return the block of each row's last token alone."""
+        if self.longest == 1:
+            return self
+        number, columns = torch.arange(len(self.chosen), device=self.chosen.device), self.columns[self.ends]
+        return self._replace(
+            positions=self.positions[self.ends],
+            rows=self.chosen,
+            columns=columns,
+            place=number,
+            offset=number * 0,
+            ends=number,
+            longest=1,
+            fresh=False,
+        )
+
+    def padded(self, states: Tensor) -> Tensor:
+        """Return states (N, ...) as (n, q, ...), each row's from its first on."""
+        shape = (len(self.chosen), self.longest, *states.shape[1:])
+        if len(states) == shape[0] * shape[1]:
+            return states.view(shape)
+        padded = states.new_zeros(shape)
+        padded[self.place, self.offset] = states
+        return padded
+
+    def unpadded(self, states: Tensor) -> Tensor:
+        """Return states (n, q, ...) as (N, ...)."""
+        dense = len(self.place) == states.shape[0] * states.shape[1]
+        return states.flatten(0, 1) if dense else states[self.place, self.offset]
