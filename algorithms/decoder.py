@@ -53,12 +53,18 @@ class FastReader:
         self._norm = _Norm(decoder.norm)
         self._weight: Tensor = decoder.embed_tokens.weight
         self._kept = SharedRows(len(decoder.layers), num_rows, self.num_kept_heads, self.head_size, self._weight)
-        self._table: Tensor = self._weight[:0]
+        self._table: Tensor = self._weight[:0]  # what positions turn queries and keys by
+        self._paired = False  # whether what is turned together lies side by side: a complex number
 
     @cached_property
     def _layers(self) -> list[_Layer]:
         """The layers' weights, which a reader that reads nothing does not copy."""
-        return [_Layer(layer, self._fused) for layer in self._model.model.layers]
+        layers = [_Layer(layer, self._fused) for layer in self._model.model.layers]
+        if self._weight.dtype == torch.float32 and all(layer.joined.fused for layer in layers):
+            self._paired = True
+            for layer in layers:
+                layer.pair(self.num_heads + self.num_kept_heads, self.head_size)
+        return layers
 
     @cached_property
     def _head(self) -> Projection:
@@ -118,14 +124,14 @@ class FastReader:
 
     def _pass(self, kept: KeptRows, block: Block, tokens: Sequence[int]) -> Tensor:
         """Return the last layer's states (n, H) behind the last token of each of a block's rows."""
-        groups = self.num_heads // self.num_kept_heads
-        cos, sin = self._angles(block.begin + block.width).index_select(0, block.positions).unbind(1)
+        layers, groups = self._layers, self.num_heads // self.num_kept_heads
+        angles = self._angles(block.begin + block.width).index_select(0, block.positions)
         mask = kept.mask(block, groups)
         x: Tensor = self._weight.index_select(0, kept.tensor(tokens))
-        for number, layer in enumerate(self._layers):
-            queries, keys, values = self._split(layer, layer.norm(x), cos, sin)
+        for number, layer in enumerate(layers):
+            queries, keys, values = self._split(layer, layer.norm(x), angles)
             kept.write(number, block, keys, values)
-            if block.longest > 1 and number + 1 == len(self._layers):
+            if block.longest > 1 and number + 1 == len(layers):
                 # Above the last layer only the last token of each row matters.
                 x, queries, block = x[block.ends], queries[block.ends], block.last_tokens()
                 mask = kept.mask(block, groups)
@@ -137,34 +143,48 @@ class FastReader:
         hidden = self._norm(x)
         return Read(self._head(hidden), hidden)
 
-    def _split(self, layer: _Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _split(self, layer: _Layer, x: Tensor, angles: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries (N, heads, size) and keys, values (N, kept heads, size), turned to their positions."""
         joined = layer.joined(x).view(len(x), -1, self.head_size)
         turned = joined[:, : self.num_heads + self.num_kept_heads]
         if layer.head_scales is not None:
             turned = F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon) * layer.head_scales
-        turned = torch.addcmul(turned * cos, turned.roll(self.head_size // 2, -1), sin)
+        if self._paired:
+            turned = torch.view_as_real(torch.view_as_complex(turned.unflatten(-1, (-1, 2))) * angles).flatten(2)
+        else:
+            cos, sin = angles.unbind(1)
+            turned = torch.addcmul(turned * cos, turned.roll(self.head_size // 2, -1), sin)
         return turned[:, : self.num_heads], turned[:, self.num_heads :], joined[:, -self.num_kept_heads :]
 
     def _angles(self, width: int) -> Tensor:
-        """Return cosines and sines (positions, 2, 1, head size); the first half of the sines is negative."""
+        """Return what each position turns by: complex (positions, 1, half the head size) where pairs lie together.
+
+        Else cosines and sines (positions, 2, 1, head size); the first half of the sines is negative.
+        """
         if len(self._table) < width:
             positions = torch.arange(max(64, 2 * width), device=self._weight.device)
-            cos, sin = self._rotary(self._weight, positions.unsqueeze(0))
+            cos, sin = (part[0] for part in self._rotary(self._weight, positions.unsqueeze(0)))
             half = self.head_size // 2
-            sin = torch.cat((-sin[..., :half], sin[..., half:]), -1)
-            self._table = torch.stack((cos[0], sin[0]), 1).unsqueeze(2)
+            if self._paired:
+                self._table = torch.complex(cos[:, :half], sin[:, :half]).unsqueeze(1)
+            else:
+                sin = torch.cat((-sin[:, :half], sin[:, half:]), -1)
+                self._table = torch.stack((cos, sin), 1).unsqueeze(2)
         return self._table
 
 
 class _Norm:
     """Root mean square normalisation with the weights of a module."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, onto: Projection | None = None) -> None:
+        """onto: what reads it alone, which takes the weights over where it can."""
         self._weight: Tensor = module.weight.detach()
         self._epsilon = float(module.variance_epsilon)
         plain = self._weight.device.type == "cpu" and self._weight.dtype == torch.float32
         self._added = torch.tensor(self._epsilon) if plain else None
+        self._left = plain and onto is not None and onto.fused
+        if self._left and onto is not None:
+            onto.take_factors(self._weight)
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._added is None:
@@ -172,7 +192,8 @@ class _Norm:
         # There `F.rms_norm` is eight operations; these are five, and as exact.
         length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         scale = torch.addcmul(self._added, length, length, value=1 / x.shape[-1]).rsqrt_()
-        return (x * scale).mul_(self._weight)
+        normal = x * scale
+        return normal if self._left else normal.mul_(self._weight)
 
 
 class _Layer:
@@ -180,11 +201,12 @@ class _Layer:
 
     def __init__(self, layer: Any, fused: bool) -> None:
         attention, forward = layer.self_attn, layer.mlp
-        self.norm, self.second_norm = _Norm(layer.input_layernorm), _Norm(layer.post_attention_layernorm)
         self.joined = Projection((attention.q_proj, attention.k_proj, attention.v_proj), fused)
         self.output = Projection((attention.o_proj,), fused)
         self.inner = Projection((forward.gate_proj, forward.up_proj), fused)
         self.down = Projection((forward.down_proj,), fused)
+        self.norm = _Norm(layer.input_layernorm, self.joined)
+        self.second_norm = _Norm(layer.post_attention_layernorm, self.inner)
         self.head_scales: Tensor | None = None  # (heads + kept heads, size): Qwen3 normalises queries and keys
         self.head_epsilon = 0.0
         if hasattr(attention, "q_norm"):
@@ -192,6 +214,14 @@ class _Layer:
             scales = [attention.q_norm.weight.expand(config.num_attention_heads, size)]
             scales.append(attention.k_norm.weight.expand(config.num_key_value_heads, size))
             self.head_scales, self.head_epsilon = torch.cat(scales).detach(), attention.q_norm.variance_epsilon
+
+    def pair(self, num_turned: int, size: int) -> None:
+        """Let the dimensions i and i + half of queries and keys, which are turned together, lie side by side."""
+        pairs = torch.arange(size).view(2, -1).t().flatten()
+        heads = torch.arange(num_turned * size).view(-1, size)
+        self.joined.reorder(heads[:, pairs].flatten())
+        if self.head_scales is not None:
+            self.head_scales = self.head_scales[:, pairs]
 
     def feed_forward(self, x: Tensor) -> Tensor:
         gate, up = self.inner(self.second_norm(x)).chunk(2, -1)

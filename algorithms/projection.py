@@ -26,6 +26,23 @@ class Projection:
                 missing = [weight.new_zeros(len(weight)) for weight in weights if weight is not None]
                 self._bias = torch.cat([m if b is None else b.detach() for b, m in zip(biases, missing, strict=True)])
 
+    @property
+    def fused(self) -> bool:
+        """Whether the weights are a copy, which can be changed."""
+        return self._weight is not None
+
+    def take_factors(self, factors: Tensor) -> None:
+        """Let a fused weight be what it is after multiplying the inputs (N, H) by factors (H,)."""
+        if self._weight is not None:
+            self._weight *= factors.unsqueeze(-1)
+
+    def reorder(self, order: Tensor) -> None:
+        """Let the first outputs of a fused weight come in another order: i is what `order[i]` was."""
+        if self._weight is not None:
+            self._weight[:, : len(order)] = self._weight[:, order]
+        if self._bias is not None:
+            self._bias[: len(order)] = self._bias[order]
+
     def __call__(self, x: Tensor) -> Tensor:
         """Return the outputs (N, sum of widths) for x (N, H)."""
         if self._weight is not None:
