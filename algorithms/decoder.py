@@ -48,7 +48,7 @@ class FastReader:
         self.head_size = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
         self.num_heads, self.num_kept_heads = int(config.num_attention_heads), int(config.num_key_value_heads)
         self.max_tokens, self.num_tokens = max_tokens, 0
-        self._model, self._embedding, self._rotary = model, decoder.embed_tokens, decoder.rotary_emb
+        self._model, self._rotary = model, decoder.rotary_emb
         self._fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
         self._norm = _Norm(decoder.norm)
         self._weight: Tensor = decoder.embed_tokens.weight
@@ -150,7 +150,8 @@ class FastReader:
         if layer.head_scales is not None:
             turned = F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon) * layer.head_scales
         if self._paired:
-            turned = torch.view_as_real(torch.view_as_complex(turned.unflatten(-1, (-1, 2))) * angles).flatten(2)
+            pairs = torch.view_as_complex(turned.view(*turned.shape[:2], -1, 2))
+            turned = torch.view_as_real(pairs * angles).flatten(2)
         else:
             cos, sin = angles.unbind(1)
             turned = torch.addcmul(turned * cos, turned.roll(self.head_size // 2, -1), sin)

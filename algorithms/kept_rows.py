@@ -29,12 +29,10 @@ class KeptRows:
         self.keys = like.new_zeros(num_layers, num_rows, num_heads, head_size, 0)
         self.values = like.new_zeros(num_layers, num_rows, num_heads, 0, head_size)
         self.layers: list[tuple[Tensor, Tensor]] = []  # the same, layer by layer
-        self.flat: list[
-            tuple[Tensor, Tensor]
-        ] = []  # the same, as (rows x heads, size, columns) and the other way round
-        self._places: list[tuple[Tensor, Tensor]] = []  # the same, as (rows, columns, heads, size)
-        self._first: list[tuple[Tensor, Tensor]] = []  # what `_flat_own` returns for the first rows, layer by layer
-        self._num_first = (0, 0)  # how many rows, and columns, that is
+        self.flat: list[tuple[Tensor, Tensor]] = []  # (rows x heads, size, columns), (rows x heads, columns, size)
+        self._places: list[tuple[Tensor, Tensor]] = []  # both (rows, columns, heads, size)
+        self._first: list[tuple[Tensor, Tensor]] = []  # what `_flat_own` returns for the first rows
+        self._num_first = (0, 0)  # how many rows, and columns, those are
         self._ramp, self._numbers = like[:0], torch.arange(num_rows, device=like.device)
 
     @property
@@ -103,7 +101,9 @@ class KeptRows:
         if block.longest == 1:
             return self.hidden_behind(block.columns.repeat_interleave(heads), block.width).unsqueeze(1)
         last = block.padded(block.columns)
-        if last.numel() * heads * groups * (block.begin + block.width) > MOST_SCORES:
+        num_scores = last.numel() * heads * groups * (block.begin + block.width)
+        # Products round scores to the buffers' precision, which is too coarse for long texts where that is half.
+        if num_scores > MOST_SCORES or self.keys.dtype != torch.float32:
             return self.hidden_behind(last.flatten(), block.width).view(len(last), 1, block.longest, -1)
         rows = last[:, None, :, None].expand(-1, heads, -1, groups)
         return self.hidden_behind(rows.flatten(), block.width).view(len(last) * heads, block.longest * groups, -1)
@@ -117,10 +117,6 @@ class KeptRows:
     ) -> Tensor:
         """Return what the queries (N, query heads, size) of announced tokens read, (N, query heads x size)."""
         if mask is not None and mask.dim() == 3:
-            if block.longest == 1:
-                return self._products(layer, block, queries.reshape(len(mask), -1, queries.shape[-1]), mask).view(
-                    len(queries), -1
-                )
             return self._ungrouped(block, self._products(layer, block, self._grouped(block, queries), mask))
         if mask is None:
             kept, kept_values = block.padded(keys).transpose(1, 2), block.padded(values).transpose(1, 2)
@@ -136,15 +132,21 @@ class KeptRows:
         """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one product."""
         keys, values = self._flat_own(layer, block)
         weights = torch.baddbmm(mask, queries, keys, alpha=self.scale).softmax(-1)
-        return torch.bmm(weights, values)
+        read: Tensor = torch.bmm(weights, values)
+        return read
 
     def _grouped(self, block: Block, queries: Tensor) -> Tensor:
         """Return queries (N, query heads, size) as (n x heads, q x groups, size)."""
-        padded = block.padded(queries).unflatten(2, (self.keys.shape[2], -1))
-        return padded.transpose(1, 2).flatten(2, 3).flatten(0, 1)
+        heads, size = self.keys.shape[2:4]
+        if block.longest == 1:
+            return queries.reshape(len(queries) * heads, -1, size)
+        padded = block.padded(queries).view(len(block.chosen), block.longest, heads, -1, size)
+        return padded.transpose(1, 2).reshape(len(block.chosen) * heads, -1, size)
 
     def _ungrouped(self, block: Block, read: Tensor) -> Tensor:
         """Return what was read, (n x heads, q x groups, size), as (N, query heads x size)."""
+        if block.longest == 1:
+            return read.view(len(block.chosen), -1)
         padded = read.view(len(block.chosen), -1, block.longest, read.shape[1] // block.longest, read.shape[2])
         return block.unpadded(padded.transpose(1, 2)).flatten(1)
 

@@ -149,14 +149,12 @@ def _at_seats(
     if seats.rows is not None:
         states = states.index_select(0, seats.rows)
     _, heads, queries, width = states.shape
-    prompts, matrix_width = len(matrices) // heads, matrices.shape[-1]
-    if prompts == 1:  # the general case does the same, by more steps
-        seated = states.transpose(0, 1).reshape(heads, -1, width)
-    else:
-        seated = states.view(prompts, -1, heads, queries, width).transpose(1, 2).reshape(len(matrices), -1, width)
+    shape = (len(matrices) // heads, -1, heads, queries, width)  # by prompt and place
+    seated = states.transpose(0, 1) if shape[0] == 1 else states.view(shape).transpose(1, 2)
+    seated = seated.reshape(len(matrices), -1, width)
     product = torch.bmm(seated, matrices) if added is None else torch.baddbmm(added, seated, matrices, alpha=scale)
-    if prompts == 1:
-        unseated = product.view(heads, -1, queries, matrix_width).transpose(0, 1)
+    if shape[0] == 1:  # the same as below, by fewer steps
+        unseated = product.view(heads, -1, queries, matrices.shape[-1]).transpose(0, 1)
     else:
-        unseated = product.view(prompts, heads, -1, queries, matrix_width).transpose(1, 2).flatten(0, 1)
+        unseated = product.view(shape[0], heads, -1, queries, matrices.shape[-1]).transpose(1, 2).flatten(0, 1)
     return unseated if seats.back is None else unseated.index_select(0, seats.back)
