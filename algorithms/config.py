@@ -157,7 +157,9 @@ class TrainConfig:
         True, "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups are scaled)."
     )
     permute_advantages: bool = setting(
-        False, "Control experiment: advantages are shuffled among all action tokens; nothing can then be learned."
+        False,
+        "Control experiment: advantages are shuffled among all action tokens and the value loss leaves the "
+        "language model untouched, which then has nothing to learn from.",
     )
 
     action_logprob_norm: str = setting(
@@ -256,6 +258,11 @@ class TrainConfig:
     def corrects_sampling(self) -> bool:
         """Whether losses are weighted by how likely learning's weights find what was sampled."""
         return self.importance_cap is not None and (self.max_staleness > 0 or self.rollout_engine != "local")
+
+    @property
+    def detaches_critic(self) -> bool:
+        """Whether the value loss trains the critic alone: where asked for, and in the control experiment."""
+        return self.critic_detach or self.permute_advantages
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:

@@ -43,7 +43,7 @@ def load_policy(
             source,
             critic_head=config.critic_head,
             critic_hidden=config.critic_hidden,
-            critic_detach=config.critic_detach,
+            critic_detach=config.detaches_critic,
             dtype=dtype,
         )
         complete(policy, config, checkpoint, device)

@@ -74,7 +74,7 @@ class TextTrainer:
             model,
             critic_head=config.critic_head,
             critic_hidden=config.critic_hidden,
-            critic_detach=config.critic_detach,
+            critic_detach=config.detaches_critic,
         )
 
 

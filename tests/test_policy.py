@@ -9,11 +9,15 @@ import pytest
 import torch
 from token_worlds import VOCABULARY, act, empty_row, observe, tiny_policy
 from torch import Tensor, nn
+from toys import save_tiny
 
 from fctncalling.algorithms import token_scores
 from fctncalling.algorithms.batch import TokenRecord, make_batch
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.value_head import ValueHead
+from fctncalling.policy_files import load_policy
+from fctncalling.surroundings import Surroundings
 
 torch.set_num_threads(1)
 
@@ -157,6 +161,13 @@ def test_the_value_loss_trains_the_language_model_only_where_asked(detach: bool)
     policy(*make_batch(rows_of_several_lengths())).values.sum().backward()
     touched = any(p.grad is not None and bool(p.grad.any()) for p in policy.model.parameters())
     assert touched is not detach
+
+
+@pytest.mark.parametrize("flag", ["critic_detach", "permute_advantages", "whiten_advantages"])
+def test_a_run_detaches_the_critic_where_asked_and_in_the_control_experiment(tmp_path: Path, flag: str) -> None:
+    config = TrainConfig(model_name_or_path=str(save_tiny(tmp_path)), **{flag: True})
+    policy, _ = load_policy(config, Surroundings(), None, torch.device("cpu"))
+    assert policy.critic_detach is (flag != "whiten_advantages")
 
 
 def test_an_acted_first_token_is_refused() -> None:

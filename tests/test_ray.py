@@ -65,23 +65,25 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def played_here_and_there(
-    harm: Callable[[Any], None], caplog: pytest.LogCaptureFixture
+    harm: Callable[[Any], None], caplog: pytest.LogCaptureFixture, num_episodes: int = 256
 ) -> tuple[list[EpisodeRecord], list[EpisodeRecord], Any]:
     """Return a round's episodes as this process plays it, as workers do of whom `harm` befell one, and their pool."""
     from fctncalling.ray_rollout import RayRollout
 
-    config = TrainConfig(n_rollout_threads=32, episodes_per_update=256, device="cpu")
+    config = TrainConfig(n_rollout_threads=32, episodes_per_update=num_episodes, device="cpu")
     surroundings = Surroundings(num_rollout_workers=2)
     make_env, candidates, _ = environments(config, surroundings)
     import torch
 
     policy, template = load_policy(config, surroundings, None, torch.device("cpu"))
-    wanted = Round(tuple(candidate.id for candidate in candidates[:256]), 5, 1.0, version=0)
+    task_ids = [candidate.id for candidate in candidates]
+    wanted = Round(tuple(task_ids[number % len(task_ids)] for number in range(num_episodes)), 5, 1.0, version=0)
     here = LocalRollout(config, policy, template, make_env)
     rollout = RayRollout(config, surroundings, policy)
     try:
         warm = wanted._replace(task_ids=wanted.task_ids[:4])
-        rollout.play(warm, Interruption())  # both workers are there
+        while len(rollout.transport._places) < 2:  # until both workers are there
+            rollout.play(warm, Interruption())
         with caplog.at_level(logging.WARNING, logger="fctncalling"):
             rollout.begin(wanted)
             harm(rollout)
@@ -129,7 +131,8 @@ def test_a_node_that_leaves_the_cluster_costs_time_alone(cluster: Any, caplog: p
     def remove(rollout: Any) -> None:
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
-    here, there, pool = played_here_and_there(remove, caplog)
+    # A worker notes within a second that its node is gone: its share must take it longer.
+    here, there, pool = played_here_and_there(remove, caplog, num_episodes=768)
     assert pool.num_lost >= 1
     assert not any(record.invalid for record in there)
     assert all(same(one, other) for one, other in zip(here, there, strict=True))
