@@ -67,17 +67,17 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     log = (tmp_path_factory.mktemp("vllm") / "log").open("w")
     process = subprocess.Popen(command, env={**os.environ, **SETTINGS}, stdout=log, stderr=log, start_new_session=True)
     try:
-        wait_for(f"http://127.0.0.1:{port}/health", process)
+        wait_for(f"http://127.0.0.1:{port}/health", process, Path(log.name))
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(60)
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], patience_s: float = 1800.0) -> None:
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, patience_s: float = 1800.0) -> None:
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
-        assert process.poll() is None, f"the server ended with {process.returncode}"
+        assert process.poll() is None, f"the server ended with {process.returncode}: ...{log.read_text()[-2000:]}"
         with contextlib.suppress(httpx.TransportError):
             if httpx.get(url, timeout=10.0).status_code == 200:
                 return
