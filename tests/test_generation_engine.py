@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
@@ -117,3 +118,21 @@ def test_qwen3_takes_the_fast_path_and_its_own_forward_to_the_same_logits() -> N
         said.append(engine.generate([Request(0, [5, 6, 7])])[0])
     assert said[0].ids == said[1].ids
     torch.testing.assert_close(torch.tensor(said[0].logprobs), torch.tensor(said[1].logprobs), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama"])
+def test_in_half_precision_logprobs_are_as_near_to_the_truth_as_the_models_own(kind: str) -> None:
+    model, half = model_of(kind), copy.deepcopy(model_of(kind)).bfloat16()
+    engine = GenerationEngine(half, [END], max_new_tokens=12)
+    engine.start(4)
+    held, errors, own_errors = [list[int]() for _ in range(4)], [], []
+    for step in range(5):
+        news = [next(pieces(10 * step + slot, longest=40)) for slot in range(4)]
+        for ids, new, action in zip(held, news, engine.generate([*map(Request, range(4), news)]), strict=True):
+            ids += new
+            true, own = (uncached_logprobs(each, [*ids, *action.ids, 0])[len(ids) - 1 :] for each in (model, half))
+            for place, (token, logprob) in enumerate(zip(action.ids, action.logprobs, strict=True)):
+                errors.append(abs(logprob - true[place, token].item()))
+                own_errors.append(abs(own[place, token].item() - true[place, token].item()))
+            ids += action.ids
+    assert sum(errors) < 1.2 * sum(own_errors)

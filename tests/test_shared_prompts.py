@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis
 import hypothesis.strategies as st
@@ -12,6 +13,7 @@ import torch
 from test_generation_engine import assert_greedy, model_of
 from toys import pieces, tiny_model, uncached_logprobs
 
+from fctncalling.algorithms import kept_rows
 from fctncalling.algorithms.generation import GenerationEngine, Request
 
 END = 2
@@ -67,6 +69,15 @@ def test_in_whatever_order_members_come_go_on_and_leave_each_says_what_it_would_
         player.engine.begin(slot)
     if kind != "gpt2":
         assert prompt_bytes(player.engine) == 0
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama"])
+def test_the_same_is_said_where_scores_are_too_many_to_hold_at_once(kind: str) -> None:
+    with patch.object(kept_rows, "MOST_SCORES", 0):
+        for seed in range(3):
+            player = Player(kind, num_slots=5, num_prompts=3, order=random.Random(seed))
+            for _ in range(20):
+                player.round(refill=True)
 
 
 def prompt_bytes(engine: GenerationEngine) -> int:
