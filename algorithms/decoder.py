@@ -40,7 +40,7 @@ def has_fast_path(model: Any) -> bool:
 
 
 class FastReader:
-    """Reads tokens as `ModelReader` does; takes over the weights as they are when it reads first."""
+    """Reads tokens as `ModelReader` does, under `torch.inference_mode`; joined weights are those of the first read."""
 
     def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 4096) -> None:
         """max_tokens: of one forward over several rows."""
@@ -178,7 +178,7 @@ class _Norm:
     """Root mean square normalisation with the weights of a module."""
 
     def __init__(self, module: Any, onto: Projection | None = None) -> None:
-        """onto: what reads it alone, which takes the weights over where it can."""
+        """onto: what reads it alone, which takes the weights over (fp32 on a CPU) where it is fused."""
         self._weight: Tensor = module.weight.detach()
         self._epsilon = float(module.variance_epsilon)
         plain = self._weight.device.type == "cpu" and self._weight.dtype == torch.float32

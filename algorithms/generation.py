@@ -83,6 +83,8 @@ class GenerationEngine(Actor):
         self._slot = list(range(num_slots))  # row -> its slot
         self._busy: set[int] = set()  # slots with a request
         self._joining: set[int] = set()  # those of them with more to read than the token they sampled last
+        self._finished: list[tuple[int, Action]] = []  # not returned yet
+        self._failed: list[Exception] = []  # not raised yet
         self._openings: dict[tuple[int, ...], list[int]] = {}  # a first prompt -> the slots that hold it
 
     def begin(self, slot: int, seed: int | None = None) -> None:
@@ -100,6 +102,7 @@ class GenerationEngine(Actor):
         self._slots[slot] = Slot(slot, old.stream)
         self._busy.discard(slot)
         self._joining.discard(slot)
+        self._finished = [(number, action) for number, action in self._finished if number != slot]
         self._reader.empty(self._row[slot])
 
     def submit(self, request: Request) -> None:
@@ -113,43 +116,46 @@ class GenerationEngine(Actor):
     def advance(self) -> list[tuple[int, Action]]:
         """Work on until an eighth of the requests is answered, or as many could join; return (slot, action) of those.
 
-        A whole eighth, as reading a few tokens of one slot costs nearly as much as those of several.
+        A whole eighth, as reading a few tokens of one slot costs nearly as much as those of several. An error of a
+        request's `on_token` or `on_stop` is raised when the others have got their tokens: begin its slot again, go on.
         """
-        if not self._busy:
-            return []
-        wanted, finished = max(1, len(self._busy) // 8), list[tuple[int, Action]]()
+        wanted = max(1, len(self._busy) // 8)
         training = self.model.training
         if training:
             self.model.eval()
         try:
             with torch.inference_mode():
-                while len(finished) < wanted:
-                    finished += self._join() if self._joining else self._step()
+                while self._busy and len(self._finished) < wanted:
+                    if self._joining:
+                        self._join()
+                    else:
+                        self._step()
+                    if self._failed:
+                        raise self._failed.pop()
                     if self.interrupted(wanted):
                         break
         finally:
             if training:
                 self.model.train()
+        finished, self._finished = self._finished, []
         return finished
 
-    def _join(self) -> list[tuple[int, Action]]:
+    def _join(self) -> None:
         """Let slots read what they have not read, and sample a token each."""
         joining = [self._slots[number] for number in sorted(self._joining, key=lambda number: self._row[number])]
-        self._joining.clear()
         lengths = [self._reader.length(self._row[slot.number]) for slot in joining]
         self._check_budget([length + len(slot.unread) for length, slot in zip(lengths, joining, strict=True)])
+        self._joining.clear()
         alike: dict[tuple[int, ...], list[Slot]] = {}
         for slot, length in zip(joining, lengths, strict=True):
             if not length and not slot.opening:
                 slot.opening = tuple(slot.unread)
                 alike.setdefault(slot.opening, []).append(slot)
         opened = [slot.number for opening, slots in alike.items() if self._open(opening, slots) for slot in slots]
-        finished = list[tuple[int, Action]]()
         for slots in ([s for s in joining if s.number not in opened], [s for s in joining if s.number in opened]):
             if slots:
                 read = self._reader.read([self._row[slot.number] for slot in slots], [slot.unread for slot in slots])
-                finished += self._take(slots, read)
-        return finished
+                self._take(slots, read)
 
     def _open(self, opening: tuple[int, ...], slots: Sequence[Slot]) -> bool:
         """Let slots begin alike; return whether they share all but the last token, which each reads."""
@@ -168,7 +174,7 @@ class GenerationEngine(Actor):
             slot.unread = slot.unread[-1:]
         return True
 
-    def _step(self) -> list[tuple[int, Action]]:
+    def _step(self) -> None:
         """Let the busy slots decode one token each."""
         span = self._close_gaps()
         rows: list[Slot | None] = [
@@ -176,10 +182,10 @@ class GenerationEngine(Actor):
         ]
         self._check_budget([self._reader.length(row) + 1 for row in range(span)])
         tokens = [slot.unread[0] if slot else 0 for slot in rows]
-        return self._take(rows, self._reader.step(tokens, [slot is not None for slot in rows]))
+        self._take(rows, self._reader.step(tokens, [slot is not None for slot in rows]))
 
-    def _take(self, rows: Sequence[Slot | None], read: Read) -> list[tuple[int, Action]]:
-        """Sample a token for each row that has a slot; return the actions that end with it."""
+    def _take(self, rows: Sequence[Slot | None], read: Read) -> None:
+        """Sample a token for each row that has a slot."""
         noise = None
         if self.temperature > 0:
             drawn = [slot.noise if slot else 0.0 for slot in rows]
@@ -188,17 +194,20 @@ class GenerationEngine(Actor):
         values: list[float | None] = [None] * len(rows)
         if self.value_head is not None and read.hidden is not None:
             values = self.value_head(read.hidden).tolist()
-        finished = []
         for slot, token, logprob, value in zip(rows, tokens.tolist(), logprobs.tolist(), values, strict=True):
             if slot is None:
                 continue
             self.num_sampled_tokens += 1
-            if slot.write(token, logprob, value):
+            try:
+                ended = slot.write(token, logprob, value)
+            except Exception as error:  # of a callback; the others' tokens must not be lost with it
+                self._failed.append(error)
+                continue
+            if ended:
                 self._busy.discard(slot.number)
-                finished.append((slot.number, slot.action))
+                self._finished.append((slot.number, slot.action))
             elif len(slot.unread) > 1:
                 self._joining.add(slot.number)
-        return finished
 
     def _close_gaps(self) -> int:
         """Return how many first rows hold all busy slots, after moving some where too many idle ones lie between."""

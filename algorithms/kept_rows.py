@@ -12,7 +12,7 @@ from torch import Tensor
 from fctncalling.algorithms.blocks import Block
 from fctncalling.algorithms.cache import grown
 
-MOST_SCORES = 2**22  # held at once, of one layer; where there would be more, attention goes through them piece by piece
+MOST_SCORES = 2**22  # of one layer, held thrice at once; where there would be more, attention goes piece by piece
 
 
 class KeptRows:
@@ -102,7 +102,7 @@ class KeptRows:
             return self.hidden_behind(block.columns.repeat_interleave(heads), block.width).unsqueeze(1)
         last = block.padded(block.columns)
         num_scores = last.numel() * heads * groups * (block.begin + block.width)
-        # Products round scores to the buffers' precision, which is too coarse for long texts where that is half.
+        # Products round scores to the buffers' precision; where that is half, only one token a row is read so.
         if num_scores > MOST_SCORES or self.keys.dtype != torch.float32:
             return self.hidden_behind(last.flatten(), block.width).view(len(last), 1, block.longest, -1)
         rows = last[:, None, :, None].expand(-1, heads, -1, groups)
@@ -197,7 +197,7 @@ class KeptRows:
         self.begins += [0] * new_rows
         self.flat = [(k.flatten(0, 1), v.flatten(0, 1)) for k, v in self.layers]
         self._places = [(k.permute(0, 3, 1, 2), v.transpose(1, 2)) for k, v in self.layers]
-        self._num_first = (0, 0)
+        self._first, self._num_first = [], (0, 0)  # or they would keep the old buffers
         self._capacity, self._numbers = capacity, torch.arange(count + new_rows, device=keys.device)
         self._ramp = torch.cat((keys.new_zeros(capacity), keys.new_full((capacity,), float("-inf"))))
 

@@ -32,12 +32,12 @@ class Projection:
         return self._weight is not None
 
     def take_factors(self, factors: Tensor) -> None:
-        """Let a fused weight be what it is after multiplying the inputs (N, H) by factors (H,)."""
+        """Let a fused weight be what it is after multiplying the inputs (N, H) by factors (H,); else do nothing."""
         if self._weight is not None:
             self._weight *= factors.unsqueeze(-1)
 
     def reorder(self, order: Tensor) -> None:
-        """Let the first outputs of a fused weight come in another order: i is what `order[i]` was."""
+        """Let the first outputs of a fused weight come in another order: i is what `order[i]` was; else do nothing."""
         if self._weight is not None:
             self._weight[:, : len(order)] = self._weight[:, order]
         if self._bias is not None:
@@ -67,6 +67,8 @@ def _weight(module: Any) -> Tensor | None:
     base = _base(module)
     if type(base) is not nn.Linear:
         return None
+    if base is not module and module.disable_adapters and module.merged:
+        return None  # its own forward takes the adapters out again
     weight: Tensor = base.weight.detach()
     if base is module or module.disable_adapters or module.merged:
         return weight

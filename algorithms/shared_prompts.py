@@ -31,7 +31,11 @@ class SharedRows(KeptRows):
 
     def empty(self, row: int) -> None:
         """Forget a row's tokens, and its prompt where no other row has it."""
-        left = self._prompt_of[row]
+        left, held = self._prompt_of[row], self.lengths[row] + 1  # a step over others may have written one more
+        if held > 1:
+            with torch.inference_mode():  # zeros: what overflowed would spoil the next sequence, masked or not
+                self.keys[:, row, ..., :held] = 0
+                self.values[:, row, :, :held] = 0
         self.lengths[row], self.begins[row], self._prompt_of[row] = 0, 0, None
         if left is None or left in self._prompt_of:
             return
@@ -122,7 +126,7 @@ class SharedRows(KeptRows):
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
     def mask(self, block: Block, groups: int) -> Tensor | None:
-        """Return what is added to the scores of new tokens, of products with a row's own columns alone."""
+        """Return what `KeptRows.mask` does: for products of a row's own columns, else of its prompt's too."""
         mask = super().mask(block, groups)
         if mask is None or mask.dim() == 3 or (seats := block.seats) is None:
             return mask

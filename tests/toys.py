@@ -119,6 +119,10 @@ def tiny_model(kind: str = "qwen2", *, attention: str = "sdpa", vocabulary: int 
                 attn_implementation=attention,
             )
         )
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 1:  # or norms and biases could be left out unnoticed
+                weight.normal_(0.0 if "bias" in name else 1.0, 0.3)
     return model.eval()
 
 
