@@ -76,8 +76,13 @@ def tiny_tokenizer(chat_template: str | None = CHATML) -> PreTrainedTokenizerFas
     return tokenizer
 
 
-def tiny_model(kind: str = "qwen2", *, attention: str = "sdpa", vocabulary: int = 259, seed: int = 0) -> Any:
-    """Return a random model of two layers whose attention matters: weights ten times the usual size."""
+def tiny_model(
+    kind: str = "qwen2", *, attention: str = "sdpa", vocabulary: int = 259, seed: int = 0, trained: bool = True
+) -> Any:
+    """Return a random model of two layers whose attention matters: weights ten times the usual size.
+
+    trained: norms are not 1 and biases not 0, or they could be left out unnoticed.
+    """
     torch.manual_seed(seed)
     shape: dict[str, Any] = {
         "vocab_size": vocabulary,
@@ -121,14 +126,14 @@ def tiny_model(kind: str = "qwen2", *, attention: str = "sdpa", vocabulary: int 
         )
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if weight.dim() == 1:  # or norms and biases could be left out unnoticed
+            if trained and weight.dim() == 1:
                 weight.normal_(0.0 if "bias" in name else 1.0, 0.3)
     return model.eval()
 
 
 def save_tiny(folder: Path) -> Path:
     """Write a model folder as a user would bring it."""
-    tiny_model().save_pretrained(folder)
+    tiny_model(trained=False).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
 
