@@ -150,8 +150,7 @@ class FastReader:
         if layer.head_scales is not None:
             turned = F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon) * layer.head_scales
         if self._paired:
-            pairs = torch.view_as_complex(turned.view(*turned.shape[:2], -1, 2))
-            turned = torch.view_as_real(pairs * angles).flatten(2)
+            torch.view_as_complex(turned.view(*turned.shape[:2], -1, 2)).mul_(angles)
         else:
             cos, sin = angles.unbind(1)
             turned = torch.addcmul(turned * cos, turned.roll(self.head_size // 2, -1), sin)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fctncalling.algorithms.blocks import Block
+from fctncalling.algorithms.blocks import Block, Seats
 from fctncalling.algorithms.cache import grown
 
 MOST_SCORES = 2**22  # of one layer, held thrice at once; where there would be more, attention goes piece by piece
@@ -64,7 +64,8 @@ class KeptRows:
             self._first = [
                 (k[first, ..., :width].flatten(0, 1), v[first, :, :width].flatten(0, 1)) for k, v in self.layers
             ]
-        return Block(at, rows, columns, width, rows, rows, offset, rows, 1, False, True, self._first)
+        seats = self.seats_of(range(len(active)))
+        return Block(at, rows, columns, width, rows, rows, offset, rows, 1, False, True, self._first, seats)
 
     def place(self, counts: Sequence[int], rows: Sequence[int]) -> Block:
         """Announce `counts[i]` new tokens for row `rows[i]`."""
@@ -79,10 +80,15 @@ class KeptRows:
         offset = torch.arange(len(place), device=device) - (ends - numbers + 1)[place]
         columns = self.tensor(before)[place] + offset
         positions = self.tensor([self.begins[row] for row in rows])[place] + columns
-        first = list(rows) == list(range(len(rows)))
+        first, seats = list(rows) == list(range(len(rows))), self.seats_of(rows)
+        fresh, longest = not any(before) and seats is None, max(counts)
         return Block(
-            positions, chosen[place], columns, width, chosen, place, offset, ends, max(counts), not any(before), first
+            positions, chosen[place], columns, width, chosen, place, offset, ends, longest, fresh, first, (), seats
         )
+
+    def seats_of(self, rows: Sequence[int]) -> Seats | None:
+        """Return how rows sit at shared prompts, where there are any."""
+        return None
 
     def write(self, layer: int, block: Block, keys: Tensor, values: Tensor) -> None:
         """Keep the announced tokens' keys and values (N, heads, size) of one layer."""

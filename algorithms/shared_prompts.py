@@ -72,21 +72,14 @@ class SharedRows(KeptRows):
             self.prompts.lengths[prompt] = count
         self.begin(rows, prompt)
 
-    def place_step(self, active: Sequence[bool]) -> Block:
-        """Announce one new token for each of the first rows that are active."""
-        block = super().place_step(active)
-        return self._with_seats(block, self._prompt_of[: len(active)])
-
-    def place(self, counts: Sequence[int], rows: Sequence[int]) -> Block:
-        """Announce `counts[i]` new tokens for row `rows[i]`."""
-        return self._with_seats(super().place(counts, rows), [self._prompt_of[row] for row in rows])
-
-    def _with_seats(self, block: Block, prompts: list[int | None]) -> Block:
+    def seats_of(self, rows: Sequence[int]) -> Seats | None:
+        """Return how rows sit at shared prompts, where any of them does."""
+        prompts = [self._prompt_of[row] for row in rows]
         if not self.prompts.lengths or prompts.count(None) == len(prompts):
-            return block
+            return None
         if prompts != self._seated:
             self._seats, self._seated = self._new_seats(prompts), prompts
-        return block._replace(fresh=False, seats=self._seats)
+        return self._seats
 
     def _new_seats(self, prompts: Sequence[int | None]) -> Seats:
         device, lengths = self.keys.device, self.prompts.lengths

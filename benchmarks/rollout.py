@@ -197,7 +197,7 @@ def profile(work: Callable[[], object]) -> None:
 def main() -> int:
     """Run the parts asked for; 1 where a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("hidden", 96), ("layers", 3), ("vocabulary", 1765), ("rounds", 5)):
+    for name, default in (("hidden", 96), ("layers", 3), ("vocabulary", 1765), ("rounds", 9)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--parts", nargs="+", default=["generate", "long", "slow"], help="generate, long, slow, trl")
     parser.add_argument("--trl", help="python of an environment that has TRL")
