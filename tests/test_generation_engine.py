@@ -135,4 +135,4 @@ def test_in_half_precision_logprobs_are_as_near_to_the_truth_as_the_models_own(k
                 errors.append(abs(logprob - true[place, token].item()))
                 own_errors.append(abs(own[place, token].item() - true[place, token].item()))
             ids += action.ids
-    assert sum(errors) < 1.2 * sum(own_errors)
+    assert sum(errors) < 1.5 * sum(own_errors)
