@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     listed = arguments[:1] in (["-h"], ["--help"])
     told = "one of:\n" + "\n".join(map(_told, sorted(SUBCOMMANDS))) if listed else None
-    parser.add_argument_group(description=told).add_argument("subcommand", choices=sorted(SUBCOMMANDS))
+    parser.add_argument_group(description=told).add_argument(
+        "subcommand", choices=sorted(SUBCOMMANDS)
+    )
     chosen: str = parser.parse_args(arguments[:1]).subcommand
     module = import_module(SUBCOMMANDS[chosen])
     subparser = argparse.ArgumentParser(
@@ -67,7 +69,11 @@ def _told(subcommand: str) -> str:
 
 
 def _told_plainly(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
 ) -> str:
     """Return a warning as a user reads it: where in our code it was raised is of no use."""
     return f"warning: {message}\n"

@@ -17,7 +17,11 @@ def packages() -> list[str]:
 
     Where the clone has symbolic links, the rooms are seen below `fctncalling/` too; they are taken from the top only.
     """
-    top = [name for name in subpackages("fctncalling") if name.split(".")[1:2] not in [[room] for room in ROOMS]]
+    top = [
+        name
+        for name in subpackages("fctncalling")
+        if name.split(".")[1:2] not in [[room] for room in ROOMS]
+    ]
     return [*top, *(f"fctncalling.{name}" for room in ROOMS for name in subpackages(room))]
 
 
@@ -57,7 +61,9 @@ setup(
     name="fctncalling",
     version="0.1.0",
     description="A Gymnasium environment for multi-turn function calling, and an actor-critic trainer for it",
-    long_description=Path("README.md").read_text(encoding="utf-8") if Path("README.md").exists() else "",
+    long_description=Path("README.md").read_text(encoding="utf-8")
+    if Path("README.md").exists()
+    else "",
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE", "NOTICE"],
@@ -85,7 +91,9 @@ setup(
         "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
         "math": ["sympy>=1.12"],
         "monty": ["pydantic-monty>=1.4"],
-        "vllm": ["httpx>=0.27,<1"],  # --rollout_engine vllm; the server lives in an environment of its own
+        "vllm": [
+            "httpx>=0.27,<1"
+        ],  # --rollout_engine vllm; the server lives in an environment of its own
         "ray": ["ray>=2.40"],  # --num_rollout_workers
     },
 )

@@ -17,7 +17,9 @@ def acting_weights(policy: ActorCritic) -> Weights:
     No critic, no reference, no frozen base: who acts elsewhere has read the base itself.
     """
     trained = {id(weight) for weight in policy.policy_parameters()}
-    named = ((name, weight) for name, weight in policy.model.named_parameters() if id(weight) in trained)
+    named = (
+        (name, weight) for name, weight in policy.model.named_parameters() if id(weight) in trained
+    )
     return {name: weight.detach().float().cpu().numpy().copy() for name, weight in named}
 
 
@@ -25,8 +27,14 @@ def acting_weights(policy: ActorCritic) -> Weights:
 def take_weights(policy: ActorCritic, weights: Weights) -> None:
     """Let the policy act with these weights. ValueError where they are not those of its own language model."""
     trained = {id(weight) for weight in policy.policy_parameters()}
-    own = {name: weight for name, weight in policy.model.named_parameters() if id(weight) in trained}
+    own = {
+        name: weight for name, weight in policy.model.named_parameters() if id(weight) in trained
+    }
     if strange := sorted(own.keys() ^ weights.keys()):
-        raise ValueError(f"these weights are another model's: {len(strange)} names differ, such as {strange[0]}")
+        raise ValueError(
+            f"these weights are another model's: {len(strange)} names differ, such as {strange[0]}"
+        )
     for name, weight in own.items():
-        weight.copy_(torch.tensor(weights[name]))  # a copy: what came through shared memory cannot be written
+        weight.copy_(
+            torch.tensor(weights[name])
+        )  # a copy: what came through shared memory cannot be written

@@ -28,7 +28,9 @@ class Request:
 
     slot: int
     new_ids: list[int]
-    max_new_tokens: int | None = None  # a tighter limit than the actor's, where an episode's budget runs out
+    max_new_tokens: int | None = (
+        None  # a tighter limit than the actor's, where an episode's budget runs out
+    )
     stop: Sequence[str] = ()  # strings at which the action pauses; they stay part of it
     stop_ids: Sequence[int] = ()  # tokens that do the same
     on_stop: Callable[[Action], Sequence[int] | None] | None = None
@@ -48,7 +50,9 @@ class Action:
     acted: list[bool] = field(default_factory=list)  # false on ids that `on_stop` put in
     stop_reason: str = ""  # end: an end token of the actor's; stop: an id or a string of the request's; length: cut
     stop: str = ""  # the string that was found
-    values: list[float] = field(default_factory=list)  # of the state before each token, where a value head is given
+    values: list[float] = field(
+        default_factory=list
+    )  # of the state before each token, where a value head is given
     failure: ActorError | None = None  # why there is no action; all else means nothing then
 
     @property
@@ -146,7 +150,9 @@ class ScriptedActor(Actor):
         answered = []
         for request in self._waiting:
             text = self.script(request.task_id, request.turn, request.step_in_turn, request.info)
-            found = next((stop for stop in request.stop if text.endswith(stop)), "")  # the message goes on behind it
+            found = next(
+                (stop for stop in request.stop if text.endswith(stop)), ""
+            )  # the message goes on behind it
             action = Action(stop_reason="stop" if found else "end", stop=found)
             for token in (*self.encode(text), *([] if found else [self.end_of_turn_id])):
                 action.append(token, 0.0)

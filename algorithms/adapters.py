@@ -24,17 +24,23 @@ class Adapters:
     peft's own switching freezes the adapters it switches off; here all of them stay trainable.
     """
 
-    def __init__(self, model: nn.Module, *, r: int, alpha: float, targets: str = "all-linear") -> None:
+    def __init__(
+        self, model: nn.Module, *, r: int, alpha: float, targets: str = "all-linear"
+    ) -> None:
         """targets: "all-linear" (every linear layer but the output), or names of layers parted by commas."""
         from peft import LoraConfig, get_peft_model
 
-        names: Any = targets if targets == "all-linear" else [name.strip() for name in targets.split(",")]
+        names: Any = (
+            targets if targets == "all-linear" else [name.strip() for name in targets.split(",")]
+        )
         self.config = LoraConfig(task_type="CAUSAL_LM", r=r, lora_alpha=alpha, target_modules=names)  # type: ignore[arg-type]
         language_model: Any = model
         # What peft asks the model about has a new name in transformers; nothing of it is the user's to mend.
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         self.peft: Any = get_peft_model(language_model, self.config, adapter_name=ACTOR)
-        self.working: str | None = ACTOR  # the adapter through which the model speaks; None: the base alone
+        self.working: str | None = (
+            ACTOR  # the adapter through which the model speaks; None: the base alone
+        )
         self.switch(ACTOR)
 
     def add(self, name: str, folder: str | Path | None = None) -> None:
@@ -60,12 +66,16 @@ class Adapters:
             saved = load_peft_weights(str(path), device="cpu")
             expected = {key.replace(f".{name}.", "."): it.shape for key, it in self._named(name)}
             if {key: it.shape for key, it in saved.items()} != expected:
-                raise ValueError(f"{path}: the saved adapter is of another --lora_r, or for other --lora_targets")
+                raise ValueError(
+                    f"{path}: the saved adapter is of another --lora_r, or for other --lora_targets"
+                )
             set_peft_model_state_dict(self.peft, saved, adapter_name=name)
 
     def save(self, folder: str | Path) -> None:
         """Write adapter_config.json and adapter_model.safetensors, the critic's into a folder below."""
-        self.peft.save_pretrained(str(folder), selected_adapters=self.names, save_embedding_layers=False)
+        self.peft.save_pretrained(
+            str(folder), selected_adapters=self.names, save_embedding_layers=False
+        )
 
     @property
     def names(self) -> list[str]:
@@ -101,7 +111,11 @@ class Adapters:
 
     def _named(self, name: str) -> list[tuple[str, nn.Parameter]]:
         """Return the weights of one adapter with their paths."""
-        return [item for item in self.peft.named_parameters() if f".{name}." in item[0] and "lora_" in item[0]]
+        return [
+            item
+            for item in self.peft.named_parameters()
+            if f".{name}." in item[0] and "lora_" in item[0]
+        ]
 
 
 def merged(folder: str | Path, base: str | Path) -> Any:

@@ -35,7 +35,10 @@ def decomposed_gae(
     discounts, traces = _factors(ends_action.bool(), dtype, gamma, lam, gamma_token, lam_token)
 
     # Time first: a step of the scan then reads and writes contiguous memory.
-    scan = [tensor.T.contiguous() for tensor in (rewards.to(dtype), values.to(dtype), acted, discounts, traces)]
+    scan = [
+        tensor.T.contiguous()
+        for tensor in (rewards.to(dtype), values.to(dtype), acted, discounts, traces)
+    ]
     next_value = bootstrap.detach().to(dtype)
     next_advantage = torch.zeros_like(next_value)
     advantages = torch.zeros_like(scan[0])  # (T, B)
@@ -59,7 +62,9 @@ def action_gae(
     lam: float,
 ) -> tuple[Tensor, Tensor]:
     """Return action advantages and value targets, both (B, A), 0 on padding: every action is one token that ends it."""
-    return decomposed_gae(rewards, values, valid, torch.ones_like(valid), bootstrap, gamma=gamma, lam=lam)
+    return decomposed_gae(
+        rewards, values, valid, torch.ones_like(valid), bootstrap, gamma=gamma, lam=lam
+    )
 
 
 def whiten(advantages: Tensor, mask: Tensor | None = None, *, epsilon: float = 1e-5) -> Tensor:
@@ -88,7 +93,12 @@ def explained_variance(values: Tensor, returns: Tensor) -> float:
 
 
 def _factors(
-    ends_action: Tensor, dtype: torch.dtype, gamma: float, lam: float, gamma_token: float, lam_token: float
+    ends_action: Tensor,
+    dtype: torch.dtype,
+    gamma: float,
+    lam: float,
+    gamma_token: float,
+    lam_token: float,
 ) -> tuple[Tensor, Tensor]:
     """Return the discount and the trace factor after each token, (B, T), in full precision of dtype."""
     discounts = torch.full(ends_action.shape, gamma_token, dtype=dtype, device=ends_action.device)
@@ -96,11 +106,17 @@ def _factors(
     return discounts.masked_fill_(ends_action, gamma), traces.masked_fill_(ends_action, gamma * lam)
 
 
-def _check_shapes(rewards: Tensor, values: Tensor, acted: Tensor, ends_action: Tensor, bootstrap: Tensor) -> None:
+def _check_shapes(
+    rewards: Tensor, values: Tensor, acted: Tensor, ends_action: Tensor, bootstrap: Tensor
+) -> None:
     """Raise ValueError naming the argument whose shape does not fit; broadcasting would hide the mistake."""
     named = {"values": values, "acted": acted, "ends_action": ends_action}
     for name, tensor in named.items():
         if rewards.dim() != 2 or tensor.shape != rewards.shape:
-            raise ValueError(f"{name} is {tuple(tensor.shape)}, rewards {tuple(rewards.shape)}: both must be (B, T)")
+            raise ValueError(
+                f"{name} is {tuple(tensor.shape)}, rewards {tuple(rewards.shape)}: both must be (B, T)"
+            )
     if bootstrap.shape != rewards.shape[:1]:
-        raise ValueError(f"bootstrap is {tuple(bootstrap.shape)}, expected one value a row: ({rewards.shape[0]},)")
+        raise ValueError(
+            f"bootstrap is {tuple(bootstrap.shape)}, expected one value a row: ({rewards.shape[0]},)"
+        )

@@ -24,7 +24,9 @@ class Timelines(NamedTuple):
 
     def begins_action(self) -> Tensor:
         """Return whether a token is the first of its action, (E, L)."""
-        before = torch.cat([torch.ones_like(self.ends_action[:, :1]), self.ends_action[:, :-1]], dim=1)
+        before = torch.cat(
+            [torch.ones_like(self.ends_action[:, :1]), self.ends_action[:, :-1]], dim=1
+        )
         return before & self.acted
 
     def action_number(self) -> Tensor:
@@ -45,7 +47,9 @@ class Spans(NamedTuple):
 
     action: Tensor  # (n,) int64
     row: Tensor  # (n,) int64
-    num_words: Tensor  # (n,) words of the token's action, parted by white space; 0 where nobody counted
+    num_words: (
+        Tensor  # (n,) words of the token's action, parted by white space; 0 where nobody counted
+    )
 
 
 def each_token(numbers: Tensor, spans: Spans) -> Tensor:
@@ -58,9 +62,15 @@ class Algorithm(NamedTuple):
 
     name: str
     estimate: Callable[[Timelines, TrainConfig], Estimate]
-    log_ratio: Callable[[Tensor, Spans, TrainConfig], Tensor]  # of tokens (n,) -> the one clipped at each token (n,)
-    average: Callable[[Tensor, Spans], Tensor] = each_token  # entropy or KL of tokens (n,) -> what the loss counts (n,)
-    critic: bool = True  # false: values are neither used nor trained, and advantages bring their own scale
+    log_ratio: Callable[
+        [Tensor, Spans, TrainConfig], Tensor
+    ]  # of tokens (n,) -> the one clipped at each token (n,)
+    average: Callable[[Tensor, Spans], Tensor] = (
+        each_token  # entropy or KL of tokens (n,) -> what the loss counts (n,)
+    )
+    critic: bool = (
+        True  # false: values are neither used nor trained, and advantages bring their own scale
+    )
 
 
 def token_estimate(
@@ -94,7 +104,9 @@ def token_log_ratio(token_log_ratios: Tensor, spans: Spans, config: TrainConfig)
 def summed(numbers: Tensor, span: Tensor) -> Tensor:
     """Return at each token the sum over its span, (n,); the tokens of a span are neighbours."""
     _, index = torch.unique_consecutive(span, return_inverse=True)
-    totals = torch.zeros(len(numbers), dtype=numbers.dtype, device=numbers.device).index_add(0, index, numbers)
+    totals = torch.zeros(len(numbers), dtype=numbers.dtype, device=numbers.device).index_add(
+        0, index, numbers
+    )
     return totals[index]
 
 

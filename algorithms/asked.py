@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from fctncalling.algorithms.environments import Answer, Environments, NoAnswerError, Question
 
-Inbox = queue.SimpleQueue[tuple[int, Answer]]  # tickets, and the answers to what was asked with them
+Inbox = queue.SimpleQueue[
+    tuple[int, Answer]
+]  # tickets, and the answers to what was asked with them
 
 logger = logging.getLogger(__name__)
 

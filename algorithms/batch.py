@@ -36,15 +36,21 @@ class EpisodeRecord:
 
     task_id: str
     category: str
-    rows: list[TokenRecord]  # one row (append-only template) or one a step; context after the last action is kept
+    rows: list[
+        TokenRecord
+    ]  # one row (append-only template) or one a step; context after the last action is kept
     terminated: bool = False
-    truncated: bool = False  # cut by an outside budget: bootstrap with the value after the last row's last token
+    truncated: bool = (
+        False  # cut by an outside budget: bootstrap with the value after the last row's last token
+    )
     invalid: bool = False  # infrastructure failed: dropped and counted, never scored
     success: bool = False
     episode_return: float = 0.0
     num_steps: int = 0
     num_actions_truncated: int = 0  # actions cut by --max_new_tokens
-    num_words: list[int] = field(default_factory=list)  # of each action's text; empty where nobody counted
+    num_words: list[int] = field(
+        default_factory=list
+    )  # of each action's text; empty where nobody counted
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
 
@@ -53,7 +59,9 @@ class Batch(NamedTuple):
     """Rows padded on the right to one length, ready for a forward pass. B rows, T tokens."""
 
     ids: Tensor  # (B, T) int64, 0 on padding
-    attention_mask: Tensor  # (B, T) bool, false on padding; never inferred from ids: 0 may be a real token
+    attention_mask: (
+        Tensor  # (B, T) bool, false on padding; never inferred from ids: 0 may be a real token
+    )
     acted: Tensor  # (B, T) bool, token t was sampled by the policy
 
 
@@ -69,7 +77,9 @@ class ActedTokens(NamedTuple):
     num_words: Tensor  # (N,) float32, words of the token's action; 0 where nobody counted
 
 
-def make_batch(rows: Sequence[TokenRecord], *, device: torch.device | str = "cpu", trim: bool = False) -> Batch:
+def make_batch(
+    rows: Sequence[TokenRecord], *, device: torch.device | str = "cpu", trim: bool = False
+) -> Batch:
     """Return the rows padded on the right, in the order given; trim drops the context after the last acted token.
 
     That context matters to no log-probability and no value of an acted token. Keep it for the value after the end.
@@ -84,12 +94,16 @@ def make_batch(rows: Sequence[TokenRecord], *, device: torch.device | str = "cpu
     return Batch(*(torch.from_numpy(array).to(device) for array in (ids, attention_mask, acted)))
 
 
-def acted_tokens(episodes: Sequence[EpisodeRecord], *, device: torch.device | str = "cpu") -> ActedTokens:
+def acted_tokens(
+    episodes: Sequence[EpisodeRecord], *, device: torch.device | str = "cpu"
+) -> ActedTokens:
     """Return the acted tokens of all rows of all episodes, flat: context never enters what is computed on them."""
     rows = [(index, row) for index, episode in enumerate(episodes) for row in episode.rows]
     for _, row in rows:
         _check_row(row)
-    acted = np.concatenate([np.asarray(row.acted, dtype=bool) for _, row in rows] or [np.zeros(0, dtype=bool)])
+    acted = np.concatenate(
+        [np.asarray(row.acted, dtype=bool) for _, row in rows] or [np.zeros(0, dtype=bool)]
+    )
 
     def flat(field_name: str, dtype: torch.dtype) -> Tensor:
         values = np.asarray([value for _, row in rows for value in getattr(row, field_name)])[acted]
@@ -122,7 +136,11 @@ def _num_words(episodes: Sequence[EpisodeRecord]) -> list[int]:
 
 
 def microbatches(
-    lengths: Sequence[int], *, max_tokens: int, num_parts: int = 1, most_padding: float = MOST_PADDING
+    lengths: Sequence[int],
+    *,
+    max_tokens: int,
+    num_parts: int = 1,
+    most_padding: float = MOST_PADDING,
 ) -> list[list[int]]:
     """Return the rows' indices in few groups, the shortest rows first, to be padded and passed group by group.
 
@@ -133,10 +151,14 @@ def microbatches(
     order = np.argsort(lengths, kind="stable")
     sizes, total = np.asarray(lengths, dtype=np.int64)[order], sum(lengths)
     limit = max_tokens if num_parts == 1 else min(max_tokens, -(-total // num_parts))
-    price = float(max(lengths, default=0) * len(lengths))  # of a group, in tokens: the higher, the fewer groups
+    price = float(
+        max(lengths, default=0) * len(lengths)
+    )  # of a group, in tokens: the higher, the fewer groups
     while True:
         bounds = _cheapest_cut(sizes, limit, price)
-        padded = sum((end - start) * int(sizes[end - 1]) for start, end in itertools.pairwise(bounds))
+        padded = sum(
+            (end - start) * int(sizes[end - 1]) for start, end in itertools.pairwise(bounds)
+        )
         if padded * (1.0 - most_padding) < total or price == 0.0:
             return [order[start:end].tolist() for start, end in itertools.pairwise(bounds)]
         price = 0.7 * price if price > 1.0 else 0.0
@@ -175,12 +197,19 @@ def _trained_length(row: TokenRecord) -> int:
 
 def _check_row(row: TokenRecord) -> None:
     """Raise ValueError where the lists of a record do not fit together: a shifted mask would train on context."""
-    sizes = {name: len(getattr(row, name)) for name in ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")}
+    sizes = {
+        name: len(getattr(row, name))
+        for name in ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
+    }
     if len(set(sizes.values())) != 1:
         raise ValueError(f"token record: all lists must have one entry a token, got {sizes}")
     if row.acted and row.acted[0]:
-        raise ValueError("token record: the first token is acted, but no token before it could have predicted it")
-    for index, (acted, ends_action, reward) in enumerate(zip(row.acted, row.ends_action, row.rewards, strict=True)):
+        raise ValueError(
+            "token record: the first token is acted, but no token before it could have predicted it"
+        )
+    for index, (acted, ends_action, reward) in enumerate(
+        zip(row.acted, row.ends_action, row.rewards, strict=True)
+    ):
         if not acted and (ends_action or reward):
             raise ValueError(
                 f"token record: token {index} was not acted, yet has ends_action={ends_action}, reward={reward}: "

@@ -15,7 +15,9 @@ class Seats(NamedTuple):
     prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
     mask: Tensor  # (G x heads, 1, p) additive, which of its columns a prompt has
     none: Tensor | None  # (m,) int64, the rows without a prompt, if any
-    rows: Tensor | None  # (G x places,) int64, which of the rows sits in each place; None where they sit in their order
+    rows: (
+        Tensor | None
+    )  # (G x places,) int64, which of the rows sits in each place; None where they sit in their order
     back: Tensor | None  # (n,) int64, in which place each row sits
 
 
@@ -45,7 +47,10 @@ class Block(NamedTuple):
         """Return the block of each row's last token alone."""
         if self.longest == 1:
             return self
-        number, columns = torch.arange(len(self.chosen), device=self.chosen.device), self.columns[self.ends]
+        number, columns = (
+            torch.arange(len(self.chosen), device=self.chosen.device),
+            self.columns[self.ends],
+        )
         return self._replace(
             positions=self.positions[self.ends],
             rows=self.chosen,

@@ -39,19 +39,27 @@ class RaggedCache(Cache):
         """Memory of all buffers."""
         return sum(buffer.nbytes for buffer in (*self._keys, *self._values))
 
-    def place(self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any) -> Places:
+    def place(
+        self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any
+    ) -> Places:
         """Announce a left-padded block: its row i brings `counts[i]` tokens, 0 or more, to row `rows[i]`."""
         before = [self.lengths[row] for row in rows]
         for row, count in zip(rows, counts, strict=True):
             self.lengths[row] += count
         self._width = max(1, *(self.lengths[row] for row in rows))
         self._grow(self._width)
-        first = torch.tensor([start + count - block_width for start, count in zip(before, counts, strict=True)])
+        first = torch.tensor(
+            [start + count - block_width for start, count in zip(before, counts, strict=True)]
+        )
         positions = first.unsqueeze(1) + torch.arange(block_width)
         padding = torch.arange(block_width) < block_width - torch.tensor(counts).unsqueeze(1)
         positions = positions.masked_fill(padding, -1).to(device)
         self._columns = positions.where(positions >= 0, torch.full_like(positions, self._capacity))
-        self._rows = None if list(rows) == list(range(len(counts))) else torch.tensor(list(rows), device=device)
+        self._rows = (
+            None
+            if list(rows) == list(range(len(counts)))
+            else torch.tensor(list(rows), device=device)
+        )
         return Places(positions, self._width)
 
     def update(
@@ -62,7 +70,9 @@ class RaggedCache(Cache):
             shape = (self.num_rows, key_states.shape[1], self._capacity + 1)
             self._keys.append(key_states.new_zeros(*shape, key_states.shape[-1]))
             self._values.append(value_states.new_zeros(*shape, value_states.shape[-1]))
-        return self._write(self._keys[layer_idx], key_states), self._write(self._values[layer_idx], value_states)
+        return self._write(self._keys[layer_idx], key_states), self._write(
+            self._values[layer_idx], value_states
+        )
 
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places; what an empty one holds is not kept."""
@@ -110,7 +120,9 @@ def grown(capacity: int, width: int) -> int:
     return max(width, capacity + max(32, capacity // 4))
 
 
-def attention_mask(model: nn.Module, places: Places, dtype: torch.dtype) -> Tensor | dict[str, Tensor]:
+def attention_mask(
+    model: nn.Module, places: Places, dtype: torch.dtype
+) -> Tensor | dict[str, Tensor]:
     """Return what each new token may attend to, (n, 1, q, k), or one such mask a layer type where types are mixed.
 
     Additive: every attention implementation takes it, and scaled dot-product attention on a CPU is 10-15 % faster with
@@ -125,7 +137,11 @@ def attention_mask(model: nn.Module, places: Places, dtype: torch.dtype) -> Tens
     if window is None or (types and "sliding_attention" not in types):
         return _additive(full, dtype)
     sliding = _additive(full & (columns > last - window), dtype)
-    return {"full_attention": _additive(full, dtype), "sliding_attention": sliding} if types else sliding
+    return (
+        {"full_attention": _additive(full, dtype), "sliding_attention": sliding}
+        if types
+        else sliding
+    )
 
 
 def _additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
@@ -137,8 +153,14 @@ def check_supported(model: nn.Module) -> None:
     """Raise ValueError for a model whose cache is not keys and values of every token."""
     config: Any = getattr(model, "config", None)
     if config is None:
-        raise ValueError(f"{type(model).__name__} has no transformers config: give a causal one of transformers")
-    odd = {t for t in getattr(config, "layer_types", None) or () if t not in ("full_attention", "sliding_attention")}
+        raise ValueError(
+            f"{type(model).__name__} has no transformers config: give a causal one of transformers"
+        )
+    odd = {
+        t
+        for t in getattr(config, "layer_types", None) or ()
+        if t not in ("full_attention", "sliding_attention")
+    }
     if odd or getattr(config, "is_encoder_decoder", False):
         raise ValueError(
             f"{type(model).__name__} has layers ({', '.join(sorted(odd)) or 'encoder-decoder'}) whose cache cannot be "

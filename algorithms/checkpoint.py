@@ -15,7 +15,10 @@ import torch
 
 STATE_FILE = "training_state.pt"
 LAST, BEST = "last", "best"  # links to the newest checkpoint, and to the best on held-out tasks
-PART, OLD = ".part", ".old"  # ends of the hidden names of what is being written, and of what it takes the place of
+PART, OLD = (
+    ".part",
+    ".old",
+)  # ends of the hidden names of what is being written, and of what it takes the place of
 GONE = ".gone"  # and of what is being removed
 
 
@@ -110,7 +113,13 @@ def random_state() -> dict[str, Any]:
     name, keys, pos, has_gauss, cached = numpy_state
     state = {
         "python": [version, list(internal), gauss],
-        "numpy": [str(name), torch.from_numpy(keys.astype(np.int64)), int(pos), int(has_gauss), float(cached)],
+        "numpy": [
+            str(name),
+            torch.from_numpy(keys.astype(np.int64)),
+            int(pos),
+            int(has_gauss),
+            float(cached),
+        ],
         "torch": torch.get_rng_state(),
     }
     return state | ({"cuda": torch.cuda.get_rng_state_all()} if torch.cuda.is_available() else {})

@@ -23,7 +23,8 @@ class TrainConfig:
     # The run.
     seed: int = setting(1, "Seed of every random stream of the run.", within="[0, inf)")
     env_name: str = setting(
-        "fctncalling_env", 'Environment: "fctncalling_env" is this project\'s, any other name goes to gymnasium.make.'
+        "fctncalling_env",
+        'Environment: "fctncalling_env" is this project\'s, any other name goes to gymnasium.make.',
     )
     algorithm_name: str = setting(
         "TPPO",
@@ -35,7 +36,9 @@ class TrainConfig:
         choices=("TPPO", "POAD", "NTPO", "APPO", "GRPO"),
     )
     experiment_name: str = setting("check", "First folder below --results_dir.")
-    results_dir: str = setting("results", "Folder that results/<experiment>/<model>/<dataset>/<algorithm> starts at.")
+    results_dir: str = setting(
+        "results", "Folder that results/<experiment>/<model>/<dataset>/<algorithm> starts at."
+    )
     num_updates: int = setting(40, "Length of the run, in policy updates.", within="[0, inf)")
     resume: str | None = setting(
         None, "Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare flag (auto): the "
@@ -48,7 +51,8 @@ class TrainConfig:
     device: str = setting("auto", "Where tensors live; auto takes cuda, mps, cpu in this order.",
                           choices=("auto", "cpu", "cuda", "mps"))  # fmt: skip
     fsdp: bool = setting(
-        False, "Whether processes share out the weights too (FSDP2); accelerate's configuration may ask for it as well."
+        False,
+        "Whether processes share out the weights too (FSDP2); accelerate's configuration may ask for it as well.",
     )
     base_dtype: str = setting(
         "auto", "Precision of the language model's own weights; auto: bfloat16 on cuda where adapters learn in their "
@@ -63,11 +67,15 @@ class TrainConfig:
     )
 
     # What is learned from.
-    dataset_path: str | None = setting(None, "Training tasks, a BFCL-format file; none: the embedded tasks.")
+    dataset_path: str | None = setting(
+        None, "Training tasks, a BFCL-format file; none: the embedded tasks."
+    )
     eval_dataset_path: str | None = setting(
         None, "Held-out tasks; none: the embedded ones, or a fifth of --dataset_path."
     )
-    model_name_or_path: str | None = setting(None, "Model folder or hub name; none: the embedded small model.")
+    model_name_or_path: str | None = setting(
+        None, "Model folder or hub name; none: the embedded small model."
+    )
 
     lora_r: int = setting(
         0, "Rank of LoRA adapters, which then learn in place of the model's own weights; 0: no adapters.",
@@ -83,11 +91,17 @@ class TrainConfig:
     # Collecting episodes.
     n_rollout_threads: int = setting(128, "Episodes that run side by side.", within="[1, inf)")
     episodes_per_update: int = setting(256, "Episodes collected for one update.", within="[1, inf)")
-    max_new_tokens: int = setting(64, "Longest action, in tokens; a longer one is cut.", within="[1, inf)")
-    max_episode_tokens: int = setting(
-        1024, "Longest episode, in tokens of context and actions; a longer one is truncated.", within="[2, inf)"
+    max_new_tokens: int = setting(
+        64, "Longest action, in tokens; a longer one is cut.", within="[1, inf)"
     )
-    max_steps_per_turn: int = setting(20, "Steps after which a turn fails its task, as BFCL counts.", within="[1, inf)")
+    max_episode_tokens: int = setting(
+        1024,
+        "Longest episode, in tokens of context and actions; a longer one is truncated.",
+        within="[2, inf)",
+    )
+    max_steps_per_turn: int = setting(
+        20, "Steps after which a turn fails its task, as BFCL counts.", within="[1, inf)"
+    )
     env_processes: int = setting(
         0, "Processes that environments work in, beside this one; 0: each works in a thread of this one.",
         within="[0, inf)",
@@ -109,7 +123,9 @@ class TrainConfig:
         None, "Tokens whose attention caches may be held at once; as many episodes run side by side as surely fit. "
         "none: any number.", within="[2, inf)",
     )  # fmt: skip
-    temperature: float = setting(1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)")
+    temperature: float = setting(
+        1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)"
+    )
     reward: str = setting("success", "success: 1 for a solved task; progress: the share of its turns that are right.",
                           choices=("success", "progress"))  # fmt: skip
     rollout_engine: str = setting(
@@ -120,7 +136,9 @@ class TrainConfig:
         0, "Updates by which the weights that play may be behind those that learn; 1: workers play for the next update "
         "while this one is learned.", within="[0, 1]",
     )  # fmt: skip
-    eval_interval: int = setting(10, "Updates between two evaluations; 0: only before and after.", within="[0, inf)")
+    eval_interval: int = setting(
+        10, "Updates between two evaluations; 0: only before and after.", within="[0, inf)"
+    )
     eval_episodes: int = setting(320, "Held-out episodes of one evaluation.", within="[1, inf)")
 
     # Which tasks are played.
@@ -139,7 +157,9 @@ class TrainConfig:
 
     # Credit.
     gamma: float = setting(0.99, "Discount from one action to the next.", within="[0, 1]")
-    lam: float = setting(0.95, "Lambda of the advantage estimate from one action to the next.", within="[0, 1]")
+    lam: float = setting(
+        0.95, "Lambda of the advantage estimate from one action to the next.", within="[0, 1]"
+    )
     lam_value: float | None = setting(
         None, "Lambda of the critic's targets, where it is to differ from the advantages'; none: it does not.",
         within="[0, 1]",
@@ -154,7 +174,8 @@ class TrainConfig:
         True, "Whether a truncated episode goes on with the critic's value at its end."
     )
     whiten_advantages: bool = setting(
-        True, "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups are scaled)."
+        True,
+        "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups are scaled).",
     )
     permute_advantages: bool = setting(
         False,
@@ -172,7 +193,9 @@ class TrainConfig:
         "episode", "GRPO: what a token answers for: the whole episode's return, or (step) that from its action on, "
         "against the group's at their action of the same number.", choices=("episode", "step"),
     )  # fmt: skip
-    group_std: bool = setting(True, "GRPO: whether a group's advantages are scaled to deviation 1; Dr. GRPO: false.")
+    group_std: bool = setting(
+        True, "GRPO: whether a group's advantages are scaled to deviation 1; Dr. GRPO: false."
+    )
     sequence_ratio: bool = setting(
         False, "GRPO: whether a row (an episode, where the template only appends) has one ratio, the geometric mean of "
         "its tokens', as in GSPO; take clip ranges near 4e-4 then."
@@ -189,14 +212,22 @@ class TrainConfig:
         1, "Parts whose gradients are added up to one optimiser step; saves memory, changes no result.",
         within="[1, inf)",
     )  # fmt: skip
-    max_microbatch_tokens: int = setting(4096, "Padded tokens of one forward pass.", within="[1, inf)")
+    max_microbatch_tokens: int = setting(
+        4096, "Padded tokens of one forward pass.", within="[1, inf)"
+    )
     lr: float = setting(8e-5, "Learning rate of the language model.", within="[0, inf)")
     critic_lr: float = setting(3e-3, "Learning rate of the value head.", within="[0, inf)")
     max_grad_norm: float = setting(
-        1.0, "Longest gradient, of language model and value head apart; inf: never cut.", within="(0, inf]"
+        1.0,
+        "Longest gradient, of language model and value head apart; inf: never cut.",
+        within="(0, inf]",
     )
-    clip_low: float = setting(0.2, "How far below 1 a probability ratio may fall to advantage.", within="(0, 1]")
-    clip_high: float = setting(0.28, "How far above 1 a probability ratio may rise to advantage.", within="(0, inf)")
+    clip_low: float = setting(
+        0.2, "How far below 1 a probability ratio may fall to advantage.", within="(0, 1]"
+    )
+    clip_high: float = setting(
+        0.28, "How far above 1 a probability ratio may rise to advantage.", within="(0, inf)"
+    )
     dual_clip: float | None = setting(
         None, "Bound on the loss of a bad token that became likely, as a multiple of its advantage; none: no bound.",
         within="(1, inf)",
@@ -236,28 +267,41 @@ class TrainConfig:
         within="[0, inf)",
     )  # fmt: skip
     init_critic_from: str | None = setting(
-        None, "Checkpoint folder whose critic this run starts with; none: that of the model folder, or a fresh one."
+        None,
+        "Checkpoint folder whose critic this run starts with; none: that of the model folder, or a fresh one.",
     )
     value_coef: float = setting(0.5, "Weight of the value loss.", within="[0, inf)")
     value_clip: float | None = setting(
-        None, "How far a value may move to advantage in one update, in units of return; none: any.", within="(0, inf)"
+        None,
+        "How far a value may move to advantage in one update, in units of return; none: any.",
+        within="(0, inf)",
     )
     huber_delta: float | None = setting(
-        None, "Error beyond which the value loss grows linearly, in units of return; none: never.", within="(0, inf)"
+        None,
+        "Error beyond which the value loss grows linearly, in units of return; none: never.",
+        within="(0, inf)",
     )
     critic_head: str = setting("mlp", "Shape of the value head.", choices=("linear", "mlp"))
-    critic_hidden: int = setting(128, "Width of the value head, in units; mlp only.", within="[1, inf)")
-    critic_detach: bool = setting(False, "Whether the value loss leaves the language model untouched.")
+    critic_hidden: int = setting(
+        128, "Width of the value head, in units; mlp only.", within="[1, inf)"
+    )
+    critic_detach: bool = setting(
+        False, "Whether the value loss leaves the language model untouched."
+    )
 
     def __post_init__(self) -> None:
         settings.check(self)
-        itself: Any = self  # pyright knows this file by its folder and by its link, hence two classes
+        itself: Any = (
+            self  # pyright knows this file by its folder and by its link, hence two classes
+        )
         conflicts.check(itself)
 
     @property
     def corrects_sampling(self) -> bool:
         """Whether losses are weighted by how likely learning's weights find what was sampled."""
-        return self.importance_cap is not None and (self.max_staleness > 0 or self.rollout_engine != "local")
+        return self.importance_cap is not None and (
+            self.max_staleness > 0 or self.rollout_engine != "local"
+        )
 
     @property
     def detaches_critic(self) -> bool:
@@ -267,7 +311,9 @@ class TrainConfig:
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:
         """Return the settings of parsed arguments; arguments that are no field of ours are left to others."""
-        return cls(**{field.name: getattr(namespace, field.name) for field in dataclasses.fields(cls)})
+        return cls(
+            **{field.name: getattr(namespace, field.name) for field in dataclasses.fields(cls)}
+        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -279,7 +325,11 @@ def resolve_device(name: str) -> torch.device:
     """Return the device that --device names; SettingError where this machine has none of that kind."""
     import torch
 
-    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    present = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
     if name == "auto":
         name = next(kind for kind, there in present.items() if there)
     if not present.get(name, False):

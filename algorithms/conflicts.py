@@ -22,10 +22,16 @@ def check(config: TrainConfig) -> None:
             f"--episodes_per_update: got {config.episodes_per_update}, expected a multiple of --group_size "
             f"({config.group_size}): GRPO compares episodes of one task"
         )
-    if config.algorithm_name == "GRPO" and (config.critic_warmup_updates or config.init_critic_from):
-        raise SettingError("--critic_warmup_updates, --init_critic_from: GRPO has no critic; leave them out")
+    if config.algorithm_name == "GRPO" and (
+        config.critic_warmup_updates or config.init_critic_from
+    ):
+        raise SettingError(
+            "--critic_warmup_updates, --init_critic_from: GRPO has no critic; leave them out"
+        )
     if config.critic == "lora" and not config.lora_r:
-        raise SettingError("--critic: got lora, which needs --lora_r of at least 1; or take head or full")
+        raise SettingError(
+            "--critic: got lora, which needs --lora_r of at least 1; or take head or full"
+        )
     if config.max_cache_tokens is not None and config.max_cache_tokens < config.max_episode_tokens:
         raise SettingError(
             f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of --max_episode_tokens "

@@ -36,7 +36,13 @@ def has_fast_path(model: Any) -> bool:
     rotary = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     sharded = any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
     plain = type(model.model.embed_tokens) is nn.Embedding
-    return plain and not sliding and not sharded and rotary in ROTARY_KINDS and config.hidden_act == "silu"
+    return (
+        plain
+        and not sliding
+        and not sharded
+        and rotary in ROTARY_KINDS
+        and config.hidden_act == "silu"
+    )
 
 
 class FastReader:
@@ -45,14 +51,21 @@ class FastReader:
     def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 4096) -> None:
         """max_tokens: of one forward over several rows."""
         config, decoder = model.config, model.model
-        self.head_size = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
-        self.num_heads, self.num_kept_heads = int(config.num_attention_heads), int(config.num_key_value_heads)
+        self.head_size = int(
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
+        self.num_heads, self.num_kept_heads = (
+            int(config.num_attention_heads),
+            int(config.num_key_value_heads),
+        )
         self.max_tokens, self.num_tokens = max_tokens, 0
         self._model, self._rotary = model, decoder.rotary_emb
         self._fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
         self._norm = _Norm(decoder.norm)
         self._weight: Tensor = decoder.embed_tokens.weight
-        self._kept = SharedRows(len(decoder.layers), num_rows, self.num_kept_heads, self.head_size, self._weight)
+        self._kept = SharedRows(
+            len(decoder.layers), num_rows, self.num_kept_heads, self.head_size, self._weight
+        )
         self._table: Tensor = self._weight[:0]  # what positions turn queries and keys by
         self._paired = False  # whether what is turned together lies side by side: a complex number
 
@@ -68,7 +81,9 @@ class FastReader:
 
     @cached_property
     def _head(self) -> Projection:
-        return Projection((self._model.lm_head,), self._fused and self._weight.numel() <= MOST_COPIED)
+        return Projection(
+            (self._model.lm_head,), self._fused and self._weight.numel() <= MOST_COPIED
+        )
 
     @property
     def num_bytes(self) -> int:
@@ -106,7 +121,9 @@ class FastReader:
             # One more row would pad all of them to its own length in attention.
             if end == len(order) or (end + 1 - start) * len(news[order[end]]) > self.max_tokens:
                 group = order[start:end]
-                hidden.append(self._read(self._kept, [rows[i] for i in group], [news[i] for i in group]))
+                hidden.append(
+                    self._read(self._kept, [rows[i] for i in group], [news[i] for i in group])
+                )
                 start = end
         back = torch.tensor(order, device=self._weight.device).argsort()
         return self._said(torch.cat(hidden)[back])
@@ -148,13 +165,19 @@ class FastReader:
         joined = layer.joined(x).view(len(x), -1, self.head_size)
         turned = joined[:, : self.num_heads + self.num_kept_heads]
         if layer.head_scales is not None:
-            turned = F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon) * layer.head_scales
+            turned = (
+                F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon) * layer.head_scales
+            )
         if self._paired:
             torch.view_as_complex(turned.view(*turned.shape[:2], -1, 2)).mul_(angles)
         else:
             cos, sin = angles.unbind(1)
             turned = torch.addcmul(turned * cos, turned.roll(self.head_size // 2, -1), sin)
-        return turned[:, : self.num_heads], turned[:, self.num_heads :], joined[:, -self.num_kept_heads :]
+        return (
+            turned[:, : self.num_heads],
+            turned[:, self.num_heads :],
+            joined[:, -self.num_kept_heads :],
+        )
 
     def _angles(self, width: int) -> Tensor:
         """Return what each position turns by: complex (positions, 1, half the head size) where pairs lie together.
@@ -207,13 +230,18 @@ class _Layer:
         self.down = Projection((forward.down_proj,), fused)
         self.norm = _Norm(layer.input_layernorm, self.joined)
         self.second_norm = _Norm(layer.post_attention_layernorm, self.inner)
-        self.head_scales: Tensor | None = None  # (heads + kept heads, size): Qwen3 normalises queries and keys
+        self.head_scales: Tensor | None = (
+            None  # (heads + kept heads, size): Qwen3 normalises queries and keys
+        )
         self.head_epsilon = 0.0
         if hasattr(attention, "q_norm"):
             size, config = attention.head_dim, attention.config
             scales = [attention.q_norm.weight.expand(config.num_attention_heads, size)]
             scales.append(attention.k_norm.weight.expand(config.num_key_value_heads, size))
-            self.head_scales, self.head_epsilon = torch.cat(scales).detach(), attention.q_norm.variance_epsilon
+            self.head_scales, self.head_epsilon = (
+                torch.cat(scales).detach(),
+                attention.q_norm.variance_epsilon,
+            )
 
     def pair(self, num_turned: int, size: int) -> None:
         """Let the dimensions i and i + half of queries and keys, which are turned together, lie side by side."""

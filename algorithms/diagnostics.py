@@ -52,7 +52,9 @@ def step_metrics(parts: Sequence[TokenTerms], config: TrainConfig) -> Metrics:
         "losses/ratio_deviation": (ratios - 1.0).abs().max(),
     }
     if config.value_clip is not None:
-        metrics["losses/vf_clipfrac"] = (terms.value_moves[terms.counted].abs() > config.value_clip).float().mean()
+        metrics["losses/vf_clipfrac"] = (
+            (terms.value_moves[terms.counted].abs() > config.value_clip).float().mean()
+        )
     if config.kl_coef:
         metrics["losses/kl_ref"] = terms.reference_kl.mean()
     return {name: float(value) for name, value in metrics.items()}
@@ -62,7 +64,9 @@ def update_metrics(
     episodes: Sequence[EpisodeRecord],
     experience: Experience,
     targets: Targets,
-    steps: Sequence[Metrics],  # of every pass; those without a gradient norm were stopped before their step
+    steps: Sequence[
+        Metrics
+    ],  # of every pass; those without a gradient norm were stopped before their step
     early_stop_epoch: int,
     config: TrainConfig,
 ) -> Metrics:
@@ -71,15 +75,21 @@ def update_metrics(
     Losses are means over the steps that were taken; the KL is the last pass's, that is, of the whole update.
     """
     taken = [step for step in steps if "losses/policy_grad_norm" in step]
-    metrics = {name: sum(step[name] for step in taken) / len(taken) for name in (taken[0] if taken else {})}
+    metrics = {
+        name: sum(step[name] for step in taken) / len(taken) for name in (taken[0] if taken else {})
+    }
     metrics |= {name: steps[-1][name] for name in ("losses/approx_kl", "losses/old_approx_kl")}
     metrics["losses/ratio_min"] = min(step["losses/ratio_min"] for step in steps)
     metrics["losses/ratio_max"] = max(step["losses/ratio_max"] for step in steps)
-    metrics["losses/first_ratio_deviation"] = steps[0]["losses/ratio_deviation"]  # 0: old and new passes agree
+    metrics["losses/first_ratio_deviation"] = steps[0][
+        "losses/ratio_deviation"
+    ]  # 0: old and new passes agree
     metrics.pop("losses/ratio_deviation", None)
     metrics["losses/early_stop_epoch"] = float(early_stop_epoch)  # 0: ran to the end
     metrics["losses/optimiser_steps"] = float(len(taken))
-    metrics |= _critic_metrics(targets) | _mismatch_metrics(targets.old_logprobs, experience.tokens.rollout_logprobs)
+    metrics |= _critic_metrics(targets) | _mismatch_metrics(
+        targets.old_logprobs, experience.tokens.rollout_logprobs
+    )
     metrics |= _importance_metrics(targets, config) | _token_metrics(experience)
     metrics["env/invalid_episodes"] = float(sum(episode.invalid for episode in episodes))
     metrics["env/episodes_learned_from"] = float(len(experience.episodes))
@@ -88,20 +98,35 @@ def update_metrics(
 
 def without_critic(metrics: Metrics) -> Metrics:
     """Return the figures without those of values, for an algorithm that has none."""
-    values = ("losses/value_loss", "losses/vf_clipfrac", "losses/explained_variance", "losses/critic_grad_norm")
-    return {n: value for n, value in metrics.items() if n not in values and not n.startswith("critic/values")}
+    values = (
+        "losses/value_loss",
+        "losses/vf_clipfrac",
+        "losses/explained_variance",
+        "losses/critic_grad_norm",
+    )
+    return {
+        n: value
+        for n, value in metrics.items()
+        if n not in values and not n.startswith("critic/values")
+    }
 
 
 def _critic_metrics(targets: Targets) -> Metrics:
     counted = targets.counted
     metrics: Metrics = {}
-    series = {"values": targets.old_values, "returns": targets.returns, "advantages": targets.raw_advantages}
+    series = {
+        "values": targets.old_values,
+        "returns": targets.returns,
+        "advantages": targets.raw_advantages,
+    }
     for name, tensor in series.items():
         kept = tensor[counted]
         metrics[f"critic/{name}_mean"] = float(kept.mean())
         metrics[f"critic/{name}_min"] = float(kept.min())
         metrics[f"critic/{name}_max"] = float(kept.max())
-    metrics["losses/explained_variance"] = explained_variance(targets.old_values[counted], targets.returns[counted])
+    metrics["losses/explained_variance"] = explained_variance(
+        targets.old_values[counted], targets.returns[counted]
+    )
     return metrics
 
 

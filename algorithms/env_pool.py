@@ -22,11 +22,15 @@ def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> Environm
         try:
             envs = ProcessEnvironments(make_env, count, config.env_processes)
         except (TypeError, RuntimeError) as error:
-            raise SettingError(f"--env_processes: got {config.env_processes}, but {error}; 0 keeps threads") from error
+            raise SettingError(
+                f"--env_processes: got {config.env_processes}, but {error}; 0 keeps threads"
+            ) from error
     else:
         envs = ThreadedEnvironments(make_env, count)
     envs.in_order = config.wait_for_tools != "never"
-    if config.wait_for_tools == "always" or config.schedule is not None:  # which tells of every answer that was late
+    if (
+        config.wait_for_tools == "always" or config.schedule is not None
+    ):  # which tells of every answer that was late
         envs.patience_s, envs.in_order = math.inf, True
     return envs
 
@@ -34,7 +38,11 @@ def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> Environm
 def num_side_by_side(config: TrainConfig, share: int = 1) -> int:
     """Return how many episodes run at a time: --n_rollout_threads, or as many as --max_cache_tokens surely holds."""
     wanted = -(-config.n_rollout_threads // share)
-    room = math.inf if config.max_cache_tokens is None else config.max_cache_tokens // config.max_episode_tokens
+    room = (
+        math.inf
+        if config.max_cache_tokens is None
+        else config.max_cache_tokens // config.max_episode_tokens
+    )
     return int(min(wanted, max(1, room)))
 
 

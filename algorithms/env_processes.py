@@ -19,7 +19,13 @@ from gymnasium.vector.utils import CloudpickleWrapper
 
 from fctncalling.algorithms.asked import PATIENCE_S, Asked, Inbox
 from fctncalling.algorithms.env_threads import EnvThread
-from fctncalling.algorithms.environments import Answer, MakeEnv, NoAnswerError, Question, answers_in_process
+from fctncalling.algorithms.environments import (
+    Answer,
+    MakeEnv,
+    NoAnswerError,
+    Question,
+    answers_in_process,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +47,13 @@ class ProcessEnvironments(Asked):
         try:
             self._maker: bytes = pickle.dumps(CloudpickleWrapper(make_env))
         except Exception as error:
-            raise TypeError(f"these environments cannot be made in another process: {error}") from error
+            raise TypeError(
+                f"these environments cannot be made in another process: {error}"
+            ) from error
         count = min(num_processes, num_slots)
-        self._processes = [_Process(self._maker, range(num, num_slots, count), self._inbox) for num in range(count)]
+        self._processes = [
+            _Process(self._maker, range(num, num_slots, count), self._inbox) for num in range(count)
+        ]
         in_process = [process.reported() for process in self._processes]
         self.patience_s = math.inf if all(in_process) else PATIENCE_S
 
@@ -75,7 +85,9 @@ class ProcessEnvironments(Asked):
 
     def _abandon(self, slot: int) -> None:
         process = self._processes[slot % len(self._processes)]
-        logger.warning("environment %d hangs: its process %d is killed and started again", slot, process.id)
+        logger.warning(
+            "environment %d hangs: its process %d is killed and started again", slot, process.id
+        )
         process.kill()
 
 
@@ -88,7 +100,9 @@ class _Process:
         self._out: dict[int, int] = {}  # slot -> ticket of what is out
         self._reports: queue.SimpleQueue[bool | str] = queue.SimpleQueue()
         self._pipe, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(theirs, maker, list(slots)), daemon=True)
+        self._process = _SPAWN.Process(
+            target=_serve, args=(theirs, maker, list(slots)), daemon=True
+        )
         self._process.start()
         theirs.close()
         threading.Thread(target=self._receive, daemon=True, name="environments' answers").start()
@@ -182,7 +196,9 @@ def _serve(pipe: Connection, maker: bytes, slots: Sequence[int]) -> None:
         pipe.send([_packed(ticket, answer) for ticket, answer in answers])
 
 
-def _listen(pipe: Connection, threads: dict[int, EnvThread], inbox: Inbox, make_env: MakeEnv) -> None:
+def _listen(
+    pipe: Connection, threads: dict[int, EnvThread], inbox: Inbox, make_env: MakeEnv
+) -> None:
     """Hand questions to the environments' threads; end the process with the last of them."""
     with contextlib.suppress(EOFError, OSError):
         while (letters := pipe.recv()) is not None:
@@ -202,7 +218,9 @@ def _listen(pipe: Connection, threads: dict[int, EnvThread], inbox: Inbox, make_
 def _packed(ticket: int, answer: Answer) -> bytes:
     """Return an answer as bytes; an error travels as its text, as not every exception can be put together again."""
     if answer.error is not None:
-        answer = answer._replace(error=RuntimeError(f"{type(answer.error).__name__}: {answer.error}"))
+        answer = answer._replace(
+            error=RuntimeError(f"{type(answer.error).__name__}: {answer.error}")
+        )
     try:
         return pickle.dumps((ticket, answer))
     except Exception as error:

@@ -7,7 +7,14 @@ import queue
 import threading
 
 from fctncalling.algorithms.asked import PATIENCE_S, Asked, Inbox
-from fctncalling.algorithms.environments import MakeEnv, Question, TextEnv, answers_in_process, asked, close_quietly
+from fctncalling.algorithms.environments import (
+    MakeEnv,
+    Question,
+    TextEnv,
+    answers_in_process,
+    asked,
+    close_quietly,
+)
 
 CLOSING_S = 5.0  # in which environments may close; later ones are left to themselves
 

@@ -118,7 +118,9 @@ def asked(slot: int, env: TextEnv, question: Question) -> Answer:
     started = time.perf_counter()
     try:
         if question.text is None:
-            told: tuple[Any, ...] = env.reset(seed=question.seed, options={"task_id": question.task_id})
+            told: tuple[Any, ...] = env.reset(
+                seed=question.seed, options={"task_id": question.task_id}
+            )
         else:
             told = env.step(question.text)
     except BaseException as error:  # a KeyboardInterrupt too must get back to the thread that asked

@@ -46,14 +46,18 @@ class Experience(NamedTuple):
 
     def padding_share(self, minibatches: Sequence[Minibatch]) -> float:
         """Return which part of the tokens that the model passes over once in these minibatches is padding."""
-        groups = [[self.lengths[row] for row in rows] for minibatch in minibatches for rows in minibatch]
+        groups = [
+            [self.lengths[row] for row in rows] for minibatch in minibatches for rows in minibatch
+        ]
         return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
 
     def batch(self, rows: Sequence[int]) -> tuple[Batch, Tensor]:
         """Return the rows padded for a forward pass, and the numbers of its acted tokens, in the pass's order."""
         numbers = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
         device = self.tokens.rewards.device
-        return make_batch([self.rows[row] for row in rows], device=device, trim=True), torch.cat(numbers).to(device)
+        return make_batch([self.rows[row] for row in rows], device=device, trim=True), torch.cat(
+            numbers
+        ).to(device)
 
 
 def gather(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experience:
@@ -75,7 +79,9 @@ def gather(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experienc
     return Experience(usable, rows, trained_lengths(rows), tokens, starts)
 
 
-def plan_epoch(experience: Experience, config: TrainConfig, generator: torch.Generator) -> list[Minibatch]:
+def plan_epoch(
+    experience: Experience, config: TrainConfig, generator: torch.Generator
+) -> list[Minibatch]:
     """Return every row once, shuffled into minibatches of nearly equal size, each split into microbatches."""
     order = torch.randperm(len(experience.rows), generator=generator)
     num_minibatches = min(config.num_mini_batch, len(experience.rows))

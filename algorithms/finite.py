@@ -67,7 +67,9 @@ def told_with_place(policy: nn.Module, place: str) -> Iterator[None]:
         yield
     except NotFiniteError as error:
         culprit = first_bad_weight(policy) or first_bad_gradient(policy)
-        because = f" The first tensor of the policy that is no number: {culprit}." if culprit else ""
+        because = (
+            f" The first tensor of the policy that is no number: {culprit}." if culprit else ""
+        )
         raise NotFiniteError(f"{error} Place: {place}.{because}", error.places) from error
 
 
@@ -83,13 +85,17 @@ def check_weights(policy: nn.Module) -> None:
 
 def first_bad_weight(policy: nn.Module) -> str | None:
     """Return the name of the first weight with a NaN or an infinity; sharded ones are searched in this part alone."""
-    return next((f'weight "{name}"' for name, weight in policy.named_parameters() if _is_bad(weight)), None)
+    return next(
+        (f'weight "{name}"' for name, weight in policy.named_parameters() if _is_bad(weight)), None
+    )
 
 
 def first_bad_gradient(policy: nn.Module) -> str | None:
     """Return the name of the first weight whose gradient holds a NaN or an infinity."""
     gradients = ((name, weight.grad) for name, weight in policy.named_parameters())
-    return next((f'gradient of "{name}"' for name, it in gradients if it is not None and _is_bad(it)), None)
+    return next(
+        (f'gradient of "{name}"' for name, it in gradients if it is not None and _is_bad(it)), None
+    )
 
 
 def _is_bad(tensor: Tensor) -> bool:

@@ -52,11 +52,18 @@ class GenerationEngine(Actor):
         fast_path: bool | None = None,
     ) -> None:
         if temperature < 0 or max_new_tokens < 1:
-            raise ValueError(f"want temperature >= 0 and max_new_tokens >= 1, got {temperature} and {max_new_tokens}")
+            raise ValueError(
+                f"want temperature >= 0 and max_new_tokens >= 1, got {temperature} and {max_new_tokens}"
+            )
         self.fast_path = has_fast_path(model) if fast_path is None else fast_path
         if not self.fast_path:
             check_supported(model)
-        self.model, self.stop_ids, self.decode, self.value_head = model, frozenset(stop_ids), decode, value_head
+        self.model, self.stop_ids, self.decode, self.value_head = (
+            model,
+            frozenset(stop_ids),
+            decode,
+            value_head,
+        )
         self.temperature, self.max_new_tokens = temperature, max_new_tokens
         self.max_prefill_tokens, self.max_cache_tokens = max_prefill_tokens, max_cache_tokens
         self.generator = generator or torch.Generator().manual_seed(0)
@@ -82,15 +89,21 @@ class GenerationEngine(Actor):
         self._row = list(range(num_slots))  # slot -> its row in the cache
         self._slot = list(range(num_slots))  # row -> its slot
         self._busy: set[int] = set()  # slots with a request
-        self._joining: set[int] = set()  # those of them with more to read than the token they sampled last
+        self._joining: set[int] = (
+            set()
+        )  # those of them with more to read than the token they sampled last
         self._finished: list[tuple[int, Action]] = []  # not returned yet
         self._failed: list[Exception] = []  # not raised yet
-        self._openings: dict[tuple[int, ...], list[int]] = {}  # a first prompt -> the slots that hold it
+        self._openings: dict[
+            tuple[int, ...], list[int]
+        ] = {}  # a first prompt -> the slots that hold it
 
     def begin(self, slot: int, seed: int | None = None) -> None:
         """Empty a slot for a new sequence, with a random stream of its own where a seed is given."""
         self.restart(slot)
-        self._slots[slot].stream = self.generator if seed is None else torch.Generator().manual_seed(seed)
+        self._slots[slot].stream = (
+            self.generator if seed is None else torch.Generator().manual_seed(seed)
+        )
 
     def restart(self, slot: int) -> None:
         """Empty a slot for a sequence that is rendered again, and go on with its random stream."""
@@ -142,19 +155,34 @@ class GenerationEngine(Actor):
 
     def _join(self) -> None:
         """Let slots read what they have not read, and sample a token each."""
-        joining = [self._slots[number] for number in sorted(self._joining, key=lambda number: self._row[number])]
+        joining = [
+            self._slots[number]
+            for number in sorted(self._joining, key=lambda number: self._row[number])
+        ]
         lengths = [self._reader.length(self._row[slot.number]) for slot in joining]
-        self._check_budget([length + len(slot.unread) for length, slot in zip(lengths, joining, strict=True)])
+        self._check_budget(
+            [length + len(slot.unread) for length, slot in zip(lengths, joining, strict=True)]
+        )
         self._joining.clear()
         alike: dict[tuple[int, ...], list[Slot]] = {}
         for slot, length in zip(joining, lengths, strict=True):
             if not length and not slot.opening:
                 slot.opening = tuple(slot.unread)
                 alike.setdefault(slot.opening, []).append(slot)
-        opened = [slot.number for opening, slots in alike.items() if self._open(opening, slots) for slot in slots]
-        for slots in ([s for s in joining if s.number not in opened], [s for s in joining if s.number in opened]):
+        opened = [
+            slot.number
+            for opening, slots in alike.items()
+            if self._open(opening, slots)
+            for slot in slots
+        ]
+        for slots in (
+            [s for s in joining if s.number not in opened],
+            [s for s in joining if s.number in opened],
+        ):
             if slots:
-                read = self._reader.read([self._row[slot.number] for slot in slots], [slot.unread for slot in slots])
+                read = self._reader.read(
+                    [self._row[slot.number] for slot in slots], [slot.unread for slot in slots]
+                )
                 self._take(slots, read)
 
     def _open(self, opening: tuple[int, ...], slots: Sequence[Slot]) -> bool:
@@ -194,7 +222,9 @@ class GenerationEngine(Actor):
         values: list[float | None] = [None] * len(rows)
         if self.value_head is not None and read.hidden is not None:
             values = self.value_head(read.hidden).tolist()
-        for slot, token, logprob, value in zip(rows, tokens.tolist(), logprobs.tolist(), values, strict=True):
+        for slot, token, logprob, value in zip(
+            rows, tokens.tolist(), logprobs.tolist(), values, strict=True
+        ):
             if slot is None:
                 continue
             self.num_sampled_tokens += 1

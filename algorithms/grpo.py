@@ -35,12 +35,20 @@ def estimate(timelines: Timelines, config: TrainConfig) -> Estimate:
     number = timelines.action_number()
     samples = timelines.begins_action()
     if config.group_credit == "episode":
-        returns, number, samples = returns[:, :1].expand_as(returns), torch.zeros_like(number), samples & (number == 0)
-    peers = timelines.group[:, None] * (int(number.max()) + 1) + number  # (E, L) whom a token is compared with
+        returns, number, samples = (
+            returns[:, :1].expand_as(returns),
+            torch.zeros_like(number),
+            samples & (number == 0),
+        )
+    peers = (
+        timelines.group[:, None] * (int(number.max()) + 1) + number
+    )  # (E, L) whom a token is compared with
     mean = _group_mean(returns, peers, samples)
     advantages = returns - mean
     if config.group_std:
-        advantages = advantages / (_group_mean(advantages.square(), peers, samples).sqrt() + EPSILON)
+        advantages = advantages / (
+            _group_mean(advantages.square(), peers, samples).sqrt() + EPSILON
+        )
     return Estimate(advantages.float(), returns.float(), counted=timelines.acted)
 
 
@@ -55,7 +63,11 @@ def informative(episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
     earned: dict[str, list[float]] = {}
     for episode in valid:
         earned.setdefault(episode.task_id, []).append(episode.episode_return)
-    return [episode for episode in valid if max(earned[episode.task_id]) - min(earned[episode.task_id]) > EPSILON]
+    return [
+        episode
+        for episode in valid
+        if max(earned[episode.task_id]) - min(earned[episode.task_id]) > EPSILON
+    ]
 
 
 def _group_mean(numbers: Tensor, peers: Tensor, samples: Tensor) -> Tensor:

@@ -12,7 +12,9 @@ from torch import Tensor
 from fctncalling.algorithms.blocks import Block, Seats
 from fctncalling.algorithms.cache import grown
 
-MOST_SCORES = 2**22  # of one layer, held thrice at once; where there would be more, attention goes piece by piece
+MOST_SCORES = (
+    2**22
+)  # of one layer, held thrice at once; where there would be more, attention goes piece by piece
 
 
 class KeptRows:
@@ -22,14 +24,21 @@ class KeptRows:
     A step writes for rows that it passes over too: into their next column, which whatever comes next overwrites.
     """
 
-    def __init__(self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor) -> None:
+    def __init__(
+        self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor
+    ) -> None:
         self.scale = head_size**-0.5
-        self.lengths, self.begins = [0] * num_rows, [0] * num_rows  # a row's first token is in position `begins`
+        self.lengths, self.begins = (
+            [0] * num_rows,
+            [0] * num_rows,
+        )  # a row's first token is in position `begins`
         self._capacity = 0
         self.keys = like.new_zeros(num_layers, num_rows, num_heads, head_size, 0)
         self.values = like.new_zeros(num_layers, num_rows, num_heads, 0, head_size)
         self.layers: list[tuple[Tensor, Tensor]] = []  # the same, layer by layer
-        self.flat: list[tuple[Tensor, Tensor]] = []  # (rows x heads, size, columns), (rows x heads, columns, size)
+        self.flat: list[
+            tuple[Tensor, Tensor]
+        ] = []  # (rows x heads, size, columns), (rows x heads, columns, size)
         self._places: list[tuple[Tensor, Tensor]] = []  # both (rows, columns, heads, size)
         self._first: list[tuple[Tensor, Tensor]] = []  # what `_flat_own` returns for the first rows
         self._num_first = (0, 0)  # how many rows, and columns, those are
@@ -62,10 +71,13 @@ class KeptRows:
         if self._num_first != (len(active), width):
             self._num_first, first = (len(active), width), slice(len(active))
             self._first = [
-                (k[first, ..., :width].flatten(0, 1), v[first, :, :width].flatten(0, 1)) for k, v in self.layers
+                (k[first, ..., :width].flatten(0, 1), v[first, :, :width].flatten(0, 1))
+                for k, v in self.layers
             ]
         seats = self.seats_of(range(len(active)))
-        return Block(at, rows, columns, width, rows, rows, offset, rows, 1, False, True, self._first, seats)
+        return Block(
+            at, rows, columns, width, rows, rows, offset, rows, 1, False, True, self._first, seats
+        )
 
     def place(self, counts: Sequence[int], rows: Sequence[int]) -> Block:
         """Announce `counts[i]` new tokens for row `rows[i]`."""
@@ -83,7 +95,19 @@ class KeptRows:
         first, seats = list(rows) == list(range(len(rows))), self.seats_of(rows)
         fresh, longest = not any(before) and seats is None, max(counts)
         return Block(
-            positions, chosen[place], columns, width, chosen, place, offset, ends, longest, fresh, first, (), seats
+            positions,
+            chosen[place],
+            columns,
+            width,
+            chosen,
+            place,
+            offset,
+            ends,
+            longest,
+            fresh,
+            first,
+            (),
+            seats,
         )
 
     def seats_of(self, rows: Sequence[int]) -> Seats | None:
@@ -105,32 +129,54 @@ class KeptRows:
             return None
         heads = self.keys.shape[2]
         if block.longest == 1:
-            return self.hidden_behind(block.columns.repeat_interleave(heads), block.width).unsqueeze(1)
+            return self.hidden_behind(
+                block.columns.repeat_interleave(heads), block.width
+            ).unsqueeze(1)
         last = block.padded(block.columns)
         num_scores = last.numel() * heads * groups * (block.begin + block.width)
         # Products round scores to the buffers' precision; where that is half, only one token a row is read so.
         if num_scores > MOST_SCORES or self.keys.dtype != torch.float32:
-            return self.hidden_behind(last.flatten(), block.width).view(len(last), 1, block.longest, -1)
+            return self.hidden_behind(last.flatten(), block.width).view(
+                len(last), 1, block.longest, -1
+            )
         rows = last[:, None, :, None].expand(-1, heads, -1, groups)
-        return self.hidden_behind(rows.flatten(), block.width).view(len(last) * heads, block.longest * groups, -1)
+        return self.hidden_behind(rows.flatten(), block.width).view(
+            len(last) * heads, block.longest * groups, -1
+        )
 
     def hidden_behind(self, columns: Tensor, width: int) -> Tensor:
         """Return rows of `width` numbers to be added to scores: minus infinity behind one column each (n,)."""
         return self._ramp.unfold(0, width, 1).index_select(0, self._capacity - 1 - columns)
 
     def attend(
-        self, layer: int, block: Block, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+        self,
+        layer: int,
+        block: Block,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
     ) -> Tensor:
         """Return what the queries (N, query heads, size) of announced tokens read, (N, query heads x size)."""
         if mask is not None and mask.dim() == 3:
-            return self._ungrouped(block, self._products(layer, block, self._grouped(block, queries), mask))
+            return self._ungrouped(
+                block, self._products(layer, block, self._grouped(block, queries), mask)
+            )
         if mask is None:
-            kept, kept_values = block.padded(keys).transpose(1, 2), block.padded(values).transpose(1, 2)
+            kept, kept_values = (
+                block.padded(keys).transpose(1, 2),
+                block.padded(values).transpose(1, 2),
+            )
         else:
             kept, kept_values = self._columns(layer, block)
         padded, grouped = block.padded(queries), queries.shape[1] != self.keys.shape[2]
         read = F.scaled_dot_product_attention(
-            padded.transpose(1, 2), kept, kept_values, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
+            padded.transpose(1, 2),
+            kept,
+            kept_values,
+            attn_mask=mask,
+            is_causal=mask is None,
+            enable_gqa=grouped,
         )
         return block.unpadded(read.transpose(1, 2)).flatten(1)
 
@@ -153,7 +199,9 @@ class KeptRows:
         """Return what was read, (n x heads, q x groups, size), as (N, query heads x size)."""
         if block.longest == 1:
             return read.view(len(block.chosen), -1)
-        padded = read.view(len(block.chosen), -1, block.longest, read.shape[1] // block.longest, read.shape[2])
+        padded = read.view(
+            len(block.chosen), -1, block.longest, read.shape[1] // block.longest, read.shape[2]
+        )
         return block.unpadded(padded.transpose(1, 2)).flatten(1)
 
     def _flat_own(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
@@ -184,28 +232,40 @@ class KeptRows:
             self.resize(whole_lines(grown(self._capacity, longest)))
         return whole_lines(longest)
 
-    def resize(self, capacity: int, rows: Sequence[int] | None = None, *, new_rows: int = 0) -> None:
+    def resize(
+        self, capacity: int, rows: Sequence[int] | None = None, *, new_rows: int = 0
+    ) -> None:
         """Keep all rows or some, in that many columns, and append empty ones."""
-        keys, values = (self.keys, self.values) if rows is None else (self.keys[:, rows], self.values[:, rows])
+        keys, values = (
+            (self.keys, self.values) if rows is None else (self.keys[:, rows], self.values[:, rows])
+        )
         count, columns = keys.shape[1], min(capacity, self._capacity)
         layers, _, heads, size, _ = keys.shape
         self.keys = keys.new_empty(layers, count + new_rows, heads, size, capacity)
         self.values = keys.new_empty(layers, count + new_rows, heads, capacity, size)
         # In place of zeros everywhere, which would be written twice. What is masked must be numbers, too.
-        for new, old in ((self.keys, keys), (self.values.transpose(-1, -2), values.transpose(-1, -2))):
+        for new, old in (
+            (self.keys, keys),
+            (self.values.transpose(-1, -2), values.transpose(-1, -2)),
+        ):
             new[:, :count, ..., :columns] = old[..., :columns]
             new[:, :count, ..., columns:] = 0
             new[:, count:] = 0
         self.layers = list(zip(self.keys.unbind(), self.values.unbind(), strict=True))
         if rows is not None:
-            self.lengths, self.begins = [self.lengths[row] for row in rows], [self.begins[row] for row in rows]
+            self.lengths, self.begins = (
+                [self.lengths[row] for row in rows],
+                [self.begins[row] for row in rows],
+            )
         self.lengths += [0] * new_rows
         self.begins += [0] * new_rows
         self.flat = [(k.flatten(0, 1), v.flatten(0, 1)) for k, v in self.layers]
         self._places = [(k.permute(0, 3, 1, 2), v.transpose(1, 2)) for k, v in self.layers]
         self._first, self._num_first = [], (0, 0)  # or they would keep the old buffers
         self._capacity, self._numbers = capacity, torch.arange(count + new_rows, device=keys.device)
-        self._ramp = torch.cat((keys.new_zeros(capacity), keys.new_full((capacity,), float("-inf"))))
+        self._ramp = torch.cat(
+            (keys.new_zeros(capacity), keys.new_full((capacity,), float("-inf")))
+        )
 
 
 def whole_lines(columns: int) -> int:

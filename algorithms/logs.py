@@ -33,7 +33,9 @@ def results_folder(config: TrainConfig) -> Path:
 
 def refuse_held(folder: Path) -> None:
     """Raise RunExistsError where a folder already holds a run."""
-    held = [name for name in ("metrics.jsonl", "config.json", "checkpoints") if (folder / name).exists()]
+    held = [
+        name for name in ("metrics.jsonl", "config.json", "checkpoints") if (folder / name).exists()
+    ]
     if held:
         raise RunExistsError(
             f"{folder} already holds a run ({', '.join(held)}). Continue it with --resume, or keep it and start "
@@ -81,7 +83,9 @@ class RunLog:
         for name, file in (("metrics", self._metrics), ("timings", self._timings)):
             length = file.seek(0, os.SEEK_END)
             if length < position.get(name, 0):
-                raise ValueError(f"{file.name} holds {length} bytes, {position[name]} were written before it was saved")
+                raise ValueError(
+                    f"{file.name} holds {length} bytes, {position[name]} were written before it was saved"
+                )
             file.truncate(position.get(name, 0))
             file.seek(position.get(name, 0))
         self._trackers.first_update = update + 1
@@ -101,7 +105,9 @@ class RunLog:
     def episodes(self, name: str, records: Iterable[EpisodeRecord]) -> Path:
         """Write episodes/<name>.jsonl, a line an episode, complete enough to be stepped through again."""
         path = self.folder / "episodes" / f"{name}.jsonl"
-        path.write_text("".join(_line(episode_json(record)) for record in records), encoding="utf-8")
+        path.write_text(
+            "".join(_line(episode_json(record)) for record in records), encoding="utf-8"
+        )
         return path
 
     def close(self) -> None:
@@ -189,7 +195,8 @@ def write_json(path: Path, value: Any) -> None:
     """Write readable JSON in one step: a reader never sees half a file."""
     temporary = path.with_name(path.name + ".part")
     temporary.write_text(
-        json.dumps(_finite(value), indent=2, ensure_ascii=False, default=repr) + "\n", encoding="utf-8"
+        json.dumps(_finite(value), indent=2, ensure_ascii=False, default=repr) + "\n",
+        encoding="utf-8",
     )
     temporary.replace(path)
 
@@ -199,7 +206,9 @@ def peak_memory() -> dict[str, float | None]:
     import torch
 
     on_device = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
-    return {"perf/peak_mem_gb": peak_memory_gb()} | ({"perf/peak_cuda_mem_gb": on_device} if on_device else {})
+    return {"perf/peak_mem_gb": peak_memory_gb()} | (
+        {"perf/peak_cuda_mem_gb": on_device} if on_device else {}
+    )
 
 
 def peak_memory_gb() -> float | None:
@@ -215,12 +224,15 @@ def peak_memory_gb() -> float | None:
 def _token_metrics(valid: Sequence[EpisodeRecord], steps: int) -> dict[str, float | None]:
     acted = sum(sum(row.acted) for record in valid for row in record.rows)
     total = sum(len(row.ids) for record in valid for row in record.rows)
-    prompts = [row.acted.index(True) for record in valid for row in record.rows[:1] if any(row.acted)]
+    prompts = [
+        row.acted.index(True) for record in valid for row in record.rows[:1] if any(row.acted)
+    ]
     return {
         "tokens/prompt_length_mean": fmean(prompts) if prompts else None,
         "tokens/episode_length_mean": total / len(valid),
         "tokens/action_length_mean": acted / steps,
-        "tokens/action_truncated_rate": sum(record.num_actions_truncated for record in valid) / steps,
+        "tokens/action_truncated_rate": sum(record.num_actions_truncated for record in valid)
+        / steps,
     }
 
 

@@ -32,7 +32,9 @@ def policy_loss(
     bad token that became likely (Ye et al. 2020, eq. 5).
     """
     ratios, advantages = _kept(log_ratios, mask).exp(), _kept(advantages, mask)
-    losses = torch.maximum(-ratios * advantages, -ratios.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages)
+    losses = torch.maximum(
+        -ratios * advantages, -ratios.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages
+    )
     if dual_clip is not None:
         losses = torch.where(advantages < 0, torch.minimum(losses, -dual_clip * advantages), losses)
     return losses
@@ -91,7 +93,9 @@ def _regression(errors: Tensor, huber_delta: float | None) -> Tensor:
     if huber_delta is None:
         return 0.5 * errors.square()
     size = errors.abs()
-    return torch.where(size <= huber_delta, 0.5 * errors.square(), huber_delta * (size - 0.5 * huber_delta))
+    return torch.where(
+        size <= huber_delta, 0.5 * errors.square(), huber_delta * (size - 0.5 * huber_delta)
+    )
 
 
 def _kept(tensor: Tensor, mask: Tensor | None) -> Tensor:

@@ -21,7 +21,14 @@ def with_head_size(model: Any, size: int) -> Any:
     config = copy.deepcopy(model.config)
     old = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     kind = config.rope_parameters.get("rope_type")
-    if config.model_type != "llama" or kind != "default" or config.attention_bias or size < old or size % 2 or old % 2:
+    if (
+        config.model_type != "llama"
+        or kind != "default"
+        or config.attention_bias
+        or size < old
+        or size % 2
+        or old % 2
+    ):
         raise ValueError(
             f"heads of {old} cannot be made {size} wide: expected a llama model with default rotary positions, without "
             f"biases in attention, and an even width of at least {old}; got {config.model_type}, {kind}"
@@ -47,6 +54,8 @@ def with_head_size(model: Any, size: int) -> Any:
 def _wider(weight: Tensor, old: int, size: int) -> Tensor:
     """Return (heads * old, n) as (heads * size, n): each half of a head at the start of the wider head's half."""
     halves = weight.view(-1, 2, old // 2, weight.shape[-1])
-    wide = torch.zeros(len(halves), 2, size // 2, weight.shape[-1], dtype=weight.dtype, device=weight.device)
+    wide = torch.zeros(
+        len(halves), 2, size // 2, weight.shape[-1], dtype=weight.dtype, device=weight.device
+    )
     wide[:, :, : old // 2] = halves
     return wide.view(-1, weight.shape[-1])

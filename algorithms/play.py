@@ -92,7 +92,9 @@ class Play:
         self.text = self.template.decode(action.ids)
         return Question(text=self.text)
 
-    def read(self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]) -> None:
+    def read(
+        self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]
+    ) -> None:
         """Take the environment's answer to the last action, and render what it says."""
         row, turn = self.rows[-1], int(self.info.get("turn", 0))
         self.terminated, self.info = terminated, info
@@ -149,7 +151,9 @@ class Play:
         """Render what the environment answered, as the next context; where truncated, as the last."""
         if self.info.get("continuation") == "text":
             self.unfinished += text + str(observation)
-            self.new_ids = self.template.encode_untrusted(str(observation), self.info.get("tags") or ())
+            self.new_ids = self.template.encode_untrusted(
+                str(observation), self.info.get("tags") or ()
+            )
         else:
             messages = _messages(self.info, observation)
             self.written.add(len(self.history))
@@ -158,7 +162,9 @@ class Play:
             if self.template.append_only:
                 self.new_ids = self.template.delta(messages, last_id)
             else:
-                self.new_ids = self.template.again(self.history, *self.opening, trusted=sorted(self.written))
+                self.new_ids = self.template.again(
+                    self.history, *self.opening, trusted=sorted(self.written)
+                )
                 self.rows.append(TokenRecord([], [], [], [], []))
         self._check_budget()
         if self.ended:

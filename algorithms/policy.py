@@ -39,7 +39,12 @@ class ActorCritic(nn.Module):
     """
 
     def __init__(
-        self, model: Any, *, critic_head: str = "mlp", critic_hidden: int = 128, critic_detach: bool = False
+        self,
+        model: Any,
+        *,
+        critic_head: str = "mlp",
+        critic_hidden: int = 128,
+        critic_detach: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
@@ -47,7 +52,9 @@ class ActorCritic(nn.Module):
         self.critic_detach = critic_detach
         self.critic_model: nn.Module | None = None  # a decoder of the critic's own
         self.adapters: Adapters | None = None
-        self._reference: tuple[Any, ...] = ()  # in a tuple: no part of this module, of its weights or its files
+        self._reference: tuple[
+            Any, ...
+        ] = ()  # in a tuple: no part of this module, of its weights or its files
         _refuse_half_precision(self)
 
     def forward(
@@ -57,7 +64,8 @@ class ActorCritic(nn.Module):
         acted: Tensor,  # (B, T) bool, N tokens true: those whose outputs are wanted
         *,
         temperature: float = 1.0,
-        position_ids: Tensor | None = None,  # (B, T); default: counted over the attended tokens of each row
+        position_ids: Tensor
+        | None = None,  # (B, T); default: counted over the attended tokens of each row
         entropy_gradient: bool = False,
     ) -> TokenOutputs:
         """Return log-probabilities, entropies and values of the acted tokens; logits exist at no other position.
@@ -72,7 +80,11 @@ class ActorCritic(nn.Module):
         read = (ids, attention_mask, position_ids, rows, columns - 1)
         hidden = self._states(self.model.get_decoder(), *read)  # (N, H)
         logprobs, entropies = token_scores(
-            self.model, hidden, ids[rows, columns], temperature=temperature, entropy_gradient=entropy_gradient
+            self.model,
+            hidden,
+            ids[rows, columns],
+            temperature=temperature,
+            entropy_gradient=entropy_gradient,
         )
         if self._critic_reads_alone:
             hidden = self._critic_states(*read)
@@ -102,11 +114,19 @@ class ActorCritic(nn.Module):
         rows, columns = acted.nonzero(as_tuple=True)
         reference: ActorCritic = self._reference[0] if self._reference else self
         if reference is self and self.adapters is None:
-            raise ValueError("no reference is kept: call refer_to(model) before an update with --kl_coef above 0")
+            raise ValueError(
+                "no reference is kept: call refer_to(model) before an update with --kl_coef above 0"
+            )
         with self.adapters.use(None) if self.adapters is not None else contextlib.nullcontext():
-            hidden = reference._states(reference.model.get_decoder(), ids, attention_mask, None, rows, columns - 1)
+            hidden = reference._states(
+                reference.model.get_decoder(), ids, attention_mask, None, rows, columns - 1
+            )
         return token_scores(
-            reference.model, hidden, ids[rows, columns], temperature=temperature, entropy_gradient=False
+            reference.model,
+            hidden,
+            ids[rows, columns],
+            temperature=temperature,
+            entropy_gradient=False,
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
@@ -128,7 +148,9 @@ class ActorCritic(nn.Module):
         self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
         _refuse_half_precision(self)
 
-    def adapt(self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False) -> None:
+    def adapt(
+        self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False
+    ) -> None:
         """Freeze the language model and let adapters learn in its place: the actor's, and one of the critic's own."""
         self.adapters = Adapters(self.model, r=r, alpha=alpha, targets=targets)
         if critic:
@@ -155,7 +177,9 @@ class ActorCritic(nn.Module):
             raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
         if self.critic_model is not None:
             if not model_file.exists():
-                raise ValueError(f"{folder} holds no critic with a model of its own ({CRITIC_MODEL_FILE} is missing)")
+                raise ValueError(
+                    f"{folder} holds no critic with a model of its own ({CRITIC_MODEL_FILE} is missing)"
+                )
             from safetensors.torch import load_file
 
             self.critic_model.load_state_dict(load_file(model_file))
@@ -182,7 +206,9 @@ class ActorCritic(nn.Module):
         model = AutoModelForCausalLM.from_pretrained(str(name_or_path), dtype=dtype).requires_grad_(
             dtype == torch.float32
         )
-        policy = cls(model, critic_head=critic_head, critic_hidden=critic_hidden, critic_detach=critic_detach)
+        policy = cls(
+            model, critic_head=critic_head, critic_hidden=critic_hidden, critic_detach=critic_detach
+        )
         if (Path(name_or_path) / VALUE_HEAD_FILE).exists():
             policy.load_critic(name_or_path)
         return policy
@@ -190,7 +216,9 @@ class ActorCritic(nn.Module):
     @property
     def _critic_reads_alone(self) -> bool:
         """Whether the critic has hidden states of its own."""
-        return self.critic_model is not None or (self.adapters is not None and CRITIC in self.adapters.names)
+        return self.critic_model is not None or (
+            self.adapters is not None and CRITIC in self.adapters.names
+        )
 
     def _critic_states(self, *read: Any) -> Tensor:
         """Return the hidden states that the critic judges by; arguments as those of _states."""
@@ -217,9 +245,13 @@ class ActorCritic(nn.Module):
             if has_training_pass(self.model, decoder):
                 return wanted_states(decoder, ids, rows, columns)
             mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        elif position_ids is None:  # explicit, or models with absolute positions count the padding on the left
+        elif (
+            position_ids is None
+        ):  # explicit, or models with absolute positions count the padding on the left
             position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
-        outputs = decoder(input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False)
+        outputs = decoder(
+            input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
+        )
         states: Tensor = outputs.last_hidden_state[rows, columns]
         return states
 

@@ -29,7 +29,9 @@ from fctncalling.algorithms.processes import ALONE, Processes, whole_norm
 from fctncalling.algorithms.targets import Targets, compute_targets
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)}
+ALGORITHMS: dict[str, Algorithm] = {
+    algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)
+}
 
 
 class Optimisers(NamedTuple):
@@ -66,15 +68,21 @@ def update(
     experience = gather(episodes, next(policy.parameters()).device)
     minibatches = plan_epoch(experience, config, generator)
     with told_with_place(policy, "the passes before the first step"), told_with_tasks(experience):
-        targets = compute_targets(policy, experience, minibatches, algorithm, config, generator, processes)
+        targets = compute_targets(
+            policy, experience, minibatches, algorithm, config, generator, processes
+        )
     padding_share = experience.padding_share(minibatches)
 
     steps: list[Metrics] = []
     early_stop_epoch = 0
     for epoch in range(1, config.ppo_epoch + 1):
         for number, minibatch in enumerate(minibatches, 1):
-            with told_with_place(policy, f"minibatch {number} of {len(minibatches)} of epoch {epoch}"):
-                step = accumulate_gradients(policy, experience, targets, minibatch, algorithm, config, processes)
+            with told_with_place(
+                policy, f"minibatch {number} of {len(minibatches)} of epoch {epoch}"
+            ):
+                step = accumulate_gradients(
+                    policy, experience, targets, minibatch, algorithm, config, processes
+                )
                 steps.append(step)
                 if config.target_kl is not None and step["losses/approx_kl"] > config.target_kl:
                     early_stop_epoch = epoch
@@ -107,10 +115,16 @@ def accumulate_gradients(
     value_coef = config.value_coef if algorithm.critic else 0.0
     parts = []
     for (batch, numbers), counts in processes.share(batches):
-        outputs = policy(*batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0)
+        outputs = policy(
+            *batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0
+        )
         target = Targets(*(field[numbers] for field in targets))
         terms = token_terms(outputs, target, experience.spans(numbers), algorithm, config)
-        token_losses = terms.policy_losses + value_coef * terms.value_losses - config.entropy_coef * terms.entropies
+        token_losses = (
+            terms.policy_losses
+            + value_coef * terms.value_losses
+            - config.entropy_coef * terms.entropies
+        )
         if config.kl_coef and config.kl_mode != "reward":
             token_losses = token_losses + config.kl_coef * terms.reference_kl
         loss = losses.aggregate(token_losses * terms.weights, terms.counted, total)
@@ -164,8 +178,12 @@ def token_terms(
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
     """Cut the gradients of language model and critic to --max_grad_norm apart, step both, return their norms."""
     norms = {
-        "policy_grad_norm": whole_norm(clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm)),
-        "critic_grad_norm": whole_norm(clip_grad_norm_(policy.critic_parameters(), config.max_grad_norm)),
+        "policy_grad_norm": whole_norm(
+            clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm)
+        ),
+        "critic_grad_norm": whole_norm(
+            clip_grad_norm_(policy.critic_parameters(), config.max_grad_norm)
+        ),
     }
     for name, norm in norms.items():
         check_finite(name, norm, "before a step")

@@ -41,21 +41,30 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
 def computing(config: TrainConfig, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """Return a context for many passes with the same weights: what they compute in is made of the weights once."""
     dtype = compute_dtype(config, device)
-    return contextlib.nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
+    return (
+        contextlib.nullcontext()
+        if dtype == torch.float32
+        else torch.autocast(device.type, dtype=dtype)
+    )
 
 
 def compute_in(model: Any, dtype: torch.dtype, device: torch.device) -> None:
     """Let every pass through a language model, or a decoder, compute in the precision; value heads stay in fp32."""
     if dtype == torch.float32:
         return
-    is_whole = hasattr(model, "lm_head") or getattr(model, "get_output_embeddings", lambda: None)() is not None
+    is_whole = (
+        hasattr(model, "lm_head")
+        or getattr(model, "get_output_embeddings", lambda: None)() is not None
+    )
     for module in (model.get_decoder(), model.get_output_embeddings()) if is_whole else (model,):
         _autocast(module, dtype, device)
 
 
 def _autocast(module: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
     """Put autocast around the module's forward by hooks, which copies of the module keep."""
-    running: weakref.WeakKeyDictionary[nn.Module, list[torch.autocast]] = weakref.WeakKeyDictionary()
+    running: weakref.WeakKeyDictionary[nn.Module, list[torch.autocast]] = (
+        weakref.WeakKeyDictionary()
+    )
 
     def enter(this: nn.Module, _: Any) -> None:
         context = torch.autocast(device.type, dtype=dtype)

@@ -36,7 +36,11 @@ class Processes:
     """`count` processes, of which this one is number `rank`; one alone where nothing else is said."""
 
     def __init__(
-        self, rank: int = 0, count: int = 1, device: torch.device | str = "cpu", sharding: Sharding | None = None
+        self,
+        rank: int = 0,
+        count: int = 1,
+        device: torch.device | str = "cpu",
+        sharding: Sharding | None = None,
     ) -> None:
         self.rank, self.count, self.device = rank, count, torch.device(device)
         self.sharding = sharding  # set where every process holds a part of each weight (FSDP)
@@ -68,12 +72,17 @@ class Processes:
         torch.save(value, buffer)
         letters: list[Any] = [b""] * self.count
         torch.distributed.all_gather_object(letters, buffer.getvalue())
-        return [torch.load(io.BytesIO(it), map_location=self.device, weights_only=False) for it in letters]
+        return [
+            torch.load(io.BytesIO(it), map_location=self.device, weights_only=False)
+            for it in letters
+        ]
 
     def interleaved(self, own: list[T]) -> list[T]:
         """Return the items of all processes in the order they were shared out in."""
         parts = self.gather(own)
-        return [part[place] for place in range(len(parts[0])) for part in parts if place < len(part)]
+        return [
+            part[place] for place in range(len(parts[0])) for part in parts if place < len(part)
+        ]
 
     def total(self, number: float) -> float:
         """Return the sum of the number over all processes."""
@@ -87,7 +96,9 @@ class Processes:
     def backward(self, loss: Tensor, *, counts: bool = True) -> None:
         """Add the gradient of this process's part of a loss that is a sum over all; nothing where it does not count."""
         loss = loss if counts else 0.0 * loss
-        torch.autograd.backward(loss * self.count if self.sharding else loss)  # sharded gradients are averaged
+        torch.autograd.backward(
+            loss * self.count if self.sharding else loss
+        )  # sharded gradients are averaged
 
     def add_up_gradients(self, module: nn.Module) -> None:
         """Replace the gradients of a module by their sum over all processes; sharded ones were summed on the way."""
@@ -134,7 +145,9 @@ def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
     wants_fsdp = fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         if wants_fsdp:
-            raise SettingError("--fsdp: one process has no one to share its weights with; start several with torchrun")
+            raise SettingError(
+                "--fsdp: one process has no one to share its weights with; start several with torchrun"
+            )
         return Processes(device=chosen)
     from datetime import timedelta
 
@@ -146,14 +159,20 @@ def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
     state = PartialState(cpu=chosen.type == "cpu", timeout=timedelta(seconds=PATIENCE_S))
     torch.set_num_threads(threads)
     sharding = Sharding.configured() if wants_fsdp else None
-    own = chosen if chosen.type == "cpu" else torch.device(str(state.device))  # each its own accelerator
+    own = (
+        chosen if chosen.type == "cpu" else torch.device(str(state.device))
+    )  # each its own accelerator
     return Processes(state.process_index, state.num_processes, own, sharding)
 
 
 def note_of_launch(processes: Processes) -> str | None:
     """Return what a user should know of how the processes were started; None where there is nothing."""
     launched = any(name.startswith("ACCELERATE_") for name in os.environ)
-    return ONE_ON_A_CPU if launched and processes.count == 1 and processes.device.type == "cpu" else None
+    return (
+        ONE_ON_A_CPU
+        if launched and processes.count == 1 and processes.device.type == "cpu"
+        else None
+    )
 
 
 def whole_norm(norm: Tensor) -> Tensor:
@@ -164,5 +183,7 @@ def whole_norm(norm: Tensor) -> Tensor:
 def _add_up_together(tensors: list[Tensor]) -> None:
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     torch.distributed.all_reduce(flat)
-    for tensor, part in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
+    for tensor, part in zip(
+        tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True
+    ):
         tensor.copy_(part.view_as(tensor))

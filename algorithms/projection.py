@@ -20,11 +20,17 @@ class Projection:
         self._modules, self._weight, self._bias = modules, None, None
         weights = [_weight(module) for module in modules] if fused else [None]
         if all(weight is not None for weight in weights):
-            self._weight = torch.cat([weight for weight in weights if weight is not None]).t().contiguous()
+            self._weight = (
+                torch.cat([weight for weight in weights if weight is not None]).t().contiguous()
+            )
             biases: list[Any] = [_base(module).bias for module in modules]
             if any(bias is not None for bias in biases):
-                missing = [weight.new_zeros(len(weight)) for weight in weights if weight is not None]
-                self._bias = torch.cat([m if b is None else b.detach() for b, m in zip(biases, missing, strict=True)])
+                missing = [
+                    weight.new_zeros(len(weight)) for weight in weights if weight is not None
+                ]
+                self._bias = torch.cat(
+                    [m if b is None else b.detach() for b, m in zip(biases, missing, strict=True)]
+                )
 
     @property
     def fused(self) -> bool:
@@ -46,7 +52,11 @@ class Projection:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the outputs (N, sum of widths) for x (N, H)."""
         if self._weight is not None:
-            return torch.mm(x, self._weight) if self._bias is None else torch.addmm(self._bias, x, self._weight)
+            return (
+                torch.mm(x, self._weight)
+                if self._bias is None
+                else torch.addmm(self._bias, x, self._weight)
+            )
         outputs = [module(x) for module in self._modules]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
 

@@ -30,7 +30,9 @@ class PublishedAdapters:
 
     def __init__(self, server: VllmServer, folder: Path) -> None:
         self.server, self.folder = server, folder.resolve()
-        self._run = uuid4().hex[:8]  # of this process: a resumed run goes over the same numbers with other weights
+        self._run = uuid4().hex[
+            :8
+        ]  # of this process: a resumed run goes over the same numbers with other weights
         self._versions: list[Version] = []
         self._lock = threading.Lock()
         server.missing = self.publish_again
@@ -42,7 +44,9 @@ class PublishedAdapters:
         name = f"policy-{self._run}-{number}"
         version = Version(number, name, self.folder / name)
         version.folder.mkdir(parents=True)
-        adapters.peft.save_pretrained(str(version.folder), selected_adapters=[ACTOR], save_embedding_layers=False)
+        adapters.peft.save_pretrained(
+            str(version.folder), selected_adapters=[ACTOR], save_embedding_layers=False
+        )
         self.server.load_adapter(name, str(version.folder))
         self._versions.append(version)
         for old in self._versions[:-KEPT]:
@@ -52,7 +56,9 @@ class PublishedAdapters:
 
     def publish_again(self, name: str) -> None:
         """Have a version served again that the server does not know any more, having been started anew."""
-        with self._lock:  # one after another of those who miss it; all but the first are told that it is there
+        with (
+            self._lock
+        ):  # one after another of those who miss it; all but the first are told that it is there
             for version in self._versions:
                 if version.name == name:
                     self.server.load_adapter(name, str(version.folder))

@@ -56,7 +56,9 @@ class Reader(Protocol):
 class ModelReader:
     """Any causal language model of transformers, through its own forward."""
 
-    def __init__(self, model: nn.Module, num_rows: int, *, hidden: bool = False, max_tokens: int = 8192) -> None:
+    def __init__(
+        self, model: nn.Module, num_rows: int, *, hidden: bool = False, max_tokens: int = 8192
+    ) -> None:
         """hidden: whether states are asked for; max_tokens: padded tokens of one forward over several rows."""
         check_supported(model)
         self.model, self.hidden, self.max_tokens = model, hidden, max_tokens
@@ -75,7 +77,9 @@ class ModelReader:
         while by_length:
             width = len(news[by_length[-1]])
             # Rows shorter than half the block would be mostly padding, which costs as much as text.
-            group = [i for i in by_length if 2 * len(news[i]) > width][-max(1, self.max_tokens // width) :]
+            group = [i for i in by_length if 2 * len(news[i]) > width][
+                -max(1, self.max_tokens // width) :
+            ]
             del by_length[-len(group) :]
             block = [[0] * (width - len(news[i])) + list(news[i]) for i in group]
             out = self._forward(block, [len(news[i]) for i in group], [rows[i] for i in group])
@@ -86,7 +90,9 @@ class ModelReader:
 
     def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
         """Pass one token of each of the first rows through."""
-        return self._forward([[token] for token in tokens], list(map(int, active)), range(len(tokens)))
+        return self._forward(
+            [[token] for token in tokens], list(map(int, active)), range(len(tokens))
+        )
 
     def length(self, row: int) -> int:
         """Return how many tokens a row holds."""

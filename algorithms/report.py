@@ -43,11 +43,23 @@ class Evaluation:
 
 
 def write_evaluation(
-    folder: Path, *, before: dict[str, Any], after: dict[str, Any], seed: int, train_cpu_seconds: float, **more: Any
+    folder: Path,
+    *,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    seed: int,
+    train_cpu_seconds: float,
+    **more: Any,
 ) -> Path:
     """Write evaluation.json: success rates on held-out tasks before and after, seed and CPU time of training."""
     path = folder / "evaluation.json"
-    values = {"before": before, "after": after, "seed": seed, "train_cpu_seconds": train_cpu_seconds, **more}
+    values = {
+        "before": before,
+        "after": after,
+        "seed": seed,
+        "train_cpu_seconds": train_cpu_seconds,
+        **more,
+    }
     write_json(path, values)
     return path
 
@@ -63,7 +75,9 @@ def print_table(before: dict[str, Any], after: dict[str, Any]) -> None:
     names = [*after["categories"], *([MULTI_TURN] if after[MULTI_TURN]["num_tasks"] else []), "all"]
     for name in names:
         pair = [_part(side, name) for side in (before, after)]
-        cells = [" -> ".join(_percent(side.get(kind)) for side in pair) for kind in ("greedy", "sampled")]
+        cells = [
+            " -> ".join(_percent(side.get(kind)) for side in pair) for kind in ("greedy", "sampled")
+        ]
         if name in (MULTI_TURN, "all"):
             table.add_section()
         label = "all multi-turn" if name == MULTI_TURN else name
@@ -107,10 +121,18 @@ def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict
 
     def of_category(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
         exact = whole and category
-        return [r for r in records if (r.category == category if exact else r.category.startswith(category))]
+        return [
+            r
+            for r in records
+            if (r.category == category if exact else r.category.startswith(category))
+        ]
 
     greedy, sampled = of_category(evaluation.greedy), of_category(evaluation.sampled)
-    return {"greedy": _success_rate(greedy), "sampled": _success_rate(sampled), "num_tasks": len(greedy)}
+    return {
+        "greedy": _success_rate(greedy),
+        "sampled": _success_rate(sampled),
+        "num_tasks": len(greedy),
+    }
 
 
 def _success_rate(records: Sequence[EpisodeRecord]) -> float | None:
@@ -119,7 +141,9 @@ def _success_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
 
 def _part(side: dict[str, Any], name: str) -> dict[str, Any]:
-    part: dict[str, Any] = side if name == "all" else side.get(name) or side["categories"].get(name, {})
+    part: dict[str, Any] = (
+        side if name == "all" else side.get(name) or side["categories"].get(name, {})
+    )
     return part
 
 

@@ -101,8 +101,12 @@ class _Collection:
                     play.fail(action.failure)
                     self._end(play)
                     continue
-                self.envs.ask(slot, play.write(action), max(0.0, self.deadline_s - play.env_seconds))
-        self.actor.start(0)  # the caches are of no use once the weights change, and an update needs the memory
+                self.envs.ask(
+                    slot, play.write(action), max(0.0, self.deadline_s - play.env_seconds)
+                )
+        self.actor.start(
+            0
+        )  # the caches are of no use once the weights change, and an update needs the memory
 
     def _take(self, answer: Answer) -> None:
         """Go on with an episode whose environment has answered."""

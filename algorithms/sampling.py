@@ -7,7 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-BELOW_ONE = 1 - 2**-23  # in single precision a number closer to 1 may become 1, past the last likely token
+BELOW_ONE = (
+    1 - 2**-23
+)  # in single precision a number closer to 1 may become 1, past the last likely token
 
 
 class Sampled(NamedTuple):

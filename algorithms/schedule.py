@@ -46,7 +46,11 @@ class Schedule:
 
     def answers(self, *, wait: bool) -> list[Answer]:
         """Return the answers that join now."""
-        found = self._due(self._recorded) if self._recorded is not None else self._envs.answers(wait=wait)
+        found = (
+            self._due(self._recorded)
+            if self._recorded is not None
+            else self._envs.answers(wait=wait)
+        )
         passes = self._passes if self._interrupted else 0
         self._meetings.append(Meeting(passes, tuple(answer.slot for answer in found)))
         self._passes, self._interrupted = 0, False
@@ -57,13 +61,17 @@ class Schedule:
         slots = self._next(recorded).slots
         while missing := [slot for slot in slots if slot not in self._early]:
             if not (came := self._envs.answers(wait=True)):
-                raise ScheduleError(f"the schedule has environments {missing} answer, which were asked nothing")
+                raise ScheduleError(
+                    f"the schedule has environments {missing} answer, which were asked nothing"
+                )
             self._early |= {answer.slot: answer for answer in came}
         return [self._early.pop(slot) for slot in slots]
 
     def _next(self, recorded: Sequence[Meeting]) -> Meeting:
         if len(self._meetings) >= len(recorded):
-            raise ScheduleError(f"the schedule ends after {len(recorded)} meetings, and the episodes have not")
+            raise ScheduleError(
+                f"the schedule ends after {len(recorded)} meetings, and the episodes have not"
+            )
         return recorded[len(self._meetings)]
 
 
@@ -76,7 +84,9 @@ class ScheduleLog:
         if replayed:
             for line in path.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
-                self._lines[entry["rollout"]] = [Meeting(passes, tuple(slots)) for passes, slots in entry["meetings"]]
+                self._lines[entry["rollout"]] = [
+                    Meeting(passes, tuple(slots)) for passes, slots in entry["meetings"]
+                ]
 
     def recorded(self, name: str) -> list[Meeting] | None:
         """Return the schedule to follow in a rollout; None where there is none, or all answers came in order."""

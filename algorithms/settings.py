@@ -19,14 +19,20 @@ class SettingError(ValueError):
 
 
 def setting(
-    default: Any, sentence: str, *, within: str = "", choices: tuple[str, ...] = (), bare: str | None = None
+    default: Any,
+    sentence: str,
+    *,
+    within: str = "",
+    choices: tuple[str, ...] = (),
+    bare: str | None = None,
 ) -> Any:
     """Return a dataclass field with its sentence (and unit), and the values it may take.
 
     within is an interval such as "(0, 1]" or "[1, inf)"; bare is the value of the flag given without one.
     """
     return dataclasses.field(
-        default=default, metadata={"sentence": sentence, "within": within, "choices": choices, "bare": bare}
+        default=default,
+        metadata={"sentence": sentence, "within": within, "choices": choices, "bare": bare},
     )
 
 
@@ -91,7 +97,11 @@ class Flag:
     def expected(self) -> str:
         """What the setting may hold, in words: "a number in (0, 1] or none", "one of auto, cpu"."""
         words = "one of " + ", ".join(self.choices) if self.choices else NOUNS[self.base]
-        return words + (f" in {self.within}" if self.within else "") + (" or none" if self.optional else "")
+        return (
+            words
+            + (f" in {self.within}" if self.within else "")
+            + (" or none" if self.optional else "")
+        )
 
     def parse(self, text: str) -> Any:
         """Return the value a text stands for; argparse's error, naming value and range, where it is none of ours."""
@@ -119,7 +129,13 @@ class Flag:
         if self.optional and text.lower() in NONE_WORDS:
             return None
         if self.base is bool:
-            return True if text.lower() in TRUE_WORDS else False if text.lower() in FALSE_WORDS else text
+            return (
+                True
+                if text.lower() in TRUE_WORDS
+                else False
+                if text.lower() in FALSE_WORDS
+                else text
+            )
         return self.base(text)
 
 

@@ -49,7 +49,11 @@ class Sharding:
     def apply(self, policy: ActorCritic) -> None:
         """Leave this process its part of each weight of the policy; make optimisers afterwards."""
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import (
+            MixedPrecisionPolicy,
+            fully_shard,
+            register_fsdp_forward_method,
+        )
 
         # Its pre-backward hooks hang on our outputs, some of which are views; we change none of them in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
@@ -62,7 +66,9 @@ class Sharding:
             "offload_policy": self.plugin.cpu_offload,
         }
         layers = set(
-            self.plugin.transformer_cls_names_to_wrap or getattr(policy.model, "_no_split_modules", None) or ()
+            self.plugin.transformer_cls_names_to_wrap
+            or getattr(policy.model, "_no_split_modules", None)
+            or ()
         )
         for module in [module for module in policy.modules() if type(module).__name__ in layers]:
             fully_shard(module, reshard_after_forward=self.plugin.reshard_after_forward, **options)
@@ -105,7 +111,10 @@ def whole_state(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
     """Return the optimiser's state dict with every tensor in one piece: what one process would save."""
     state = optimiser.state_dict()
     slots = {
-        number: {name: plain(value) if isinstance(value, Tensor) else value for name, value in slot.items()}
+        number: {
+            name: plain(value) if isinstance(value, Tensor) else value
+            for name, value in slot.items()
+        }
         for number, slot in state["state"].items()
     }
     return {**state, "state": slots}
@@ -123,16 +132,24 @@ def load_whole_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) ->
 
 def _parted(value: Any, parameter: Any) -> Any:
     """Return a value of an optimiser's state laid out as its parameter is."""
-    if not hasattr(parameter, "device_mesh") or not isinstance(value, Tensor) or value.shape != parameter.shape:
+    if (
+        not hasattr(parameter, "device_mesh")
+        or not isinstance(value, Tensor)
+        or value.shape != parameter.shape
+    ):
         return value
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(value.to(local(parameter).device), parameter.device_mesh, parameter.placements)
+    return distribute_tensor(
+        value.to(local(parameter).device), parameter.device_mesh, parameter.placements
+    )
 
 
 def _emptied(policy: ActorCritic) -> ActorCritic:
     """Return a copy of the policy whose weights take no memory; a reference model is shared, not copied."""
     known: dict[int, Any] = {id(policy._reference): policy._reference}
     for weight in policy.parameters():
-        known[id(weight)] = nn.Parameter(weight.detach().new_empty(0), requires_grad=weight.requires_grad)
+        known[id(weight)] = nn.Parameter(
+            weight.detach().new_empty(0), requires_grad=weight.requires_grad
+        )
     return copy.deepcopy(policy, known)

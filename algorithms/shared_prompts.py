@@ -17,10 +17,14 @@ class SharedRows(KeptRows):
     Attention is over the columns of prompts, as many as the longest has, and behind them a row's own.
     """
 
-    def __init__(self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor) -> None:
+    def __init__(
+        self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor
+    ) -> None:
         super().__init__(num_layers, num_rows, num_heads, head_size, like)
         self.prompts = KeptRows(num_layers, 0, num_heads, head_size, like)
-        self._prompt_of: list[int | None] = [None] * num_rows  # a row -> its prompt's row among the prompts
+        self._prompt_of: list[int | None] = [
+            None
+        ] * num_rows  # a row -> its prompt's row among the prompts
         self._seated: list[int | None] = []  # prompts of the rows that `_seats` are of
         self._seats: Seats | None = None
 
@@ -31,9 +35,14 @@ class SharedRows(KeptRows):
 
     def empty(self, row: int) -> None:
         """Forget a row's tokens, and its prompt where no other row has it."""
-        left, held = self._prompt_of[row], self.lengths[row] + 1  # a step over others may have written one more
+        left, held = (
+            self._prompt_of[row],
+            self.lengths[row] + 1,
+        )  # a step over others may have written one more
         if held > 1:
-            with torch.inference_mode():  # zeros: what overflowed would spoil the next sequence, masked or not
+            with (
+                torch.inference_mode()
+            ):  # zeros: what overflowed would spoil the next sequence, masked or not
                 self.keys[:, row, ..., :held] = 0
                 self.values[:, row, :, :held] = 0
         self.lengths[row], self.begins[row], self._prompt_of[row] = 0, 0, None
@@ -42,7 +51,9 @@ class SharedRows(KeptRows):
         others = [prompt for prompt in range(len(self.prompts.lengths)) if prompt != left]
         longest = max((self.prompts.lengths[prompt] for prompt in others), default=0)
         self.prompts.resize(whole_lines(longest), others)
-        self._prompt_of = [None if prompt is None else prompt - (prompt > left) for prompt in self._prompt_of]
+        self._prompt_of = [
+            None if prompt is None else prompt - (prompt > left) for prompt in self._prompt_of
+        ]
         self._seated = []
 
     def swap(self, one: int, other: int) -> None:
@@ -114,7 +125,9 @@ class SharedRows(KeptRows):
         scores = _at_seats(seats, queries.view(by_row), shared_keys, seats.mask, self.scale)
         if seats.none is not None:
             scores = scores.index_fill(0, seats.none, float("-inf"))
-        shared_weights, own_weights = torch.cat((scores, own), -1).softmax(-1).tensor_split((block.begin,), -1)
+        shared_weights, own_weights = (
+            torch.cat((scores, own), -1).softmax(-1).tensor_split((block.begin,), -1)
+        )
         read = _at_seats(seats, shared_weights, shared_values).flatten(0, 1)
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
@@ -131,9 +144,13 @@ class SharedRows(KeptRows):
     def _columns(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
         if block.seats is None:
             return super()._columns(layer, block)
-        keys, values = (shared.index_select(0, block.seats.prompts) for shared in self.prompts.layers[layer])
+        keys, values = (
+            shared.index_select(0, block.seats.prompts) for shared in self.prompts.layers[layer]
+        )
         own_keys, own_values = self._own(layer, block)
-        return torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous(), torch.cat((values, own_values), 2)
+        return torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous(), torch.cat(
+            (values, own_values), 2
+        )
 
 
 def _at_seats(
@@ -149,9 +166,17 @@ def _at_seats(
     shape = (len(matrices) // heads, -1, heads, queries, width)  # by prompt and place
     seated = states.transpose(0, 1) if shape[0] == 1 else states.view(shape).transpose(1, 2)
     seated = seated.reshape(len(matrices), -1, width)
-    product = torch.bmm(seated, matrices) if added is None else torch.baddbmm(added, seated, matrices, alpha=scale)
+    product = (
+        torch.bmm(seated, matrices)
+        if added is None
+        else torch.baddbmm(added, seated, matrices, alpha=scale)
+    )
     if shape[0] == 1:  # the same as below, by fewer steps
         unseated = product.view(heads, -1, queries, matrices.shape[-1]).transpose(0, 1)
     else:
-        unseated = product.view(shape[0], heads, -1, queries, matrices.shape[-1]).transpose(1, 2).flatten(0, 1)
+        unseated = (
+            product.view(shape[0], heads, -1, queries, matrices.shape[-1])
+            .transpose(1, 2)
+            .flatten(0, 1)
+        )
     return unseated if seats.back is None else unseated.index_select(0, seats.back)

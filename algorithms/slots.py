@@ -32,9 +32,13 @@ class Slot:
     ) -> None:
         """Take a request; ValueError where the slot has one already, or nothing to read."""
         if self._request is not None:
-            raise ValueError(f"slot {self.number} has a request already: wait for its action, or begin the slot again")
+            raise ValueError(
+                f"slot {self.number} has a request already: wait for its action, or begin the slot again"
+            )
         if not self.unread and not request.new_ids:
-            raise ValueError(f"slot {self.number} has nothing to read: an action needs at least one prompt token")
+            raise ValueError(
+                f"slot {self.number} has nothing to read: an action needs at least one prompt token"
+            )
         self._stops = Stops(request, end_ids, decode)
         self.unread = [*self.unread, *request.new_ids]
         self._request, self.action, self._end_ids = request, Action(), end_ids
@@ -42,7 +46,11 @@ class Slot:
         self._plain = not (request.stop or request.stop_ids or request.on_token)
         self._num_sampled = 0
         # Always max_new_tokens numbers an action: a stream must not depend on how long its actions are.
-        self._noise = [] if greedy else torch.rand(max_new_tokens, generator=self.stream, dtype=torch.float64).tolist()
+        self._noise = (
+            []
+            if greedy
+            else torch.rand(max_new_tokens, generator=self.stream, dtype=torch.float64).tolist()
+        )
 
     @property
     def noise(self) -> float:

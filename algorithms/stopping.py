@@ -14,9 +14,16 @@ class Stops:
     no more a token than a short one; what came before an end that was answered is not searched again.
     """
 
-    def __init__(self, request: Request, end_ids: Collection[int], decode: Callable[[Sequence[int]], str] | None):
+    def __init__(
+        self,
+        request: Request,
+        end_ids: Collection[int],
+        decode: Callable[[Sequence[int]], str] | None,
+    ):
         if request.stop and decode is None:
-            raise ValueError("the request has stop strings, but the engine was given no decode= to read its tokens by")
+            raise ValueError(
+                "the request has stop strings, but the engine was given no decode= to read its tokens by"
+            )
         self._end_ids, self._stop_ids, self._decode = end_ids, frozenset(request.stop_ids), decode
         self._strings = tuple(request.stop)
         # Each token stands for a byte at least; a few more, as some may stand for none.

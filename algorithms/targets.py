@@ -51,7 +51,9 @@ def compute_targets(
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
     reference = _read_reference(policy, experience, minibatches, config, processes)
-    if config.kl_coef and config.kl_mode == "reward":  # a token's own: the estimate below adds it up at every token
+    if (
+        config.kl_coef and config.kl_mode == "reward"
+    ):  # a token's own: the estimate below adds it up at every token
         penalties = config.kl_coef * losses.kl_k1(reference - old_logprobs)
         tokens = experience.tokens
         experience = experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
@@ -60,7 +62,9 @@ def compute_targets(
     check_finite("rewards", experience.tokens.rewards)
     check_finite("advantages", estimate.advantages)
     raw = estimate.advantages
-    advantages = whiten(raw, estimate.counted) if config.whiten_advantages and algorithm.critic else raw
+    advantages = (
+        whiten(raw, estimate.counted) if config.whiten_advantages and algorithm.critic else raw
+    )
     if config.permute_advantages:
         advantages = _permuted(advantages, estimate.counted, generator)
     weights = _weights(estimate.counted, experience, config)
@@ -110,7 +114,9 @@ def _read_reference(
 
 
 @torch.no_grad()
-def _bootstrap(policy: ActorCritic, experience: Experience, config: TrainConfig, processes: Processes) -> Tensor:
+def _bootstrap(
+    policy: ActorCritic, experience: Experience, config: TrainConfig, processes: Processes
+) -> Tensor:
     """Return the value after the last token of each episode, (E,); 0 where it terminated: nothing comes after."""
     values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
     cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
@@ -118,7 +124,9 @@ def _bootstrap(policy: ActorCritic, experience: Experience, config: TrainConfig,
         return values
     last_rows = [experience.episodes[index].rows[-1] for index in cut]
     lengths = [len(row.ids) for row in last_rows]
-    for group, counts in processes.share(microbatches(lengths, max_tokens=config.max_microbatch_tokens)):
+    for group, counts in processes.share(
+        microbatches(lengths, max_tokens=config.max_microbatch_tokens)
+    ):
         batch = make_batch([last_rows[member] for member in group], device=values.device)
         columns = torch.tensor([lengths[member] - 1 for member in group], device=values.device)
         ends = policy.values_at(batch.ids, batch.attention_mask, columns)
@@ -129,7 +137,11 @@ def _bootstrap(policy: ActorCritic, experience: Experience, config: TrainConfig,
 
 
 def _estimate(
-    algorithm: Algorithm, experience: Experience, values: Tensor, bootstrap: Tensor | None, config: TrainConfig
+    algorithm: Algorithm,
+    experience: Experience,
+    values: Tensor,
+    bootstrap: Tensor | None,
+    config: TrainConfig,
 ) -> Estimate:
     """Return the algorithm's estimate, flat (N,): its timelines are the acted tokens of each episode, end to end.
 
@@ -137,10 +149,14 @@ def _estimate(
     """
     tokens = experience.tokens
     per_episode = torch.bincount(tokens.episode, minlength=len(experience.episodes))  # (E,)
-    acted = torch.arange(int(per_episode.max()), device=values.device) < per_episode[:, None]  # (E, L)
+    acted = (
+        torch.arange(int(per_episode.max()), device=values.device) < per_episode[:, None]
+    )  # (E, L)
 
     def laid_out(flat: Tensor) -> Tensor:
-        return torch.zeros(acted.shape, dtype=flat.dtype, device=flat.device).masked_scatter_(acted, flat)
+        return torch.zeros(acted.shape, dtype=flat.dtype, device=flat.device).masked_scatter_(
+            acted, flat
+        )
 
     timelines = Timelines(
         laid_out(tokens.rewards),
@@ -153,7 +169,9 @@ def _estimate(
     return Estimate(*(field[acted] for field in algorithm.estimate(timelines, config)))
 
 
-def _importance(old_logprobs: Tensor, experience: Experience, algorithm: Algorithm, config: TrainConfig) -> Tensor:
+def _importance(
+    old_logprobs: Tensor, experience: Experience, algorithm: Algorithm, config: TrainConfig
+) -> Tensor:
     """Return truncated importance weights, (N,), of what the algorithm has a ratio of: tokens, actions or rows.
 
     They stand beside the clipped ratio, whose denominator stays the policy before the update (Hilton et al. 2021,
@@ -183,6 +201,10 @@ def _weights(counted: Tensor, experience: Experience, config: TrainConfig) -> Te
         return weights
     if config.loss_aggregation == "token_sum":
         return weights * (len(experience.rows) / weights.sum())
-    group = experience.tokens.action if config.loss_aggregation == "action_mean" else experience.tokens.row
+    group = (
+        experience.tokens.action
+        if config.loss_aggregation == "action_mean"
+        else experience.tokens.row
+    )
     sizes = torch.zeros(len(counted), device=weights.device).index_add_(0, group, weights)
     return weights / sizes[group].clamp(min=1.0)

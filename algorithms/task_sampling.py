@@ -61,21 +61,29 @@ class TaskSampler:
         names = sorted({candidate.category for candidate in candidates})
         self._known = ", ".join(filter(None, names)) or "none, for these tasks have no categories"
         self._category = np.array([names.index(candidate.category) for candidate in candidates])
-        self._shares = np.array([self._mixture.get(name, 0.0 if self._mixture else 1.0) for name in names])
+        self._shares = np.array(
+            [self._mixture.get(name, 0.0 if self._mixture else 1.0) for name in names]
+        )
         self._check(names)
         self._admitted = [np.array([stage.admits(c) for c in candidates]) for stage in self._stages]
         for stage, admitted in zip(self._stages, self._admitted, strict=True):
             if not (admitted & (self._shares[self._category] > 0)).any():
                 also = f" that --mixture {config.mixture} leaves in" if self._mixture else ""
-                raise SettingError(f'--curriculum: stage "{stage.name}" admits no task{also}; known: {self._known}')
+                raise SettingError(
+                    f'--curriculum: stage "{stage.name}" admits no task{also}; known: {self._known}'
+                )
 
-    def draw(self, count: int, *, position: int, update: int, successes: Mapping[str, Sequence[float]]) -> list[str]:
+    def draw(
+        self, count: int, *, position: int, update: int, successes: Mapping[str, Sequence[float]]
+    ) -> list[str]:
         """Return the ids of the next tasks of a run, `position` tasks into it, for the update of that number."""
         if not self._weighted:
             return [self.candidates[index].id for index in self._evenly(count, position)]
         rng = np.random.default_rng([self._seed, 4, position])
         order = rng.permutation(len(self.candidates))
-        order = order[np.argsort(self._category[order], kind="stable")]  # a category's tasks side by side
+        order = order[
+            np.argsort(self._category[order], kind="stable")
+        ]  # a category's tasks side by side
         bounds = np.cumsum(self._weights(update, successes)[order])
         points = (rng.random() + np.arange(count)) / count * bounds[-1]
         within = np.minimum(points, np.nextafter(bounds[-1], 0.0))
@@ -98,12 +106,22 @@ class TaskSampler:
         """Return the tasks of an order in which each comes once before any comes again."""
         number = len(self.candidates)
         epochs = {place // number for place in range(position, position + count)}
-        orders = {epoch: np.random.default_rng([self._seed, 3, epoch]).permutation(number) for epoch in epochs}
-        return [int(orders[place // number][place % number]) for place in range(position, position + count)]
+        orders = {
+            epoch: np.random.default_rng([self._seed, 3, epoch]).permutation(number)
+            for epoch in epochs
+        }
+        return [
+            int(orders[place // number][place % number])
+            for place in range(position, position + count)
+        ]
 
-    def _weights(self, update: int, successes: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
+    def _weights(
+        self, update: int, successes: Mapping[str, Sequence[float]]
+    ) -> NDArray[np.float64]:
         """Return a weight for each task; only their proportions matter."""
-        weights = self._uncertainty(successes) if self._by_success else np.ones(len(self.candidates))
+        weights = (
+            self._uncertainty(successes) if self._by_success else np.ones(len(self.candidates))
+        )
         weights = weights * self._in_stage(update)
         if not self._mixture:
             return weights
@@ -123,7 +141,9 @@ class TaskSampler:
     def _uncertainty(self, successes: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
         """Return 4 p (1 - p) of each task's estimated success p: 1 at one half, little where the outcome is known."""
         nothing = (0.0, 0.0)
-        played, solved = np.array([successes.get(candidate.id, nothing) for candidate in self.candidates]).T
+        played, solved = np.array(
+            [successes.get(candidate.id, nothing) for candidate in self.candidates]
+        ).T
         of_category = [np.bincount(self._category, numbers) for numbers in (played, solved)]
         rate = (of_category[1] + 1.0) / (of_category[0] + 2.0)  # one half where nothing was played
         chance = (solved + PRIOR_EPISODES * rate[self._category]) / (played + PRIOR_EPISODES)
@@ -132,10 +152,15 @@ class TaskSampler:
 
     def _check(self, names: Sequence[str]) -> None:
         """Raise SettingError where a flag names a category that no task has."""
-        named = {"--mixture": set(self._mixture), "--curriculum": {n for s in self._stages for n in s.categories}}
+        named = {
+            "--mixture": set(self._mixture),
+            "--curriculum": {n for s in self._stages for n in s.categories},
+        }
         for flag, categories in named.items():
             if unknown := sorted(categories - set(names)):
-                raise SettingError(f'{flag}: got "{unknown[0]}", of which there is no task; known: {self._known}')
+                raise SettingError(
+                    f'{flag}: got "{unknown[0]}", of which there is no task; known: {self._known}'
+                )
 
 
 def read_mixture(text: str) -> dict[str, float]:

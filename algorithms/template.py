@@ -20,7 +20,9 @@ PLAIN_TEMPLATE = (
 )
 """Stands in for a tokenizer that brings no chat template."""
 
-_ACTION = "fctnprobeaction"  # stands where an action was sampled; templates pass it through unchanged
+_ACTION = (
+    "fctnprobeaction"  # stands where an action was sampled; templates pass it through unchanged
+)
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
 _MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
 _BREAK = "\u2060"  # WORD JOINER: invisible, and no special token contains it
@@ -29,7 +31,11 @@ _PROBE_TOOL = {
     "function": {
         "name": "fctnprobefunction",
         "description": "A probe.",
-        "parameters": {"type": "object", "properties": {"a": {"type": "string", "description": "x"}}, "required": []},
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "string", "description": "x"}},
+            "required": [],
+        },
     },
 }
 
@@ -59,22 +65,30 @@ class ChatTemplate:
         self._closing = self._find_closing()
         self.end_of_turn_id = self._find_end_of_turn()
         eos = tokenizer.eos_token_id
-        self.stop_ids: frozenset[int] = frozenset({self.end_of_turn_id} | ({eos} if eos is not None else set()))
+        self.stop_ids: frozenset[int] = frozenset(
+            {self.end_of_turn_id} | ({eos} if eos is not None else set())
+        )
         self._forbidden = self._find_forbidden()
         self.append_only = self._is_append_only()
         logger.info(
             "chat template: tools %s; tool role %s; %s",
             "rendered by the template" if self.takes_tools else "described in the system message",
             "rendered" if self.tool_role else "replaced by the user role",
-            "append-only, one row per episode" if self.append_only else "rewrites its history, one row per step",
+            "append-only, one row per episode"
+            if self.append_only
+            else "rewrites its history, one row per step",
         )
 
-    def first(self, messages: Sequence[Message], tools: Sequence[Any] = (), instructions: str = "") -> list[int]:
+    def first(
+        self, messages: Sequence[Message], tools: Sequence[Any] = (), instructions: str = ""
+    ) -> list[int]:
         """Return the ids of an episode's first prompt, generation prompt included.
 
         `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no tools.
         """
-        return self.encode(self._render(self._clean(self._opening(messages, instructions)), self._shown(tools)))
+        return self.encode(
+            self._render(self._clean(self._opening(messages, instructions)), self._shown(tools))
+        )
 
     def delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
         """Return the ids to append after an action: its closing, the new messages, the next generation prompt.
@@ -95,7 +109,11 @@ class ChatTemplate:
         return ids[skipped:] if ended and skipped and ids[:skipped] == self._closing else list(ids)
 
     def again(
-        self, history: Sequence[Message], tools: Sequence[Any] = (), instructions: str = "", trusted: Sequence[int] = ()
+        self,
+        history: Sequence[Message],
+        tools: Sequence[Any] = (),
+        instructions: str = "",
+        trusted: Sequence[int] = (),
     ) -> list[int]:
         """Return the ids of a whole history with generation prompt, for templates that are not append-only.
 
@@ -123,12 +141,16 @@ class ChatTemplate:
         if self._forbidden is None:
             return text
         own = frozenset(tags)
-        return self._forbidden.sub(lambda match: match[0] if match[0] in own else _broken(match), text)
+        return self._forbidden.sub(
+            lambda match: match[0] if match[0] in own else _broken(match), text
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an action's text: without its end token, with every other special token spelled out."""
         kept = ids[:-1] if ids and ids[-1] in self.stop_ids else ids
-        text: str = self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        text: str = self.tokenizer.decode(
+            list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
         return text
 
     # How messages are rendered
@@ -150,16 +172,25 @@ class ChatTemplate:
         for message in messages:
             role = message["role"]
             known = {"tool": self.tool_role, "system": self.system_role}.get(role, True)
-            message = {**message, "role": role if known else "user", "content": message.get("content") or ""}
+            message = {
+                **message,
+                "role": role if known else "user",
+                "content": message.get("content") or "",
+            }
             follows_user = prepared and prepared[-1]["role"] == message["role"] == "user"
             if follows_user and (self.merges_users or stood_in or not known):
-                prepared[-1] = {**prepared[-1], "content": f"{prepared[-1]['content']}\n{message['content']}"}
+                prepared[-1] = {
+                    **prepared[-1],
+                    "content": f"{prepared[-1]['content']}\n{message['content']}",
+                }
             else:
                 prepared.append(message)
             stood_in = not known
         return prepared
 
-    def _render(self, messages: Sequence[Message], tools: list[Any] | None = None, prompt: bool = True) -> str:
+    def _render(
+        self, messages: Sequence[Message], tools: list[Any] | None = None, prompt: bool = True
+    ) -> str:
         text: str = self.tokenizer.apply_chat_template(
             self._prepared(messages),
             tools=tools,
@@ -178,7 +209,10 @@ class ChatTemplate:
     # Untrusted text
 
     def _clean(self, messages: Sequence[Message]) -> list[Message]:
-        return [{k: v if k == "role" else self._neutral(v) for k, v in message.items()} for message in messages]
+        return [
+            {k: v if k == "role" else self._neutral(v) for k, v in message.items()}
+            for message in messages
+        ]
 
     def _neutral(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -198,7 +232,9 @@ class ChatTemplate:
         )
         return PLAIN_TEMPLATE
 
-    def _shows(self, messages: Sequence[Message], needle: str, tools: list[Any] | None = None) -> bool:
+    def _shows(
+        self, messages: Sequence[Message], needle: str, tools: list[Any] | None = None
+    ) -> bool:
         try:
             return needle in self._render(messages, tools)
         except _REFUSALS:
@@ -210,7 +246,9 @@ class ChatTemplate:
         self.system_role = self._shows([system, _user("q")], "fctnprobesystem")
         self.tool_role = True
         played = [_user("q"), {"role": "assistant", "content": _ACTION}]
-        self.tool_role = self._shows([*played, _tool("fctnproberesult"), _tool("r")], "fctnproberesult")
+        self.tool_role = self._shows(
+            [*played, _tool("fctnproberesult"), _tool("r")], "fctnproberesult"
+        )
         self.merges_users = not self._shows([_user("fctnprobeuser"), _user("q")], "fctnprobeuser")
 
     def _find_closing(self) -> list[int]:
@@ -237,18 +275,31 @@ class ChatTemplate:
         added = {str(token) for token in self.tokenizer.added_tokens_decoder.values()}
         probe = [_user("q"), {"role": "assistant", "content": "a"}, _tool("r"), _user("q")]
         system = {"role": "system", "content": "s"}
-        for tools, messages in ((None, [system, *probe]), ([_PROBE_TOOL] if self.takes_tools else None, probe)):
+        for tools, messages in (
+            (None, [system, *probe]),
+            ([_PROBE_TOOL] if self.takes_tools else None, probe),
+        ):
             try:
                 added.update(_MARKER.findall(self._render(messages, tools)))
-            except _REFUSALS:  # a template that wants tool calls before tool results shows its markers elsewhere
+            except (
+                _REFUSALS
+            ):  # a template that wants tool calls before tool results shows its markers elsewhere
                 continue
-        words = sorted((word for word in added if len(word.strip()) > 1), key=lambda word: (-len(word), word))
+        words = sorted(
+            (word for word in added if len(word.strip()) > 1), key=lambda word: (-len(word), word)
+        )
         return re.compile("|".join(map(re.escape, words))) if words else None
 
     def _is_append_only(self) -> bool:
         """Whether first + actions + deltas spell exactly what the template writes for the whole conversation."""
         tools = [_PROBE_TOOL] if self.takes_tools else None
-        follow_ups = ([_tool("r1")], [_tool("r2"), _tool("r3")], [_user("q2")], [_tool("r4")], [_user("q3")])
+        follow_ups = (
+            [_tool("r1")],
+            [_tool("r2"), _tool("r3")],
+            [_user("q2")],
+            [_tool("r4")],
+            [_user("q3")],
+        )
         try:
             for answer in ("answer", "<think>\nwhy\n</think>\n\nanswer"):
                 history = self._opening([_user("q1")], "" if self.takes_tools else "instructions")

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-MAX_LOGITS = 2**24  # logits held at once, 64 MiB in fp32: positions are taken in chunks of this over the vocabulary
+MAX_LOGITS = (
+    2**24
+)  # logits held at once, 64 MiB in fp32: positions are taken in chunks of this over the vocabulary
 
 
 def token_scores(
@@ -22,7 +24,10 @@ def token_scores(
     pieces = list(zip(torch.split(hidden, chunk), torch.split(tokens, chunk), strict=True))
     if len(pieces) <= 1:
         return _score(model, hidden, tokens, temperature, entropy_gradient)
-    scores = [checkpoint(_score, model, *piece, temperature, entropy_gradient, use_reentrant=False) for piece in pieces]
+    scores = [
+        checkpoint(_score, model, *piece, temperature, entropy_gradient, use_reentrant=False)
+        for piece in pieces
+    ]
     logprobs, entropies = zip(*scores, strict=True)
     return torch.cat(logprobs), torch.cat(entropies)
 

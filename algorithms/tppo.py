@@ -7,13 +7,21 @@ batch. 3. Truncated episodes bootstrap. 4. The value loss has its own clip range
 
 from __future__ import annotations
 
-from fctncalling.algorithms.algorithm import Algorithm, Estimate, Timelines, token_estimate, token_log_ratio
+from fctncalling.algorithms.algorithm import (
+    Algorithm,
+    Estimate,
+    Timelines,
+    token_estimate,
+    token_log_ratio,
+)
 from fctncalling.algorithms.config import TrainConfig
 
 
 def exact(timelines: Timelines, config: TrainConfig) -> Estimate:
     """Return TPPO's estimate: time passes between actions only, unless --gamma_token and --lam_token say otherwise."""
-    return token_estimate(timelines, config, gamma_token=config.gamma_token, lam_token=config.lam_token)
+    return token_estimate(
+        timelines, config, gamma_token=config.gamma_token, lam_token=config.lam_token
+    )
 
 
 def as_published(timelines: Timelines, config: TrainConfig) -> Estimate:

@@ -56,7 +56,13 @@ class Wandb:
         number = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
         name = "/".join(folder.parts[-4:])
         self._run: Any = wandb.init(
-            project="fctncalling", name=name, id=number, resume="allow", mode=mode, dir=str(folder), config=dict(config)
+            project="fctncalling",
+            name=name,
+            id=number,
+            resume="allow",
+            mode=mode,
+            dir=str(folder),
+            config=dict(config),
         )
         self._run.define_metric("*", step_metric="update")
 
@@ -72,10 +78,14 @@ class Wandb:
 class Trackers:
     """All that were asked for; they are opened when first used, and anew after a rewind."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], *, tensorboard: bool, wandb: str) -> None:
+    def __init__(
+        self, folder: Path, config: Mapping[str, Any], *, tensorboard: bool, wandb: str
+    ) -> None:
         """Raise SettingError where wandb is asked for and not installed."""
         if wandb != "off" and importlib.util.find_spec("wandb") is None:
-            raise SettingError(f"--wandb: got {wandb}, but wandb is not installed: pip install wandb, or leave it out")
+            raise SettingError(
+                f"--wandb: got {wandb}, but wandb is not installed: pip install wandb, or leave it out"
+            )
         self.folder, self.config, self.tensorboard, self.wandb = folder, config, tensorboard, wandb
         self.first_update = 0
         self._open: list[Tracker] | None = None
@@ -84,7 +94,11 @@ class Trackers:
         """Show the numbers that exist."""
         if self._open is None:
             self._open = self._opened()
-        finite = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+        finite = {
+            name: value
+            for name, value in values.items()
+            if value is not None and math.isfinite(value)
+        }
         for tracker in self._open:
             tracker.scalars(update, finite)
 
@@ -99,7 +113,9 @@ class Trackers:
             try:
                 opened.append(Tensorboard(self.folder, self.first_update))
             except ImportError:
-                logger.info("tensorboard is not installed: metrics.jsonl and timings.jsonl hold every number")
+                logger.info(
+                    "tensorboard is not installed: metrics.jsonl and timings.jsonl hold every number"
+                )
         if self.wandb != "off":
             opened.append(Wandb(self.folder, self.config, self.wandb))
         return opened

@@ -22,12 +22,18 @@ def has_training_pass(model: Any, decoder: Any) -> bool:
 
     Hooks on that (autocast, an onlooker's) would be passed over; elsewhere than on a CPU this is untried.
     """
-    from fctncalling.algorithms.decoder import has_fast_path  # loads transformers, which losses do not need
+    from fctncalling.algorithms.decoder import (
+        has_fast_path,
+    )  # loads transformers, which losses do not need
 
     if not has_fast_path(model) or decoder._forward_pre_hooks or decoder._forward_hooks:
         return False
     weight: Tensor = decoder.embed_tokens.weight
-    plain = weight.device.type == "cpu" and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    plain = (
+        weight.device.type == "cpu"
+        and weight.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+    )
     drops = decoder.training and decoder.config.attention_dropout
     return bool(plain and not drops and decoder.config._attn_implementation == "sdpa")
 
@@ -45,7 +51,9 @@ def wanted_states(
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (T, 1, head size)
     for layer in below:
         states = layer.input_layernorm(hidden)
-        read = _read_all(_queries(layer, states, cos, sin), *_keys_and_values(layer, states, cos, sin))
+        read = _read_all(
+            _queries(layer, states, cos, sin), *_keys_and_values(layer, states, cos, sin)
+        )
         hidden = _finished(layer, hidden, read)
     states = last.input_layernorm(hidden)
     queries = _queries(last, states[rows, columns], cos[columns], sin[columns])
@@ -58,18 +66,25 @@ def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return the queries of normed states (..., H), turned to their positions, (..., heads, size)."""
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
-    return _turned(attention.q_norm(queries) if hasattr(attention, "q_norm") else queries, cos, sin)  # Qwen3
+    return _turned(
+        attention.q_norm(queries) if hasattr(attention, "q_norm") else queries, cos, sin
+    )  # Qwen3
 
 
 def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     """Return keys and values (B, T, heads, size) of normed states (B, T, H), those that queries share repeated."""
     attention = layer.self_attn
     keys, values = (
-        it(states).unflatten(-1, (-1, int(attention.head_dim))) for it in (attention.k_proj, attention.v_proj)
+        it(states).unflatten(-1, (-1, int(attention.head_dim)))
+        for it in (attention.k_proj, attention.v_proj)
     )
     keys = _turned(attention.k_norm(keys) if hasattr(attention, "k_norm") else keys, cos, sin)
     groups = int(attention.num_key_value_groups)
-    return (keys, values) if groups == 1 else (keys.repeat_interleave(groups, 2), values.repeat_interleave(groups, 2))
+    return (
+        (keys, values)
+        if groups == 1
+        else (keys.repeat_interleave(groups, 2), values.repeat_interleave(groups, 2))
+    )
 
 
 def _finished(layer: Any, hidden: Tensor, read: Tensor) -> Tensor:
@@ -94,19 +109,27 @@ def _read_all(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     for start in range(0, length, BLOCK):
         end = min(start + BLOCK, length)
         mask = torch.ones(end - start, end, dtype=torch.bool, device=keys.device).tril(start)
-        blocks.append(_attention(queries[:, start:end], keys[:, :end], values[:, :end], attn_mask=mask))
+        blocks.append(
+            _attention(queries[:, start:end], keys[:, :end], values[:, :end], attn_mask=mask)
+        )
     return torch.cat(blocks, 1)
 
 
-def _read_some(queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def _read_some(
+    queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor
+) -> Tensor:
     """Return what N queries (N, heads, size) read of their rows' keys up to their own column, (N, heads, size)."""
     batch, length = keys.shape[:2]
     counts = torch.bincount(rows, minlength=batch)
-    place = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]  # among those of its row
+    place = (
+        torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
+    )  # among those of its row
     shape = (batch, int(counts.max()))
     padded = queries.new_zeros(*shape, *queries.shape[1:]).index_put((rows, place), queries)
     seen = columns.new_zeros(shape).index_put((rows, place), columns)
-    mask = torch.arange(length, device=rows.device) <= seen.unsqueeze(-1)  # (B, most wanted of a row, T)
+    mask = torch.arange(length, device=rows.device) <= seen.unsqueeze(
+        -1
+    )  # (B, most wanted of a row, T)
     return _attention(padded, keys, values, attn_mask=mask.unsqueeze(1))[rows, place]
 
 

@@ -60,10 +60,14 @@ class VllmActor(Actor):
     def submit(self, request: Request) -> None:
         """Send a request; ValueError where the slot waits for an answer, or there is nothing to read."""
         if request.slot in self._asked or self._threads is None:
-            raise ValueError(f"slot {request.slot} has a request already: wait for its action, or begin the slot again")
+            raise ValueError(
+                f"slot {request.slot} has a request already: wait for its action, or begin the slot again"
+            )
         self._ids[request.slot] += request.new_ids
         if not self._ids[request.slot]:
-            raise ValueError(f"slot {request.slot} has nothing to read: an action needs at least one prompt token")
+            raise ValueError(
+                f"slot {request.slot} has nothing to read: an action needs at least one prompt token"
+            )
         seed = int(self._streams[request.slot].integers(2**31))
         prompt = list(self._ids[request.slot])
         self._asked[request.slot] = self._threads.submit(self._speak, prompt, request, seed)
@@ -72,7 +76,11 @@ class VllmActor(Actor):
         """Wait until some requests are answered, or environments have; return (slot, action) of each that is."""
         while self._asked:
             wait(self._asked.values(), timeout=POLL_S, return_when=FIRST_COMPLETED)
-            answered = [(slot, self._taken(slot)) for slot, future in list(self._asked.items()) if future.done()]
+            answered = [
+                (slot, self._taken(slot))
+                for slot, future in list(self._asked.items())
+                if future.done()
+            ]
             if answered or self.interrupted(1):
                 return answered
         return []
@@ -88,7 +96,10 @@ class VllmActor(Actor):
 
     def _speak(self, prompt: list[int], request: Request, seed: int) -> Action:
         """Return an action, asking again after each stop that the request has an answer to."""
-        action, limit = Action(), min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens)
+        action, limit = (
+            Action(),
+            min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens),
+        )
         while True:
             told = self.server.complete(
                 self.model,

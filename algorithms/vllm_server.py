@@ -14,7 +14,12 @@ from fctncalling.algorithms.actor import ActorError, RolloutError
 
 logger = logging.getLogger(__name__)
 
-AWAY = (429, 502, 503, 504)  # answers of a server, or of what stands before it, that is starting or full
+AWAY = (
+    429,
+    502,
+    503,
+    504,
+)  # answers of a server, or of what stands before it, that is starting or full
 REFUSED = (401, 403)
 MAX_WAIT_S = 5.0  # between two attempts
 TRIES = 4  # at a request that the server itself fails at
@@ -63,7 +68,13 @@ class VllmServer:
 
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
         """Return what a model writes after a prompt of token ids; ActorError where it cannot be had."""
-        body = {"model": model, "prompt": list(prompt), "logprobs": 0, "return_token_ids": True, **sampling}
+        body = {
+            "model": model,
+            "prompt": list(prompt),
+            "logprobs": 0,
+            "return_token_ids": True,
+            **sampling,
+        }
         reply = self._post("/v1/completions", body)
         for _ in range(TRIES - 1):
             if reply.status_code == 404:
@@ -77,18 +88,30 @@ class VllmServer:
                 f"{self.url}: no token ids with their log-probabilities in the answer ({error!r})"
             ) from None
         if len(ids) != len(logprobs):
-            raise ActorError(f"{self.url}: {len(ids)} token ids came with {len(logprobs)} log-probabilities")
-        return Completion(ids, logprobs, str(choice.get("finish_reason")), choice.get("stop_reason"))
+            raise ActorError(
+                f"{self.url}: {len(ids)} token ids came with {len(logprobs)} log-probabilities"
+            )
+        return Completion(
+            ids, logprobs, str(choice.get("finish_reason")), choice.get("stop_reason")
+        )
 
     def best_logprob(self, model: str, prompt: Sequence[int], temperature: float) -> float:
         """Return the log-probability told of the likeliest token after a prompt."""
-        body = {"model": model, "prompt": list(prompt), "logprobs": 1, "max_tokens": 1, "temperature": temperature}
+        body = {
+            "model": model,
+            "prompt": list(prompt),
+            "logprobs": 1,
+            "max_tokens": 1,
+            "temperature": temperature,
+        }
         [top] = _json(self._post("/v1/completions", body))["choices"][0]["logprobs"]["top_logprobs"]
         return float(max(top.values()))
 
     def models(self) -> list[str]:
         """Return the names that can be asked for now; httpx.TransportError where no server is there."""
-        return [str(each["id"]) for each in _json(self._client.get(f"{self.url}/v1/models"))["data"]]
+        return [
+            str(each["id"]) for each in _json(self._client.get(f"{self.url}/v1/models"))["data"]
+        ]
 
     def load_adapter(self, name: str, folder: str) -> None:
         """Have an adapter served under a name. RolloutError where the server refuses it."""
@@ -103,7 +126,9 @@ class VllmServer:
     def unload_adapter(self, name: str) -> None:
         """Let go of an adapter, if the server is there and has it: one that is away has forgotten it."""
         with contextlib.suppress(self.errors, RuntimeError):
-            self._client.post(f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0)
+            self._client.post(
+                f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0
+            )
 
     def close(self) -> None:
         """Close the connections; whoever waits for the server gives up."""
@@ -142,13 +167,17 @@ class VllmServer:
                 )
             away_s = self._clock() - self._away_since
         if away_s > self.patience_s:
-            raise RolloutError(f"the vLLM server at {self.url} has been away for {away_s:.0f} s; the last: {told}")
+            raise RolloutError(
+                f"the vLLM server at {self.url} has been away for {away_s:.0f} s; the last: {told}"
+            )
 
     def _back(self) -> None:
         with self._lock:
             since, self._away_since = self._away_since, None
         if since is not None:
-            logger.warning("the vLLM server at %s answers again after %.1f s", self.url, self._clock() - since)
+            logger.warning(
+                "the vLLM server at %s answers again after %.1f s", self.url, self._clock() - since
+            )
 
 
 def _json(reply: Any) -> Any:

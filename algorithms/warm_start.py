@@ -10,7 +10,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, make_batch, microbatches, trained_lengths
+from fctncalling.algorithms.batch import (
+    EpisodeRecord,
+    TokenRecord,
+    make_batch,
+    microbatches,
+    trained_lengths,
+)
 
 _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 
@@ -54,7 +60,9 @@ def fit(
     lr, loss, accuracy (share of acted tokens that are the likeliest), grad_norm, tokens (acted ones).
     """
     config = config or WarmStartConfig()
-    rows = [row for record in records if not record.invalid for row in record.rows if any(row.acted)]
+    rows = [
+        row for record in records if not record.invalid for row in record.rows if any(row.acted)
+    ]
     if not rows:
         raise ValueError(f"none of the {len(records)} demonstrations has a token that was acted")
     batches = _batches([len(row.ids) for row in rows], config)
@@ -65,7 +73,11 @@ def fit(
         lr = config.lr * _schedule(step, len(batches), config)
         for group in optimizer.param_groups:
             group["lr"] = lr
-        metrics = {"step": float(step), "lr": lr, **_learn(model, [rows[i] for i in chosen], config)}
+        metrics = {
+            "step": float(step),
+            "lr": lr,
+            **_learn(model, [rows[i] for i in chosen], config),
+        }
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         history.append(metrics)
@@ -81,7 +93,9 @@ def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -
     loss_sum, right = 0.0, 0
     lengths = trained_lengths(rows)
     # Few passes whatever the padding: how rows are grouped decides the last bits of the weights that are published.
-    for group in microbatches(lengths, max_tokens=config.max_tokens_per_microbatch, most_padding=1.0):
+    for group in microbatches(
+        lengths, max_tokens=config.max_tokens_per_microbatch, most_padding=1.0
+    ):
         ids, _, acted = make_batch([rows[i] for i in group], device=device, trim=True)
         targets = ids[:, 1:][acted[:, 1:]]
         logits = acted_logits(model, ids, acted)
@@ -90,7 +104,12 @@ def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -
         loss_sum += loss.item()
         right += int((logits.detach().argmax(-1) == targets).sum())
     norm = nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
-    return {"loss": loss_sum, "accuracy": right / total, "grad_norm": norm.item(), "tokens": float(total)}
+    return {
+        "loss": loss_sum,
+        "accuracy": right / total,
+        "grad_norm": norm.item(),
+        "tokens": float(total),
+    }
 
 
 def acted_logits(model: nn.Module, ids: Tensor, acted: Tensor) -> Tensor:
@@ -102,9 +121,16 @@ def acted_logits(model: nn.Module, ids: Tensor, acted: Tensor) -> Tensor:
     language_model: Any = model
     at = acted[:, 1:]
     config: Any = getattr(model, "config", None)
-    head = language_model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    head = (
+        language_model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    )
     plain = not any(getattr(config, name, None) for name in _LOGIT_CHANGERS)
-    if head is None or not plain or not hasattr(model, "base_model_prefix") or hasattr(model, "peft_config"):
+    if (
+        head is None
+        or not plain
+        or not hasattr(model, "base_model_prefix")
+        or hasattr(model, "peft_config")
+    ):
         logits: Tensor = language_model(input_ids=ids, use_cache=False).logits[:, :-1][at]
         return logits
     hidden: Tensor = language_model.base_model(input_ids=ids, use_cache=False).last_hidden_state
@@ -117,10 +143,17 @@ def _batches(lengths: list[int], config: WarmStartConfig) -> list[list[int]]:
     batches: list[list[int]] = []
     for _ in range(config.epochs):
         order = torch.randperm(len(lengths), generator=generator).tolist()
-        pool = 16 * config.batch_size  # sorting inside a pool saves padding and keeps epochs different
-        pools = [sorted(order[i : i + pool], key=lambda row: lengths[row]) for i in range(0, len(order), pool)]
+        pool = (
+            16 * config.batch_size
+        )  # sorting inside a pool saves padding and keeps epochs different
+        pools = [
+            sorted(order[i : i + pool], key=lambda row: lengths[row])
+            for i in range(0, len(order), pool)
+        ]
         ordered = [row for part in pools for row in part]
-        epoch = [ordered[i : i + config.batch_size] for i in range(0, len(ordered), config.batch_size)]
+        epoch = [
+            ordered[i : i + config.batch_size] for i in range(0, len(ordered), config.batch_size)
+        ]
         batches += [epoch[i] for i in torch.randperm(len(epoch), generator=generator).tolist()]
     return batches[: config.max_steps]
 
@@ -131,7 +164,9 @@ def _schedule(step: int, num_steps: int, config: WarmStartConfig) -> float:
     if step < warmup:
         return (step + 1) / warmup
     progress = (step - warmup) / max(1, num_steps - warmup)
-    return config.final_lr_share + (1 - config.final_lr_share) * 0.5 * (1 + math.cos(math.pi * progress))
+    return config.final_lr_share + (1 - config.final_lr_share) * 0.5 * (
+        1 + math.cos(math.pi * progress)
+    )
 
 
 def _optimizer(model: nn.Module, config: WarmStartConfig) -> torch.optim.AdamW:

@@ -57,7 +57,9 @@ def write_results(data_dir: Path, root: Path) -> dict[str, list[tuple[Task, Any]
         answers[category] = [(task, answer(task)) for task in tasks_of(data_dir, category)]
         path = root / "m" / folder_of(category) / f"BFCL_v4_{category}_result.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = (json.dumps({"id": task.id, "result": text}) + "\n" for task, text in answers[category])
+        lines = (
+            json.dumps({"id": task.id, "result": text}) + "\n" for task, text in answers[category]
+        )
         path.write_text("".join(lines), encoding="utf-8")
     return answers
 
@@ -67,7 +69,9 @@ class Official:
 
     def __init__(self, python: str, results: Path) -> None:
         command = [python, str(HERE / "official_checkers.py"), "serve", str(results)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
 
     def __call__(self, category: str) -> tuple[float, int]:
         assert self._process.stdin is not None
@@ -101,25 +105,44 @@ def ours_again(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
     return ours(answers)
 
 
-def by_category(official: Official, answers: dict[str, list[tuple[Task, Any]]], rounds: int) -> Iterator[bool]:
+def by_category(
+    official: Official, answers: dict[str, list[tuple[Task, Any]]], rounds: int
+) -> Iterator[bool]:
     """Print every category's costs; yield whether each group reaches its target and both sides agree."""
     ratios: dict[str, list[float]] = {"multi-turn": [], "AST": [], "relevance": []}
-    print(f"{'category':26} {'entries':>7} {'official ms':>12} {'ours ms':>9} {'ratio':>6} {'again':>6}")
+    print(
+        f"{'category':26} {'entries':>7} {'official ms':>12} {'ours ms':>9} {'ratio':>6} {'again':>6}"
+    )
     for category, listed in answers.items():
         official(category)  # warm
         ours(listed)
-        turns = [(official(category), ours_at_first(listed), ours_again(listed)) for _ in range(rounds)]
-        first, again = (statistics.median(turn[0][0] / turn[side][0] for turn in turns) for side in (1, 2))
-        group = "multi-turn" if category in MULTI_TURN else "AST" if category in AST else "relevance"
+        turns = [
+            (official(category), ours_at_first(listed), ours_again(listed)) for _ in range(rounds)
+        ]
+        first, again = (
+            statistics.median(turn[0][0] / turn[side][0] for turn in turns) for side in (1, 2)
+        )
+        group = (
+            "multi-turn" if category in MULTI_TURN else "AST" if category in AST else "relevance"
+        )
         ratios[group].append(first)
-        theirs_ms, own_ms = (1e3 * statistics.median(turn[side][0] for turn in turns) / len(listed) for side in (0, 1))
-        print(f"{category:26} {len(listed):7} {theirs_ms:12.4f} {own_ms:9.4f} {first:6.2f} {again:6.2f}")
+        theirs_ms, own_ms = (
+            1e3 * statistics.median(turn[side][0] for turn in turns) / len(listed)
+            for side in (0, 1)
+        )
+        print(
+            f"{category:26} {len(listed):7} {theirs_ms:12.4f} {own_ms:9.4f} {first:6.2f} {again:6.2f}"
+        )
         if len({side[1] for side in turns[0]}) > 1:
-            print(f"  they disagree: official {turns[0][0][1]}, ours {turns[0][1][1]}, {turns[0][2][1]} valid")
+            print(
+                f"  they disagree: official {turns[0][0][1]}, ours {turns[0][1][1]}, {turns[0][2][1]} valid"
+            )
             yield False
     for group, bound in list(TARGETS.items())[:2]:
         least = min(ratios[group], default=bound)
-        print(f"{group}: at least {least:.2f} x (target {bound} x){'' if least >= bound else '  MISSED'}")
+        print(
+            f"{group}: at least {least:.2f} x (target {bound} x){'' if least >= bound else '  MISSED'}"
+        )
         yield least >= bound
 
 
@@ -134,14 +157,29 @@ def cpu_of(command: list[str]) -> float:
 def whole_process(python: str, data_dir: Path, work: Path, rounds: int) -> Iterator[bool]:
     """Print what scoring all single-turn categories costs from start to end; yield whether targets are met."""
     results, theirs, own = work / "result", work / "official_score", work / "our_score"
-    official = [python, str(HERE / "official_checkers.py"), "score", str(results), str(theirs), *SINGLE_TURN]
-    evaluate = [sys.executable, str(HERE.parent / "evaluate_fctncalling.py"), "score", "--data_dir", str(data_dir)]
+    official = [
+        python,
+        str(HERE / "official_checkers.py"),
+        "score",
+        str(results),
+        str(theirs),
+        *SINGLE_TURN,
+    ]
+    evaluate = [
+        sys.executable,
+        str(HERE.parent / "evaluate_fctncalling.py"),
+        "score",
+        "--data_dir",
+        str(data_dir),
+    ]
     evaluate += ["--input", str(results), "--score_dir", str(own), "--category", *SINGLE_TURN]
     pairs = [(cpu_of(official), cpu_of(evaluate)) for _ in range(rounds + 1)][1:]
     ratio, bound = statistics.median(a / b for a, b in pairs), TARGETS["score, whole process"]
     seconds = tuple(statistics.median(side) for side in zip(*pairs, strict=True))
     missed = "" if ratio >= bound else "  MISSED"
-    print(f"score, whole process: official {seconds[0]:.2f} s, ours {seconds[1]:.2f} s: {ratio:.2f} x{missed}")
+    print(
+        f"score, whole process: official {seconds[0]:.2f} s, ours {seconds[1]:.2f} s: {ratio:.2f} x{missed}"
+    )
     yield ratio >= bound
     different = [name for name, a, b in compared(theirs, own) if a != b]
     print(f"columns of the leaderboard that differ: {', '.join(different) or 'none'}")
@@ -155,13 +193,21 @@ def compared(theirs: Path, own: Path) -> Iterator[tuple[str, str, str]]:
         for folder in (theirs, own):
             with (folder / f"data_{table}.csv").open(encoding="utf-8") as file:
                 rows.append(next(iter(csv.DictReader(file))))
-        yield from ((f"{table}: {name}", rows[0][name], rows[1].get(name, "")) for name in rows[0] if "Acc" in name)
+        yield from (
+            (f"{table}: {name}", rows[0][name], rows[1].get(name, ""))
+            for name in rows[0]
+            if "Acc" in name
+        )
 
 
 def main() -> int:
     """Measure, print, and return 1 where a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--official", required=True, help="Python of the official package's virtual environment")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--official", required=True, help="Python of the official package's virtual environment"
+    )
     parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files")
     parser.add_argument("--category", nargs="+", help="measure these only")
     parser.add_argument("--rounds", type=int, default=5, help="both sides take this many turns")
@@ -171,7 +217,11 @@ def main() -> int:
         answers = write_results(args.data_dir, Path(folder) / "result")
         official = Official(args.official, Path(folder) / "result")
         met = list(
-            by_category(official, {k: v for k, v in answers.items() if k in (args.category or answers)}, args.rounds)
+            by_category(
+                official,
+                {k: v for k, v in answers.items() if k in (args.category or answers)},
+                args.rounds,
+            )
         )
         official.close()
         if not args.category:

@@ -54,7 +54,11 @@ class Floor:
     """A process of its own, so that neither the benchmark's threads nor its memory enter the floor."""
 
     def __init__(self) -> None:
-        environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
+        environment = {
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "PATH": os.environ.get("PATH", ""),
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-c", FLOOR_PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
             env=environment,
@@ -129,13 +133,25 @@ def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Target]
     )
     floor_p50 = statistics.median(times["floor"])
     p95 = statistics.quantiles(times["confined"], n=20)[-1]
-    print(f"floor p50 {1e3 * floor_p50:.2f} ms, confined p50 {1e3 * statistics.median(times['confined']):.2f} ms")
+    print(
+        f"floor p50 {1e3 * floor_p50:.2f} ms, confined p50 {1e3 * statistics.median(times['confined']):.2f} ms"
+    )
     return [
         Target("p50 / floor", median_ratio(times["confined"], times["floor"]), 4),
         Target("p95 / floor p50", p95 / floor_p50, 8),
         Target("confined / rlimits only", median_ratio(times["confined"], times["rlimits"]), 1.5),
-        Target("fresh interpreter / confined", median_ratio(few["fresh"], few["confined"]), 2, at_most=False),
-        Target("fresh with numpy / confined", median_ratio(few["numpy"], few["confined"]), 15, at_most=False),
+        Target(
+            "fresh interpreter / confined",
+            median_ratio(few["fresh"], few["confined"]),
+            2,
+            at_most=False,
+        ),
+        Target(
+            "fresh with numpy / confined",
+            median_ratio(few["numpy"], few["confined"]),
+            15,
+            at_most=False,
+        ),
     ]
 
 
@@ -161,13 +177,17 @@ def waiting(executor: PythonExecutor) -> list[Target]:
     with PythonExecutor(num_executors=32) as wide:
         wide.map([SNIPPET] * 32)
         asleep = seconds(lambda: wide.map(["import time\ntime.sleep(1)"] * 32))
-    return [Target("overshoot of 2 s, in s", overshoot, 0.2), Target("32 sleeps of 1 s at once, in s", asleep, 1.5)]
+    return [
+        Target("overshoot of 2 s, in s", overshoot, 0.2),
+        Target("32 sleeps of 1 s at once, in s", asleep, 1.5),
+    ]
 
 
 def boot(rounds: int) -> Target:
     """Return the start of an executor, self-test included, against an interpreter that imports NumPy."""
     times = interleaved(
-        max(3, rounds // 50), {"numpy": lambda: fresh_interpreter(True), "boot": lambda: PythonExecutor().close()}
+        max(3, rounds // 50),
+        {"numpy": lambda: fresh_interpreter(True), "boot": lambda: PythonExecutor().close()},
     )
     return Target("boot / import numpy", median_ratio(times["boot"], times["numpy"]), 2)
 
@@ -175,11 +195,18 @@ def boot(rounds: int) -> Target:
 def main() -> int:
     """Measure, print, and return 1 where a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=300, help="floor and subject take this many turns")
+    parser.add_argument(
+        "--rounds", type=int, default=300, help="floor and subject take this many turns"
+    )
     rounds = parser.parse_args().rounds
     floor = Floor()
     with PythonExecutor() as executor:
-        targets = [*latency(rounds, executor, floor), throughput(rounds, floor), *waiting(executor), boot(rounds)]
+        targets = [
+            *latency(rounds, executor, floor),
+            throughput(rounds, floor),
+            *waiting(executor),
+            boot(rounds),
+        ]
     floor.close()
     for target in targets:
         bound = f"{'<=' if target.at_most else '>='} {target.bound:g}"

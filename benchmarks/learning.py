@@ -46,7 +46,9 @@ SETTINGS: dict[str, dict[str, object]] = {
 }
 """What an algorithm changes of SHARED and of the command's defaults: nothing, so none is favoured by tuning."""
 
-FORKS = multiprocessing.get_context("forkserver")  # a process for every run, what is slow being imported once
+FORKS = multiprocessing.get_context(
+    "forkserver"
+)  # a process for every run, what is slow being imported once
 SLOW_IMPORTS = ("matplotlib.pyplot", "transformers", "transformers.models.llama.modeling_llama")
 
 
@@ -54,10 +56,15 @@ def main() -> None:
     """Run what is missing, then report on all of it."""
     options = parsed()
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
-    FORKS.set_forkserver_preload(["fctncalling.cli.train", "fctncalling.training_run", *SLOW_IMPORTS])
+    FORKS.set_forkserver_preload(
+        ["fctncalling.cli.train", "fctncalling.training_run", *SLOW_IMPORTS]
+    )
     options.output.mkdir(parents=True, exist_ok=True)
     tasks = EMBEDDED if options.tasks == "all" else write_tasks(options.output / "tasks")
-    wanted = [(name, seed) for seed, name in product(range(1, options.seeds + 1), options.algorithms.split(","))]
+    wanted = [
+        (name, seed)
+        for seed, name in product(range(1, options.seeds + 1), options.algorithms.split(","))
+    ]
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = list(pool.map(lambda pair: play(pair[0], pair[1], tasks, options), wanted))
     lines = "".join(json.dumps(run._asdict()) + "\n" for run in runs)
@@ -70,18 +77,28 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     """Return the command line's options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--algorithms", default=",".join(SETTINGS))
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--tasks", default="multi_turn", choices=("multi_turn", "all"), help="of the embedded ones")
+    parser.add_argument(
+        "--tasks", default="multi_turn", choices=("multi_turn", "all"), help="of the embedded ones"
+    )
     parser.add_argument("--num_updates", type=int, default=6, help="of 256 episodes each")
-    parser.add_argument("--eval_interval", type=int, default=2, help="updates between two evaluations")
+    parser.add_argument(
+        "--eval_interval", type=int, default=2, help="updates between two evaluations"
+    )
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1, help="runs at a time")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "learning")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings on top, to try them")
+    parser.add_argument(
+        "--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings on top, to try them"
+    )
     options = parser.parse_args()
     if unknown := set(options.algorithms.split(",")) - set(SETTINGS):
-        parser.error(f"--algorithms: got {sorted(unknown)[0]}, expected some of {', '.join(SETTINGS)}")
+        parser.error(
+            f"--algorithms: got {sorted(unknown)[0]}, expected some of {', '.join(SETTINGS)}"
+        )
     return options
 
 
@@ -98,7 +115,9 @@ def write_tasks(folder: Path) -> Path:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             kept = [line for line in lines if json.loads(line)["id"].startswith(MULTI_TURN)]
             (folder / path).write_text("".join(kept), encoding="utf-8")
-    shutil.copytree(EMBEDDED / "multi_turn_func_doc", folder / "multi_turn_func_doc", dirs_exist_ok=True)
+    shutil.copytree(
+        EMBEDDED / "multi_turn_func_doc", folder / "multi_turn_func_doc", dirs_exist_ok=True
+    )
     return folder
 
 
@@ -121,14 +140,19 @@ def play(algorithm: str, seed: int, tasks: Path, options: argparse.Namespace) ->
         }
         train(folder, [f"--{name}={value}" for name, value in flags.items()])
     run = Run.read(folder, algorithm, seed, options.num_updates)
-    print(f"{algorithm} seed {seed}: {run.curve[-1][1]:.3f} after {run.curve[-1][0]} episodes", flush=True)
+    print(
+        f"{algorithm} seed {seed}: {run.curve[-1][1]:.3f} after {run.curve[-1][0]} episodes",
+        flush=True,
+    )
     return run
 
 
 def updates_of(folder: Path) -> int:
     """Return the length of the run that ended in this folder; 0 where none did."""
     evaluation = folder / "evaluation.json"
-    return json.loads(evaluation.read_text(encoding="utf-8"))["updates"] if evaluation.exists() else 0
+    return (
+        json.loads(evaluation.read_text(encoding="utf-8"))["updates"] if evaluation.exists() else 0
+    )
 
 
 def train(folder: Path, flags: list[str]) -> None:
@@ -138,11 +162,15 @@ def train(folder: Path, flags: list[str]) -> None:
         shutil.rmtree(folder)  # stopped before its first checkpoint
     folder.parent.mkdir(parents=True, exist_ok=True)
     log = folder.parent / f"{folder.name}.log"
-    process = FORKS.Process(target=run_command, args=([*flags, *(["--resume"] if resumes else [])], log))
+    process = FORKS.Process(
+        target=run_command, args=([*flags, *(["--resume"] if resumes else [])], log)
+    )
     process.start()
     process.join()
     if process.exitcode:
-        raise SystemExit(f"train_fctncalling.py {' '.join(flags)} ended with {process.exitcode}; see {log}")
+        raise SystemExit(
+            f"train_fctncalling.py {' '.join(flags)} ended with {process.exitcode}; see {log}"
+        )
 
 
 def run_command(flags: list[str], log: Path) -> None:

@@ -28,12 +28,21 @@ class Run(NamedTuple):
     @classmethod
     def read(cls, folder: Path, algorithm: str, seed: int, num_updates: int) -> Self:
         """Return the first so many updates of the run that left this folder."""
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        episodes = {0: 0} | {line["update"]: line["episodes"] for line in lines if "episodes" in line}
-        evaluated = [line for line in lines if line.get(GREEDY) is not None and line["update"] <= num_updates]
+        lines = [
+            json.loads(line)
+            for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
+        episodes = {0: 0} | {
+            line["update"]: line["episodes"] for line in lines if "episodes" in line
+        }
+        evaluated = [
+            line for line in lines if line.get(GREEDY) is not None and line["update"] <= num_updates
+        ]
         curve = [(episodes[line["update"]], line[GREEDY]) for line in evaluated]
         summary = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        sizes = {name: category["num_tasks"] for name, category in summary["after"]["categories"].items()}
+        sizes = {
+            name: category["num_tasks"] for name, category in summary["after"]["categories"].items()
+        }
         sizes = {name: size for name, size in sizes.items() if name.startswith("multi_turn")}
         solved = sum(size * evaluated[-1][f"{GREEDY}/{name}"] for name, size in sizes.items())
         cpu_seconds = 1000 * summary["train_cpu_seconds"] / summary["episodes"]
@@ -55,7 +64,9 @@ class Run(NamedTuple):
         return next((episodes for episodes, success in self.curve if success >= TARGET), None)
 
 
-def report(runs: Sequence[Run], shared: Mapping[str, object], settings: Mapping[str, Mapping[str, object]]) -> str:
+def report(
+    runs: Sequence[Run], shared: Mapping[str, object], settings: Mapping[str, Mapping[str, object]]
+) -> str:
     """Return the table, the significance of every difference and the settings, as Markdown."""
     by_name = grouped(runs)
     episodes = sorted({run.curve[-1][0] for run in runs})
@@ -68,7 +79,10 @@ def report(runs: Sequence[Run], shared: Mapping[str, object], settings: Mapping[
         f"|{'---|' * 12}",
     ]
     for name, group in by_name.items():
-        finals, reached = [run.final for run in group], [run.reached for run in group if run.reached is not None]
+        finals, reached = (
+            [run.final for run in group],
+            [run.reached for run in group if run.reached is not None],
+        )
         spread = f"{100 * stdev(finals):.1f}" if len(finals) > 1 else "-"
         lines.append(
             f"| {name} | {len(group)} | {fmean(finals):.1%} | {spread} | {min(finals):.1%} | {max(finals):.1%} "
@@ -95,10 +109,15 @@ def differences(by_name: Mapping[str, Sequence[Run]]) -> list[str]:
     pairs = list(combinations(by_name, 2))
     columns = []
     for measure in ("final", "area"):
-        values = {name: {run.seed: getattr(run, measure) for run in group} for name, group in by_name.items()}
+        values = {
+            name: {run.seed: getattr(run, measure) for run in group}
+            for name, group in by_name.items()
+        }
         samples = [tuple(list(values[name].values()) for name in pair) for pair in pairs]
         columns.append([f"{100 * (fmean(one) - fmean(other)):+.1f}" for one, other in samples])
-        columns.append(marks([sign_flips(gaps(values[one], values[other])) for one, other in pairs]))
+        columns.append(
+            marks([sign_flips(gaps(values[one], values[other])) for one, other in pairs])
+        )
         columns.append(marks([mann_whitney(one, other) for one, other in samples]))
     for (one, other), *cells in zip(pairs, *columns, strict=True):
         lines.append(f"| {one} - {other} | {' | '.join(cells)} |")
@@ -133,7 +152,9 @@ def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:
     counts = rank_sums(tuple(rank[x] for x in pooled), len(one))
     centre = len(one) * (len(pooled) + 1)
     seen = abs(sum(rank[x] for x in one) - centre)
-    return sum(count for total, count in counts.items() if abs(total - centre) >= seen) / sum(counts.values())
+    return sum(count for total, count in counts.items() if abs(total - centre) >= seen) / sum(
+        counts.values()
+    )
 
 
 @cache
@@ -176,12 +197,20 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     import matplotlib.pyplot as plt
     import numpy as np
 
-    figure, (curves, ends) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained", sharey=True)
+    figure, (curves, ends) = plt.subplots(
+        1, 2, figsize=(10, 4.5), layout="constrained", sharey=True
+    )
     for place, (name, group) in enumerate(grouped(runs).items()):
         episodes = [point[0] for point in group[0].curve]
-        table = np.array([[point[1] for point in run.curve] for run in group])  # (seeds, evaluations)
-        (line,) = curves.plot(episodes, table.mean(0), "o-", markersize=3, label=f"{name} ({len(group)} seeds)")
-        curves.fill_between(episodes, table.min(0), table.max(0), color=line.get_color(), alpha=0.12)
+        table = np.array(
+            [[point[1] for point in run.curve] for run in group]
+        )  # (seeds, evaluations)
+        (line,) = curves.plot(
+            episodes, table.mean(0), "o-", markersize=3, label=f"{name} ({len(group)} seeds)"
+        )
+        curves.fill_between(
+            episodes, table.min(0), table.max(0), color=line.get_color(), alpha=0.12
+        )
         across = place + np.linspace(-0.22, 0.22, len(group)) * (len(group) > 1)
         ends.scatter(across, table[:, -1], s=16, color=line.get_color())
         ends.hlines(table[:, -1].mean(), place - 0.35, place + 0.35, color=line.get_color())

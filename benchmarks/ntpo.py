@@ -38,8 +38,15 @@ ROOT = Path(__file__).parents[1]
 def untrained(seed: int) -> ActorCritic:
     """Return a tiny random model with a critic."""
     torch.manual_seed(seed)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return ActorCritic(LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=16, **sizes)))
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    return ActorCritic(
+        LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=16, **sizes))
+    )
 
 
 @torch.no_grad()
@@ -51,8 +58,13 @@ def play(policy: ActorCritic, num_episodes: int, generator: torch.Generator) -> 
         model: Any = policy.model
         chances = model(input_ids=ids).logits[:, -1].log_softmax(-1)
         tokens = torch.multinomial(chances.exp(), 1, generator=generator)
-        ids, logprobs = torch.cat([ids, tokens], 1), torch.cat([logprobs, chances.gather(1, tokens)], 1)
-    return [record(row, scores) for row, scores in zip(ids.tolist(), logprobs.tolist(), strict=True)]
+        ids, logprobs = (
+            torch.cat([ids, tokens], 1),
+            torch.cat([logprobs, chances.gather(1, tokens)], 1),
+        )
+    return [
+        record(row, scores) for row, scores in zip(ids.tolist(), logprobs.tolist(), strict=True)
+    ]
 
 
 def record(ids: list[int], logprobs: list[float]) -> EpisodeRecord:
@@ -67,7 +79,9 @@ def record(ids: list[int], logprobs: list[float]) -> EpisodeRecord:
         [0.0, *logprobs[:length]],
         [0.0] + [0.0] * before_last + [reward],
     )
-    return EpisodeRecord("task", "world", [row], terminated=True, episode_return=reward, num_steps=1)
+    return EpisodeRecord(
+        "task", "world", [row], terminated=True, episode_return=reward, num_steps=1
+    )
 
 
 @torch.no_grad()
@@ -88,7 +102,13 @@ def train(algorithm: str, seed: int, num_updates: int) -> list[float]:
     optimisers, generator = make_optimisers(policy, config), torch.Generator().manual_seed(seed)
     chances = [chance_of(policy, LONG)]
     for _ in range(num_updates):
-        update(policy, optimisers, play(policy, config.episodes_per_update, generator), config, generator)
+        update(
+            policy,
+            optimisers,
+            play(policy, config.episodes_per_update, generator),
+            config,
+            generator,
+        )
         chances.append(chance_of(policy, LONG))
     return chances
 
@@ -120,7 +140,9 @@ def draw(curves: dict[str, list[list[float]]], path: Path) -> None:
 
 def main() -> None:
     """Train, print how often each algorithm ends with the better action, and draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--num_updates", type=int, default=40)
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "ntpo.png")
@@ -128,7 +150,9 @@ def main() -> None:
     torch.set_num_threads(1)
     curves: dict[str, list[list[float]]] = {}
     for name in ALGORITHMS:
-        curves[name] = [train(name, seed, options.num_updates) for seed in range(1, options.seeds + 1)]
+        curves[name] = [
+            train(name, seed, options.num_updates) for seed in range(1, options.seeds + 1)
+        ]
         ends = ", ".join(f"{run[-1]:.3f}" for run in curves[name])
         print(f"{name}: probability of the better action at the end, by seed: {ends}", flush=True)
     draw(curves, options.output)

@@ -29,7 +29,14 @@ from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
 
 HERE = Path(__file__).parent
-CATEGORIES = ("simple_python", "multiple", "parallel", "parallel_multiple", "simple_java", "simple_javascript")
+CATEGORIES = (
+    "simple_python",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "simple_java",
+    "simple_javascript",
+)
 ODD = json.loads((HERE / "odd_answers.json").read_text("utf-8"))
 """Language -> "values" and "texts": in a value `@` is any other value; in a text it is the answer."""
 MAX_DEPTH = 3
@@ -42,7 +49,11 @@ class OddAnswers:
 
     def __init__(self, data_dir: Path, category: str, seed: int) -> None:
         self._tasks = list(tasks_of(data_dir, category))
-        language = category.removeprefix("simple_") if category in ("simple_java", "simple_javascript") else "python"
+        language = (
+            category.removeprefix("simple_")
+            if category in ("simple_java", "simple_javascript")
+            else "python"
+        )
         self._values: list[str] = [*ODD["all"]["values"], *ODD[language]["values"]]
         self._texts: list[str] = [*ODD["all"]["texts"], *ODD[language]["texts"]]
         self._random = random.Random(f"{category} {seed}")
@@ -52,7 +63,9 @@ class OddAnswers:
         task = self._random.choice(self._tasks)
         name = handler_of(task, "prompting")
         handler = get_handler(name)
-        calls = handler.decode(ScriptedAgent("oracle").player(task, name, 0).answer("", {"turn": 0}))
+        calls = handler.decode(
+            ScriptedAgent("oracle").player(task, name, 0).answer("", {"turn": 0})
+        )
         body = handler.render([self._marked(each) for each in calls])[1:-1].rstrip(";")
         body = _MARK.sub(lambda _: self._value(MAX_DEPTH), body)
         comma = self._random.choice([*[", "] * 6, ",", " , ", ",\n  "])
@@ -65,7 +78,10 @@ class OddAnswers:
         if self._random.random() < 0.1:
             self._random.shuffle(pairs)
         chosen = [self._random.random() < 1 / len(pairs) for _ in pairs]
-        return Call(call.name, {key: MARK if odd else value for (key, value), odd in zip(pairs, chosen, strict=True)})
+        return Call(
+            call.name,
+            {key: MARK if odd else value for (key, value), odd in zip(pairs, chosen, strict=True)},
+        )
 
     def _value(self, depth: int) -> str:
         template = self._random.choice(self._values)
@@ -89,32 +105,52 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answers.jsonl"
         path.write_text("".join(json.dumps(each) + "\n" for each in answers), encoding="utf-8")
-        command = [official, "-W", "ignore", str(HERE / "official_checkers.py"), "verdicts", str(path)]
-        told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8").stdout
+        command = [
+            official,
+            "-W",
+            "ignore",
+            str(HERE / "official_checkers.py"),
+            "verdicts",
+            str(path),
+        ]
+        told = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        ).stdout
     theirs, judge = [json.loads(line) for line in told.splitlines()], RecordJudge(data_dir)
     ours = [judge.judged(Line(Path(category), index, each)) for index, each in enumerate(answers)]
     other = [i for i, each in enumerate(ours) if each["valid"] is not theirs[i][0]]
-    told_otherwise = [i for i, each in enumerate(ours) if [each["valid"], each["error_type"]] != theirs[i]]
+    told_otherwise = [
+        i for i, each in enumerate(ours) if [each["valid"], each["error_type"]] != theirs[i]
+    ]
     num_valid = sum(valid for valid, _ in theirs)
     print(
         f"{category}: {len(answers)} answers, {num_valid} valid; differ: valid {len(other)}, error_type "
         f"{len(told_otherwise) - len(other)}"
     )
     for index in sorted(other or told_otherwise, key=lambda i: len(answers[i]["response"]))[:5]:
-        print(f"  official {theirs[index]}, ours {ours[index]['error_type']}: {answers[index]['response']!r}")
+        print(
+            f"  official {theirs[index]}, ours {ours[index]['error_type']}: {answers[index]['response']!r}"
+        )
     return not other
 
 
 def main() -> int:
     """Compare, print, and return 1 where `valid` differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--official", required=True, help="Python of the official package's virtual environment")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--official", required=True, help="Python of the official package's virtual environment"
+    )
     parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files")
     parser.add_argument("--category", nargs="+", default=CATEGORIES, help="answer these only")
     parser.add_argument("--answers", type=int, default=2_000, help="answers per category")
     parser.add_argument("--seed", type=int, default=1, help="others are other answers")
     args = parser.parse_args()
-    agreed = [compare(args.official, args.data_dir, each, args.answers, args.seed) for each in args.category]
+    agreed = [
+        compare(args.official, args.data_dir, each, args.answers, args.seed)
+        for each in args.category
+    ]
     return 0 if all(agreed) else 1
 
 

@@ -60,12 +60,20 @@ def judge(category: str, prompt: dict, truth: list | None, answer: object, numbe
 
     common = (dict(prompt), f"m{number}", category)
     if "multi_turn" in category:
-        return official._evaluate_single_multi_turn_entry(HANDLER, prompt["id"], answer, truth, *common)
+        return official._evaluate_single_multi_turn_entry(
+            HANDLER, prompt["id"], answer, truth, *common
+        )
     if "relevance" in category:
         return official._evaluate_single_relevance_entry(HANDLER, prompt["id"], answer, *common)
     name = {"simple_java": "JAVA", "simple_javascript": "JAVASCRIPT"}.get(category, "PYTHON")
     return official._evaluate_single_ast_entry(
-        HANDLER, prompt["id"], answer, truth, *common, language=Language[name], return_format=ReturnFormat[name]
+        HANDLER,
+        prompt["id"],
+        answer,
+        truth,
+        *common,
+        language=Language[name],
+        return_format=ReturnFormat[name],
     )
 
 
@@ -73,7 +81,9 @@ def entries_of(category: str) -> list:
     """Return (prompt, truth) of a category's tasks."""
     from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
 
-    prompts = load_dataset_entry(category, include_prereq=False, include_language_specific_hint=False)
+    prompts = load_dataset_entry(
+        category, include_prereq=False, include_language_specific_hint=False
+    )
     truths = [None] * len(prompts)
     if "relevance" not in category:
         truths = [each["ground_truth"] for each in load_ground_truth_entry(category)]
@@ -90,9 +100,14 @@ def serve(result_dir: str) -> None:
         category = line.strip()
         if category not in kept:
             [path] = Path(result_dir).rglob(f"BFCL_v4_{category}_result.json")
-            results = {each["id"]: each["result"] for each in map(json.loads, path.read_text().splitlines())}
+            results = {
+                each["id"]: each["result"]
+                for each in map(json.loads, path.read_text().splitlines())
+            }
             kept[category] = [
-                (*pair, results[pair[0]["id"]]) for pair in entries_of(category) if pair[0]["id"] in results
+                (*pair, results[pair[0]["id"]])
+                for pair in entries_of(category)
+                if pair[0]["id"] in results
             ]
         start = time.process_time()
         valid = sum(judge(category, *each, number)["valid"] for each in kept[category])
@@ -107,7 +122,9 @@ def verdicts(path: str) -> None:
         record = json.loads(line)
         category = record["category"]
         if category not in known:
-            known[category] = {prompt["id"]: (prompt, truth) for prompt, truth in entries_of(category)}
+            known[category] = {
+                prompt["id"]: (prompt, truth) for prompt, truth in entries_of(category)
+            }
         found = judge(category, *known[category][record["id"]], record["response"], 0)
         print(json.dumps([found["valid"], found.get("error_type")]), file=sys.__stdout__)
 

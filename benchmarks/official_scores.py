@@ -46,9 +46,21 @@ Difference = tuple[str, Any, Any]
 def evaluate(official: str, data_dir: Path, work: Path) -> dict[str, Any]:
     """Let both sides score the tree; return our JSON report."""
     results, ours = work / "result", work / "ours"
-    theirs = [official, str(HERE / "official_evaluator.py"), "evaluate", str(results), str(work / "official")]
+    theirs = [
+        official,
+        str(HERE / "official_evaluator.py"),
+        "evaluate",
+        str(results),
+        str(work / "official"),
+    ]
     _run([*theirs, *SCORED, FORMAT_SENSITIVITY])
-    own = [sys.executable, str(HERE.parent / "evaluate_fctncalling.py"), "score", "--partial", "--json"]
+    own = [
+        sys.executable,
+        str(HERE.parent / "evaluate_fctncalling.py"),
+        "score",
+        "--partial",
+        "--json",
+    ]
     own += ["--input", str(results), "--score_dir", str(ours), "--data_dir", str(data_dir)]
     report: dict[str, Any] = json.loads(_run(own))
     return report
@@ -60,15 +72,23 @@ def headers(work: Path) -> Iterator[Difference]:
         name = path.relative_to(work / "official")
         theirs, own = (_lines(work / side / name) for side in SIDES)
         yield f"{name}: header", theirs[0], own[0]
-        yield f"{name}: failing tasks", [each["id"] for each in theirs[1:]], [each["id"] for each in own[1:]]
+        yield (
+            f"{name}: failing tasks",
+            [each["id"] for each in theirs[1:]],
+            [each["id"] for each in own[1:]],
+        )
 
 
 def kinds(work: Path) -> Iterator[Difference]:
     """Yield the kind of every failure."""
     for path in sorted((work / "official").rglob("*_score.json")):
         name = path.relative_to(work / "official")
-        theirs, own = ({each["id"]: _kind(each) for each in _lines(work / side / name)[1:]} for side in SIDES)
-        yield from ((f"{name}: {entry_id}", kind, own.get(entry_id)) for entry_id, kind in theirs.items())
+        theirs, own = (
+            {each["id"]: _kind(each) for each in _lines(work / side / name)[1:]} for side in SIDES
+        )
+        yield from (
+            (f"{name}: {entry_id}", kind, own.get(entry_id)) for entry_id, kind in theirs.items()
+        )
 
 
 def cells(work: Path) -> Iterator[Difference]:
@@ -79,12 +99,16 @@ def cells(work: Path) -> Iterator[Difference]:
         ranked = Counter(map(_ranked_by, theirs.values()))
         for model, row in theirs.items():
             for column in row:
-                tied = column == "Rank" and ranked[_ranked_by(row)] > 1  # in no order that means anything
+                tied = (
+                    column == "Rank" and ranked[_ranked_by(row)] > 1
+                )  # in no order that means anything
                 if column not in OF_THEIR_MODELS and not tied:
                     yield f"{table}: {model}: {column}", row[column], own.get(model, {}).get(column)
 
 
-def version_3(official: str, package: Path, work: Path, report: dict[str, Any]) -> Iterator[Difference]:
+def version_3(
+    official: str, package: Path, work: Path, report: dict[str, Any]
+) -> Iterator[Difference]:
     """Yield V3's means as its own release makes them of the official accuracies of each model that has them all."""
     scores = work / "official_v3"
     complete = [model for model, each in report.items() if set(SCORED) <= set(each["categories"])]
@@ -131,7 +155,11 @@ def _kind(entry: dict[str, Any]) -> Any:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else [{}]
+    return (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if path.exists()
+        else [{}]
+    )
 
 
 def _rows(path: Path) -> dict[str, dict[str, str]]:
@@ -148,12 +176,25 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
 
 def main() -> int:
     """Write trees, score them twice, compare; return 1 where an accuracy differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--official", required=True, help="Python of the official package's virtual environment")
-    parser.add_argument("--official_v3", type=Path, help="folder of an unpacked wheel of the last V3 release")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--official", required=True, help="Python of the official package's virtual environment"
+    )
+    parser.add_argument(
+        "--official_v3", type=Path, help="folder of an unpacked wheel of the last V3 release"
+    )
     parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files")
-    parser.add_argument("--tables", type=Path, required=True, help="folder of recorded verdicts: <category>.jsonl.gz")
-    parser.add_argument("--seeds", type=int, default=3, help="how many models of each form; default: %(default)s")
+    parser.add_argument(
+        "--tables",
+        type=Path,
+        required=True,
+        help="folder of recorded verdicts: <category>.jsonl.gz",
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="how many models of each form; default: %(default)s"
+    )
     parser.add_argument("--keep", type=Path, help="work in this folder, and keep it")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +205,9 @@ def main() -> int:
         same.append(compared("leaderboard cells", cells(work)))
         compared("kinds of failure", kinds(work))
         if args.official_v3:
-            same.append(compared("V3 means", version_3(args.official, args.official_v3, work, report)))
+            same.append(
+                compared("V3 means", version_3(args.official, args.official_v3, work, report))
+            )
     return 0 if all(same) else 1
 
 

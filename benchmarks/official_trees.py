@@ -23,7 +23,16 @@ from fctncalling.cli.score_inputs import FORMAT_SENSITIVITY, tasks_of
 from fctncalling.cli.score_tree import folder_of
 from fctncalling.data.types import Task
 
-SCORED = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance", *MULTI_TURN, *WEB_SEARCH, *MEMORY)
+SCORED = (
+    *NON_LIVE,
+    "irrelevance",
+    *LIVE,
+    "live_irrelevance",
+    "live_relevance",
+    *MULTI_TURN,
+    *WEB_SEARCH,
+    *MEMORY,
+)
 CHAT = "I cannot help with that: please tell me more."
 STRANGE = (None, "", [], "[", "[]", [[]], 5, CHAT)
 STRANGE_CALLS = (
@@ -69,7 +78,10 @@ class Tables:
             with gzip.open(self._folder / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
                 for record in map(json.loads, lines):
                     self._read[name].setdefault(record["id"], []).append(record["response"])
-        return {key(entry_id.replace(base, category, 1)): each for entry_id, each in self._read[name].items()}
+        return {
+            key(entry_id.replace(base, category, 1)): each
+            for entry_id, each in self._read[name].items()
+        }
 
 
 def key(entry_id: str) -> str:
@@ -93,7 +105,10 @@ class Model:
                 if recorded_only and key(task.id) not in recorded:
                     continue
                 answer = self._answer(task, category, recorded)
-                file.write(json.dumps({"id": task.id, "result": answer, "latency": self._latency(answer)}) + "\n")
+                file.write(
+                    json.dumps({"id": task.id, "result": answer, "latency": self._latency(answer)})
+                    + "\n"
+                )
 
     def _answer(self, task: Task, category: str, recorded: dict[str, list[Any]]) -> Any:
         draw, others = self._draw, list(recorded)
@@ -104,18 +119,30 @@ class Model:
             return self._shaped(draw.choice(recorded[draw.choice(others)]), category)
         if kind == "strange" or task.ground_truth is None:
             strange = draw.choice(STRANGE_CALLS if self._calls else STRANGE)
-            return [[strange]] * len(task.question) if draw.random() < 0.5 and task.is_multi_turn else strange
+            return (
+                [[strange]] * len(task.question)
+                if draw.random() < 0.5 and task.is_multi_turn
+                else strange
+            )
         texts = truth(task, self._calls)
         if kind == "cut":
             texts = [text[: draw.randrange(len(text) + 1)] for text in texts]
         shaped = [self._calls_of(text) for text in texts]
-        return [[each] for each in shaped] if kind_of(task.category) in ("multi_turn", "agentic") else shaped[0]
+        return (
+            [[each] for each in shaped]
+            if kind_of(task.category) in ("multi_turn", "agentic")
+            else shaped[0]
+        )
 
     def _shaped(self, answer: Any, category: str) -> Any:
         """Return a recorded answer as result files hold it."""
         if category in (*WEB_SEARCH, *MEMORY):
-            call: Any = self._draw.choice(LONE_CALLS) if self._calls else "[core_memory_list_keys()]"
-            return self._draw.choice(([[answer]], [[call, answer]], [[answer, call]], [[call, answer, call]]))
+            call: Any = (
+                self._draw.choice(LONE_CALLS) if self._calls else "[core_memory_list_keys()]"
+            )
+            return self._draw.choice(
+                ([[answer]], [[call, answer]], [[answer, call]], [[call, answer, call]])
+            )
         if category in MULTI_TURN:
             if not self._calls or not isinstance(answer, list):
                 return answer
@@ -159,7 +186,11 @@ def _as_calls(turn: Any) -> list[Any]:
 def _call(text: Any) -> Iterator[dict[str, str]]:
     try:
         call: Any = ast.parse(text, mode="eval").body
-        yield {call.func.id: json.dumps({each.arg: ast.literal_eval(each.value) for each in call.keywords})}
+        yield {
+            call.func.id: json.dumps(
+                {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+            )
+        }
     except (SyntaxError, ValueError, TypeError, AttributeError):
         return
 
@@ -172,4 +203,6 @@ def write_trees(data_dir: Path, tables: Tables, root: Path, seeds: int) -> None:
             for category in (*SCORED, *(() if calls else (FORMAT_SENSITIVITY,))):
                 model.write(data_dir, root / f"{name}-{seed}", category, recorded_only=False)
     for category in (*SCORED[::2], FORMAT_SENSITIVITY):
-        Model(tables, category, calls=False).write(data_dir, root / "gaps", category, recorded_only=True)
+        Model(tables, category, calls=False).write(
+            data_dir, root / "gaps", category, recorded_only=True
+        )

@@ -30,7 +30,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from fctncalling.algorithms.generation import GenerationEngine, Request
 from fctncalling.algorithms.kept_rows import KeptRows
 
-NEVER = 1  # an end token that is never likely enough to be sampled: all actions have the same length
+NEVER = (
+    1  # an end token that is never likely enough to be sampled: all actions have the same length
+)
 SINGLE = {1: 2.2, 8: 1.8, 32: 1.5, 64: 1.3}  # batch -> least speed-up of one step
 TURNS, GROUPS, GROWTH = 3.0, 4.5, 1.3
 
@@ -56,7 +58,9 @@ def build(hidden: int, layers: int, vocabulary: int) -> Any:
     return model
 
 
-def contexts(batch: int, sizes: Iterable[int], vocabulary: int, group: int = 1) -> list[torch.Tensor]:
+def contexts(
+    batch: int, sizes: Iterable[int], vocabulary: int, group: int = 1
+) -> list[torch.Tensor]:
     """Return what each step reads first, (batch, tokens); the first of them alike within groups."""
     generator = torch.Generator().manual_seed(1)
     texts = [torch.randint(2, vocabulary, (batch, size), generator=generator) for size in sizes]
@@ -89,8 +93,13 @@ def prefilled_again(model: Any, texts: list[torch.Tensor], new: int) -> list[lis
 def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
     """Compare single steps, episodes of several steps, and groups of one prompt with `model.generate`."""
     turns = (192, 16, 16, 16)
-    cases = [(f"one step, batch {batch}", batch, (64,), 32, 1, least) for batch, least in SINGLE.items()]
-    cases += [("4 steps, batch 8", 8, turns, 24, 1, TURNS), ("4 steps, a group of 8", 8, turns, 24, 8, GROUPS)]
+    cases = [
+        (f"one step, batch {batch}", batch, (64,), 32, 1, least) for batch, least in SINGLE.items()
+    ]
+    cases += [
+        ("4 steps, batch 8", 8, turns, 24, 1, TURNS),
+        ("4 steps, a group of 8", 8, turns, 24, 8, GROUPS),
+    ]
     held = []
     for name, batch, sizes, new, group, least in cases:
         texts = contexts(batch, sizes, options.vocabulary, group)
@@ -100,7 +109,9 @@ def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
         speed = batch * len(sizes) * new / median(ours for ours, _ in pairs)
         ratio = median(theirs / ours for ours, theirs in pairs)
         note = "" if first[0] == first[1] else "; TOKENS DIFFER"
-        held.append(told(f"{name}: {speed:.0f} tokens/s, of generate", ratio, least, ratio >= least, note))
+        held.append(
+            told(f"{name}: {speed:.0f} tokens/s, of generate", ratio, least, ratio >= least, note)
+        )
         if not held[-1]:
             profile(ways[0])
     return held
@@ -139,7 +150,9 @@ def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], l
         reads.append(sum(spent))
         read = engine.num_forward_tokens - before
         # The last token of the action before is read with what answers it; the last of this one is not read yet.
-        assert read == batch * (len(text[0]) + new - (step == 0)), f"step {step} forwards {read} tokens"
+        assert read == batch * (len(text[0]) + new - (step == 0)), (
+            f"step {step} forwards {read} tokens"
+        )
     more = torch.zeros(engine.num_cache_bytes // model.config.num_hidden_layers // 4)
     engine.start(batch)
     for text in texts[:2]:
@@ -170,7 +183,9 @@ def attention_seconds(more: torch.Tensor | None = None) -> Iterator[list[float]]
 
     with ExitStack() as stack:
         for part in ("write", "mask", "attend"):
-            stack.enter_context(patch.object(KeptRows, part, timed(getattr(KeptRows, part), part == "attend")))
+            stack.enter_context(
+                patch.object(KeptRows, part, timed(getattr(KeptRows, part), part == "attend"))
+            )
         yield spent
 
 
@@ -191,15 +206,23 @@ def profile(work: Callable[[], object]) -> None:
     """Print what a piece of work spends its CPU time on."""
     with torch.profiler.profile() as found:
         work()
-    print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=40))
+    print(
+        found.key_averages().table(
+            sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=40
+        )
+    )
 
 
 def main() -> int:
     """Run the parts asked for; 1 where a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, default in (("hidden", 96), ("layers", 3), ("vocabulary", 1765), ("rounds", 9)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--parts", nargs="+", default=["generate", "long", "slow"], help="generate, long, slow, trl")
+    parser.add_argument(
+        "--parts", nargs="+", default=["generate", "long", "slow"], help="generate, long, slow, trl"
+    )
     parser.add_argument("--trl", help="python of an environment that has TRL")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -53,7 +53,9 @@ def slow_tools(rounds: int) -> tuple[float, float, bool]:
     for num_slow in (NUM_SLOW, 0):
         delays = iter([TOOL_S] * num_slow + [0.0] * NUM_ENVS)
         pools.append(
-            ThreadedEnvironments(lambda d=delays: SlowTool(FunctionCallingEnv(tasks=tasks), next(d)), NUM_ENVS)
+            ThreadedEnvironments(
+                lambda d=delays: SlowTool(FunctionCallingEnv(tasks=tasks), next(d)), NUM_ENVS
+            )
         )  # type: ignore[misc]
     ids = [task.id for task in tasks]
 
@@ -70,5 +72,7 @@ def slow_tools(rounds: int) -> tuple[float, float, bool]:
     pairs = [[steps_a_second(pool, NUM_EPISODES) for pool in pools] for _ in range(rounds)]
     share = median(slow / plain for slow, plain in pairs)
     plain = median(plain for _, plain in pairs)
-    print(f"{NUM_EPISODES} episodes in {NUM_ENVS} environments: {plain:.0f} steps/s without slow tools")
+    print(
+        f"{NUM_EPISODES} episodes in {NUM_ENVS} environments: {plain:.0f} steps/s without slow tools"
+    )
     return share, LEAST, share >= LEAST

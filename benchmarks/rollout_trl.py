@@ -34,7 +34,9 @@ from fctncalling.data.bfcl import embedded_path
 
 ROLLOUT, WHOLE = 2.0, 1.6
 NUM_STEPS, GROUP_SIZE, NUM_QUESTIONS, LR = 3, 8, 4, 1e-7
-QUESTIONS = [f"Add {n}, 20, 30 and 40, and go on with what comes out." for n in range(NUM_QUESTIONS)]
+QUESTIONS = [
+    f"Add {n}, 20, 30 and 40, and go on with what comes out." for n in range(NUM_QUESTIONS)
+]
 ARGUMENTS = ("first", "second", "third", "fourth")
 CALL = (
     "<tool_call>", '\n{"name": ', '"add", ', '"arguments": {', '"first": ', "12, ", '"second": ', "30, ", '"third": ',
@@ -48,7 +50,10 @@ TOOL = {
         "description": "Add four numbers.",
         "parameters": {
             "type": "object",
-            "properties": {name: {"type": "integer", "description": f"The {name} number."} for name in ARGUMENTS},
+            "properties": {
+                name: {"type": "integer", "description": f"The {name} number."}
+                for name in ARGUMENTS
+            },
             "required": list(ARGUMENTS),
         },
         "return": {"type": "string", "description": "The sum."},
@@ -61,7 +66,9 @@ class AdderEnv(gymnasium.Env[str, str]):
 
     metadata = {"in_process_tools": True}  # noqa: RUF012 - as Gymnasium declares it
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         """Ask the question of a task, number.member."""
         super().reset(seed=seed)
         question, member = map(int, (options or {})["task_id"].split("."))
@@ -75,7 +82,13 @@ class AdderEnv(gymnasium.Env[str, str]):
             return "", self.pays, True, False, {"messages": []}
         call = json.loads(action.split("<tool_call>")[1].split("</tool_call>")[0])
         result = str(sum(call["arguments"].values()))
-        return "", 0.0, False, False, {"messages": [{"role": "tool", "name": "add", "content": result}]}
+        return (
+            "",
+            0.0,
+            False,
+            False,
+            {"messages": [{"role": "tool", "name": "add", "content": result}]},
+        )
 
 
 def against_trl(python: str, rounds: int) -> list[tuple[str, float, float, bool]]:
@@ -90,7 +103,10 @@ def against_trl(python: str, rounds: int) -> list[tuple[str, float, float, bool]
     print(f"{NUM_QUESTIONS * GROUP_SIZE} episodes of {NUM_STEPS} steps")
     print(f"sampled tokens: {ours['num_sampled']}, TRL's: {other['num_sampled']}")
     found = []
-    for part, key, least in (("rollout", "rollout_s", ROLLOUT), ("whole iteration", "whole_s", WHOLE)):
+    for part, key, least in (
+        ("rollout", "rollout_s", ROLLOUT),
+        ("whole iteration", "whole_s", WHOLE),
+    ):
         ratio = median(b[key] / a[key] for a, b in pairs)
         name = f"{part}, {median(a[key] for a, _ in pairs):.3f} CPU seconds, of TRL's GRPO"
         found.append((name, ratio, least, ratio >= least))
@@ -101,7 +117,9 @@ def write_model(folder: Path) -> None:
     """Write the model and its tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(str(embedded_path("model")))
     texts = ["<|im_start|>", START, *CALL]
-    tokenizer.add_tokens([AddedToken(text, normalized=False, special=text.startswith("<|im")) for text in texts])
+    tokenizer.add_tokens(
+        [AddedToken(text, normalized=False, special=text.startswith("<|im")) for text in texts]
+    )
     tokenizer.eos_token = CALL[-1]
     tokenizer.chat_template = None
     tokenizer.save_pretrained(folder)
@@ -131,16 +149,24 @@ def our_iteration(folder: Path) -> Any:
         entropy_coef=0.0, target_kl=None, max_microbatch_tokens=2**16,
     )  # fmt: skip
     optimisers, envs = make_optimisers(policy, config), ThreadedEnvironments(AdderEnv, size)
-    ids = [f"{question}.{member}" for question in range(NUM_QUESTIONS) for member in range(GROUP_SIZE)]
+    ids = [
+        f"{question}.{member}" for question in range(NUM_QUESTIONS) for member in range(GROUP_SIZE)
+    ]
 
     def iteration() -> dict[str, float]:
         started = time.process_time()
-        engine = GenerationEngine(policy.model, template.stop_ids, max_new_tokens=64, decode=template.decode)
+        engine = GenerationEngine(
+            policy.model, template.stop_ids, max_new_tokens=64, decode=template.decode
+        )
         records = collect(envs, engine, template, ids, max_episode_tokens=2048)
         rollout_s = time.process_time() - started
         update(policy, optimisers, records, config, torch.Generator().manual_seed(0))
         whole_s = time.process_time() - started
-        return {"rollout_s": rollout_s, "whole_s": whole_s, "num_sampled": engine.num_sampled_tokens}
+        return {
+            "rollout_s": rollout_s,
+            "whole_s": whole_s,
+            "num_sampled": engine.num_sampled_tokens,
+        }
 
     return iteration
 
@@ -154,14 +180,18 @@ def trl_process(python: str, folder: Path, turns: int) -> Iterator[Any]:
     }  # fmt: skip
     command = [python, str(Path(__file__).with_name("trl_rollout.py"))]
     env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    ) as process:
 
         def ask(line: str) -> dict[str, Any]:
             assert process.stdin is not None
             assert process.stdout is not None
             print(line, file=process.stdin, flush=True)
             if not (answer := process.stdout.readline()):
-                raise SystemExit(f"--trl: TRL's process ended with status {process.wait()}; its message is above")
+                raise SystemExit(
+                    f"--trl: TRL's process ended with status {process.wait()}; its message is above"
+                )
             told: dict[str, Any] = json.loads(answer)
             return told
 

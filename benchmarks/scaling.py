@@ -51,7 +51,11 @@ def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
 
 def env_steps() -> None:
     """Print how many steps of the environment a core makes, tools and checker included."""
-    tasks = [task for task in load_tasks(embedded_path("train")) if task.category.startswith("multi_turn")][:60]
+    tasks = [
+        task
+        for task in load_tasks(embedded_path("train"))
+        if task.category.startswith("multi_turn")
+    ][:60]
     env = FunctionCallingEnv(tasks=tasks)
     steps = 0
 
@@ -72,7 +76,9 @@ def env_steps() -> None:
                 steps += 1
 
     seconds = least(play)
-    print(f"environment: {steps / seconds:.0f} steps a CPU second (multi-turn, tools and verdict included)")
+    print(
+        f"environment: {steps / seconds:.0f} steps a CPU second (multi-turn, tools and verdict included)"
+    )
 
 
 def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
@@ -83,7 +89,10 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
         rng.integers(0, 150_000, num_tokens).tolist(),
         acted,
         [index % 800 == 799 or index == num_tokens - 1 for index in range(num_tokens)],
-        [float(value) if is_acted else 0.0 for value, is_acted in zip(rng.normal(size=num_tokens), acted, strict=True)],
+        [
+            float(value) if is_acted else 0.0
+            for value, is_acted in zip(rng.normal(size=num_tokens), acted, strict=True)
+        ],
         [0.0] * num_tokens,
     )
     records = [EpisodeRecord("task", "", [row], terminated=True) for _ in range(num_episodes)]
@@ -125,7 +134,9 @@ def object_store(ray: Any) -> None:
             times["get"].append(time.perf_counter() - put)
             del reference
         copy, put, got = (statistics.median(times[name]) for name in ("copy", "put", "get"))
-        print(f"object store, {megabytes} MB: copy {copy * 1e3:.2f} ms, put {put / copy:.2f} x, get {got / copy:.2f} x")
+        print(
+            f"object store, {megabytes} MB: copy {copy * 1e3:.2f} ms, put {put / copy:.2f} x, get {got / copy:.2f} x"
+        )
     ray.shutdown()
 
 

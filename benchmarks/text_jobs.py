@@ -29,8 +29,13 @@ def main() -> None:
     for algorithm in options.algorithms.split(","):
         for seed in range(1, options.seeds + 1):
             runs.append(Run.read(play(algorithm, seed, options), algorithm, seed))
-            print(f"{algorithm} seed {seed}: {runs[-1].greedy[0][1]:.3f} -> {runs[-1].greedy[-1][1]:.3f}", flush=True)
-    (options.output / "runs.json").write_text(json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8")
+            print(
+                f"{algorithm} seed {seed}: {runs[-1].greedy[0][1]:.3f} -> {runs[-1].greedy[-1][1]:.3f}",
+                flush=True,
+            )
+    (options.output / "runs.json").write_text(
+        json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8"
+    )
     text = report(runs)
     (options.output / "report.md").write_text(text, encoding="utf-8")
     print(text)
@@ -39,12 +44,22 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     """Return the command line's options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--job", choices=("calculator", "python_math"), default="calculator")
-    parser.add_argument("--algorithms", default="TPPO", help="names, parted by commas (default TPPO)")
+    parser.add_argument(
+        "--algorithms", default="TPPO", help="names, parted by commas (default TPPO)"
+    )
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--output", type=Path, help="folder (default: results/text_jobs/JOB)")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="more flags of the training command")
+    parser.add_argument(
+        "--set",
+        nargs="*",
+        default=[],
+        metavar="NAME=VALUE",
+        help="more flags of the training command",
+    )
     options = parser.parse_args()
     options.output = options.output or ROOT / "results" / "text_jobs" / options.job
     options.output.mkdir(parents=True, exist_ok=True)
@@ -77,10 +92,16 @@ def train(folder: Path, flags: list[str]) -> None:
 
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted run left
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".log").open("w", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
+    with (
+        folder.with_suffix(".log").open("w", encoding="utf-8") as log,
+        redirect_stdout(log),
+        redirect_stderr(log),
+    ):
         code = train_fctncalling(flags)
     if code:
-        raise SystemExit(f"train_fctncalling.py {' '.join(flags)} ended with {code}; see {log.name}")
+        raise SystemExit(
+            f"train_fctncalling.py {' '.join(flags)} ended with {code}; see {log.name}"
+        )
 
 
 if __name__ == "__main__":

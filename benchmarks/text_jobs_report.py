@@ -44,15 +44,32 @@ class Run(NamedTuple):
     @classmethod
     def read(cls, folder: Path, algorithm: str, seed: int) -> Self:
         """Return the run that left this folder."""
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        episodes = {0: 0} | {line["update"]: line["episodes"] for line in lines if "episodes" in line}
+        lines = [
+            json.loads(line)
+            for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
+        episodes = {0: 0} | {
+            line["update"]: line["episodes"] for line in lines if "episodes" in line
+        }
         greedy, sampled = (
             [(episodes[line["update"]], line[key]) for line in lines if line.get(key) is not None]
             for key in ("eval/greedy_success_rate", "eval/sampled_success_rate")
         )
-        training = [(line["update"], line["env/success_rate"]) for line in lines if "env/success_rate" in line]
+        training = [
+            (line["update"], line["env/success_rate"])
+            for line in lines
+            if "env/success_rate" in line
+        ]
         evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        return cls(algorithm, seed, greedy, sampled, training, evaluation["train_cpu_seconds"], recoveries(folder))
+        return cls(
+            algorithm,
+            seed,
+            greedy,
+            sampled,
+            training,
+            evaluation["train_cpu_seconds"],
+            recoveries(folder),
+        )
 
 
 def recoveries(folder: Path, num_parts: int = 2) -> list[Recovery]:
@@ -99,7 +116,9 @@ def report(runs: Sequence[Run]) -> str:
         )
     for name in dict.fromkeys(run.algorithm for run in runs):
         halves = zip(*(run.recoveries for run in runs if run.algorithm == name), strict=True)
-        lines.append(f"| {name} | all | | | | | {' -> '.join(_shown(together(half)) for half in halves)} |")
+        lines.append(
+            f"| {name} | all | | | | | {' -> '.join(_shown(together(half)) for half in halves)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -120,12 +139,21 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     from matplotlib.ticker import PercentFormatter
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    colours = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(run.algorithm for run in runs))}
+    colours = {
+        name: f"C{number}"
+        for number, name in enumerate(dict.fromkeys(run.algorithm for run in runs))
+    }
     named: set[str] = set()
     for run in runs:
         label = None if run.algorithm in named else run.algorithm
         named.add(run.algorithm)
-        style = {"color": colours[run.algorithm], "alpha": 0.6, "marker": "o", "markersize": 3, "label": label}
+        style = {
+            "color": colours[run.algorithm],
+            "alpha": 0.6,
+            "marker": "o",
+            "markersize": 3,
+            "label": label,
+        }
         left.plot(*zip(*run.greedy, strict=True), **style)
         right.plot(*zip(*run.training, strict=True), **style)
     left.axhline(GOAL, color="grey", linestyle=":", linewidth=1)
@@ -141,6 +169,8 @@ def draw(runs: Sequence[Run], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for part in recoveries(Path(sys.argv[1]), num_parts=int(sys.argv[2]) if len(sys.argv) > 2 else 2):
+    for part in recoveries(
+        Path(sys.argv[1]), num_parts=int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    ):
         print(f"updates {part.updates[0]}-{part.updates[1]}: {part.episodes} episodes, first call failed in "
               f"{part.failed}, solved of those {_shown(part)}")  # fmt: skip

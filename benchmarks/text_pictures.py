@@ -24,7 +24,9 @@ QUESTION = "<|user|>What is 36 * 44?<|end|><|assistant|>"
 
 def main() -> None:
     """Write the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default=str(embedded_path("calculator")))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("docs"))
@@ -44,7 +46,9 @@ def main() -> None:
     [history] = env.run([QUESTION], answers=["1584.0"])[-1]
     env.close()
     options.output.mkdir(parents=True, exist_ok=True)
-    text, tokens, html = (options.output / name for name in ("episode_text.svg", "episode_tokens.svg", "episode.html"))
+    text, tokens, html = (
+        options.output / name for name in ("episode_text.svg", "episode_tokens.svg", "episode.html")
+    )
     svg(text, lambda console: history.show_text(True, console=console))
     svg(tokens, lambda console: history.show_tokens(tokenizer, True, console=console))
     html.write_text(history.to_html(tokenizer), encoding="utf-8")
@@ -66,7 +70,11 @@ def photograph(path: Path) -> None:
     from PIL import Image, ImageChops
     from weasyprint import CSS, HTML
 
-    html = path.read_text(encoding="utf-8") if path.suffix == ".html" else f'<img src="{path.name}" width="860">'
+    html = (
+        path.read_text(encoding="utf-8")
+        if path.suffix == ".html"
+        else f'<img src="{path.name}" width="860">'
+    )
     sheet = CSS(string="@page { size: 900px 900px; margin: 8px }")
     document = HTML(string=html, base_url=str(path.parent.resolve())).write_pdf(stylesheets=[sheet])
     pixels = pymupdf.open("pdf", document)[0].get_pixmap(dpi=144)

@@ -71,15 +71,26 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     """Return the command line's options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", help="folder of a causal language model")
-    parser.add_argument("--num_batches", type=int, default=3, help="rounds (default 3; --vs trl wants more)")
+    parser.add_argument(
+        "--num_batches", type=int, default=3, help="rounds (default 3; --vs trl wants more)"
+    )
     parser.add_argument("--batch_size", type=int, default=64, help="episodes side by side")
     parser.add_argument("--num_tool_executors", type=int, default=32, help="snippets in flight")
     parser.add_argument("--max_new_tokens", type=int, default=64, help="between two calls")
     parser.add_argument("--vs", choices=("trl",))
-    parser.add_argument("--peer_python", default="python", help="interpreter of the environment with TRL 0.11.4")
-    parser.add_argument("--peer_batch_size", type=int, default=16, help="rows of its generation (default 16, its own)")
+    parser.add_argument(
+        "--peer_python", default="python", help="interpreter of the environment with TRL 0.11.4"
+    )
+    parser.add_argument(
+        "--peer_batch_size",
+        type=int,
+        default=16,
+        help="rows of its generation (default 16, its own)",
+    )
     return parser.parse_args()
 
 
@@ -90,7 +101,10 @@ def with_and_without(options: argparse.Namespace) -> None:
     with PythonExecutor(num_executors=options.num_tool_executors) as executor:
         ways = {"with tools": [executor], "with a tool that answers at once": [instant()]}
         keywords = {"handler": "python_block", "max_tool_response": 1000}
-        envs = {name: environment(model, tokenizer, tools, options, **keywords) for name, tools in ways.items()}
+        envs = {
+            name: environment(model, tokenizer, tools, options, **keywords)
+            for name, tools in ways.items()
+        }
         rounds: dict[str, list[Round]] = {name: [] for name in ways}
         executor.run(SNIPPET)
         for number in range(options.num_batches):
@@ -113,7 +127,13 @@ def against_trl(options: argparse.Namespace) -> None:
     model, tokenizer = loaded(folder)
     texts = questions(CalculatorTasks(), (options.num_batches + 1) * options.batch_size)
     env = environment(model, tokenizer, {"calculator": as_tool(calculate, timeout_s=None)}, options)
-    command = [options.peer_python, str(PEER), str(folder), str(options.max_new_tokens), str(options.peer_batch_size)]
+    command = [
+        options.peer_python,
+        str(PEER),
+        str(folder),
+        str(options.max_new_tokens),
+        str(options.peer_batch_size),
+    ]
     peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert peer.stdin is not None
     assert peer.stdout is not None
@@ -125,7 +145,13 @@ def against_trl(options: argparse.Namespace) -> None:
         peer.stdin.flush()
         theirs = Round(**json.loads(peer.stdout.readline()))
         ratio = (theirs.seconds / ours.seconds, theirs.cpu_seconds / ours.cpu_seconds)
-        print(described("ours", [ours]), described("TRL 0.11.4", [theirs]), f"x{ratio[1]:.2f}", sep="; ", flush=True)
+        print(
+            described("ours", [ours]),
+            described("TRL 0.11.4", [theirs]),
+            f"x{ratio[1]:.2f}",
+            sep="; ",
+            flush=True,
+        )
         ratios += [ratio] if number else []
     peer.stdin.close()
     peer.wait()
@@ -138,7 +164,9 @@ def against_trl(options: argparse.Namespace) -> None:
 
 def loaded(folder: str | Path) -> tuple[Any, Any]:
     """Return model and tokenizer of a folder."""
-    return AutoModelForCausalLM.from_pretrained(str(folder)).eval(), AutoTokenizer.from_pretrained(str(folder))
+    return AutoModelForCausalLM.from_pretrained(str(folder)).eval(), AutoTokenizer.from_pretrained(
+        str(folder)
+    )
 
 
 def questions(tasks: MadeTasks, count: int) -> list[str]:
@@ -157,7 +185,9 @@ def instant() -> Any:
     return as_tool(python_executor, timeout_s=None)
 
 
-def environment(model: Any, tokenizer: Any, tools: Any, options: argparse.Namespace, **keywords: Any) -> Clocked:
+def environment(
+    model: Any, tokenizer: Any, tools: Any, options: argparse.Namespace, **keywords: Any
+) -> Clocked:
     """Return an environment that samples, without a reward."""
     sampling = {"do_sample": True, "max_new_tokens": options.max_new_tokens}
     return Clocked(
@@ -185,7 +215,11 @@ def played(env: Clocked, batch: list[str], *, seed: int) -> Round:
 def described(name: str, rounds: list[Round]) -> str:
     """Return a line on some rounds together."""
     total = Round(*map(sum, zip(*rounds, strict=True)))
-    waited = f", {total.waited / total.seconds:.0%} of the time waiting for tools" if total.waited else ""
+    waited = (
+        f", {total.waited / total.seconds:.0%} of the time waiting for tools"
+        if total.waited
+        else ""
+    )
     return (
         f"{name}: {total.episodes / total.seconds:.1f} generations/s ({total.episodes / total.cpu_seconds:.1f} a CPU "
         f"second), {total.tokens / total.seconds:.0f} tokens/s, "

@@ -30,11 +30,24 @@ def main(folder, max_new_tokens, batch_size):
     model = AutoModelForCausalLMWithValueHead(AutoModelForCausalLM.from_pretrained(folder).eval())
     # An end token that never comes: TRL ends an episode whose query holds it, and the chat form does.
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=os.path.join(folder, "tokenizer.json"), pad_token="<|pad|>", eos_token="<|tool|>"
+        tokenizer_file=os.path.join(folder, "tokenizer.json"),
+        pad_token="<|pad|>",
+        eos_token="<|tool|>",
     )
-    keywords = {"do_sample": True, "top_k": 0, "top_p": 1.0, "max_new_tokens": max_new_tokens, "pad_token_id": 0}
+    keywords = {
+        "do_sample": True,
+        "top_k": 0,
+        "top_p": 1.0,
+        "max_new_tokens": max_new_tokens,
+        "pad_token_id": 0,
+    }
     env = TextEnvironment(
-        model, tokenizer, {"calculator": calculator}, lambda texts: [0.0] * len(texts), "", generation_kwargs=keywords
+        model,
+        tokenizer,
+        {"calculator": calculator},
+        lambda texts: [0.0] * len(texts),
+        "",
+        generation_kwargs=keywords,
     )
     generate = env._generate_batched
     env._generate_batched = lambda tensors: generate(tensors, batch_size=batch_size)

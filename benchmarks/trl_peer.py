@@ -33,21 +33,32 @@ def embedded_batch(num_tasks: int) -> list[EpisodeRecord]:
     tasks = load_tasks(embedded_path("train"))
     tasks = random.Random(0).sample(tasks, num_tasks)
     template = ChatTemplate(AutoTokenizer.from_pretrained(embedded_path("model")))
-    played = [demonstrations(tasks, Demonstrator(tasks, seed=seed), template) for seed in range(GROUP_SIZE)]
+    played = [
+        demonstrations(tasks, Demonstrator(tasks, seed=seed), template)
+        for seed in range(GROUP_SIZE)
+    ]
     return [_cut(episode) for group in zip(*played, strict=True) for episode in group]
 
 
 def _cut(episode: EpisodeRecord) -> EpisodeRecord:
     (row,) = episode.rows
     (length,) = trained_lengths([row])
-    return replace(episode, rows=[replace(row, **{name: field[:length] for name, field in vars(row).items()})])
+    return replace(
+        episode, rows=[replace(row, **{name: field[:length] for name, field in vars(row).items()})]
+    )
 
 
 class TRL:
     """TRL's GRPO trainer in a process of its own, which updates when it is told to."""
 
     def __init__(
-        self, python: Path, episodes: Sequence[EpisodeRecord], config: TrainConfig, *, rows_a_pass: int, turns: int
+        self,
+        python: Path,
+        episodes: Sequence[EpisodeRecord],
+        config: TrainConfig,
+        *,
+        rows_a_pass: int,
+        turns: int,
     ) -> None:
         job = {
             "model": str(embedded_path("model")),
@@ -57,7 +68,9 @@ class TRL:
             "epochs": config.ppo_epoch,
             "rows_a_pass": rows_a_pass,
             "turns": turns,
-        } | {name: getattr(config, name) for name in ("lr", "max_grad_norm", "clip_low", "clip_high")}
+        } | {
+            name: getattr(config, name) for name in ("lr", "max_grad_norm", "clip_low", "clip_high")
+        }
         self._process = subprocess.Popen(
             [python, Path(__file__).with_name("trl_update.py")],
             stdin=subprocess.PIPE,
@@ -85,7 +98,9 @@ class TRL:
         print(line, file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
-            raise SystemExit(f"--trl: TRL's process ended with status {self._process.wait()}; its message is above")
+            raise SystemExit(
+                f"--trl: TRL's process ended with status {self._process.wait()}; its message is above"
+            )
         told: dict[str, Any] = json.loads(answer)
         return told
 

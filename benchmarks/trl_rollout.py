@@ -15,7 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ |= {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+os.environ |= {
+    "TRL_EXPERIMENTAL_SILENCE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 
 import torch
 import transformers
@@ -123,7 +127,9 @@ def main() -> None:
         trainer = TurnTaker(
             model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
             processing_class=tokenizer,
-            reward_funcs=lambda completions, **_: [float(number % 2) for number in range(len(completions))],
+            reward_funcs=lambda completions, **_: [
+                float(number % 2) for number in range(len(completions))
+            ],
             args=config,
             train_dataset=Dataset.from_list([{"prompt": question} for question in questions]),
             environment_factory=Adder,

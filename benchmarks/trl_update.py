@@ -16,7 +16,11 @@ import tempfile
 import time
 from typing import Any
 
-os.environ |= {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+os.environ |= {
+    "TRL_EXPERIMENTAL_SILENCE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 
 import torch
 import transformers
@@ -70,7 +74,9 @@ class Bell(TrainerCallback):
         """Answer after the last optimiser step of an update."""
         if state.global_step % self.steps == 0:
             trainer: Any = self.trainer
-            tell(cpu_s=time.process_time() - trainer.started - trainer.left_out, norms=trainer.norms)
+            tell(
+                cpu_s=time.process_time() - trainer.started - trainer.left_out, norms=trainer.norms
+            )
 
 
 def main() -> None:
@@ -112,7 +118,9 @@ def main() -> None:
             processing_class=AutoTokenizer.from_pretrained(job["model"]),
             reward_funcs=lambda completions, **_: [row["reward"] for row in rows],
             args=config,
-            train_dataset=Dataset.from_list([{"prompt": str(task)} for task in range(len(rows) // job["group_size"])]),
+            train_dataset=Dataset.from_list(
+                [{"prompt": str(task)} for task in range(len(rows) // job["group_size"])]
+            ),
             rollout_func=lambda prompts, trainer: {
                 "prompt_ids": [row["prompt"] for row in rows],
                 "completion_ids": [row["completion"] for row in rows],

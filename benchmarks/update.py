@@ -65,7 +65,9 @@ def model(hidden: int, layers: int, vocabulary: int) -> Any:
     return LlamaForCausalLM(config).eval()
 
 
-def episode(number: int, num_steps: int, context: int, action: int, vocabulary: int) -> EpisodeRecord:
+def episode(
+    number: int, num_steps: int, context: int, action: int, vocabulary: int
+) -> EpisodeRecord:
     """Return an episode of random tokens: in each step context is read, then an action is taken; one row."""
     generator = torch.Generator().manual_seed(number)
     length = num_steps * (context + action)
@@ -78,7 +80,9 @@ def episode(number: int, num_steps: int, context: int, action: int, vocabulary: 
         rollout_logprobs=[0.0] * length,
         rewards=[0.0] * (length - 1) + [float(number % 2)],
     )
-    return EpisodeRecord(f"task_{number // 8}", "random", [row], terminated=True, num_steps=num_steps)
+    return EpisodeRecord(
+        f"task_{number // 8}", "random", [row], terminated=True, num_steps=num_steps
+    )
 
 
 def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
@@ -87,14 +91,18 @@ def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
     ends = [index + 1 for index, last in enumerate(whole.ends_action) if last]
     rows = []
     for start, end in zip([0, *ends], ends, strict=False):
-        row = TokenRecord(*(list(getattr(whole, field.name)[:end]) for field in dataclasses.fields(whole)))
+        row = TokenRecord(
+            *(list(getattr(whole, field.name)[:end]) for field in dataclasses.fields(whole))
+        )
         row.acted[:start] = row.ends_action[:start] = [False] * start
         row.rewards[:start] = [0.0] * start
         rows.append(row)
     return dataclasses.replace(record, rows=rows)
 
 
-def seconds_of_update(policy: ActorCritic, episodes: Sequence[EpisodeRecord], config: TrainConfig) -> float:
+def seconds_of_update(
+    policy: ActorCritic, episodes: Sequence[EpisodeRecord], config: TrainConfig
+) -> float:
     """Return the CPU seconds of one whole update of a fresh copy of the policy."""
     policy = copy.deepcopy(policy)
     optimisers = make_optimisers(policy, config)
@@ -109,12 +117,18 @@ def growth(options: argparse.Namespace) -> bool:
     config = TrainConfig(target_kl=None)
     sizes = (options.context, options.action, options.vocabulary)
     forms = {
-        steps: [episode(number, steps, *sizes) for number in range(options.total_steps // steps)] for steps in STEPS
+        steps: [episode(number, steps, *sizes) for number in range(options.total_steps // steps)]
+        for steps in STEPS
     }
-    ways = {steps: partial(seconds_of_update, policy, episodes, config) for steps, episodes in forms.items()}
+    ways = {
+        steps: partial(seconds_of_update, policy, episodes, config)
+        for steps, episodes in forms.items()
+    }
     apart = [one_row_a_step(record) for record in forms[STEPS[-1]]]
     ways[0] = partial(seconds_of_update, policy, apart, config)
-    rounds = [{name: way() for name, way in ways.items()} for _ in range(options.rounds + 1)][1:]  # the first one warms
+    rounds = [{name: way() for name, way in ways.items()} for _ in range(options.rounds + 1)][
+        1:
+    ]  # the first one warms
     tokens = options.total_steps * (options.context + options.action)
     print(f"{tokens} tokens of rows each, {options.context} + {options.action} a step")
     print(f"{'steps':>6} {'episodes':>9} {'row':>6} {'us/token':>9} {'x of ' + str(STEPS[0]):>8}")
@@ -124,7 +138,9 @@ def growth(options: argparse.Namespace) -> bool:
         row = len(forms[steps][0].rows[0].ids)
         print(f"{steps:6} {len(forms[steps]):9} {row:6} {1e6 * spent / tokens:9.1f} {share:8.2f}")
     saving = median(one[0] / one[STEPS[-1]] for one in rounds)
-    print(f"one row a step at {STEPS[-1]} steps costs {saving:.2f} x as much an episode (target {LEAST_SAVING})")
+    print(
+        f"one row a step at {STEPS[-1]} steps costs {saving:.2f} x as much an episode (target {LEAST_SAVING})"
+    )
     return _told("growth", share, MOST_GROWTH, share <= MOST_GROWTH) & _told(
         "saving", saving, LEAST_SAVING, saving >= LEAST_SAVING
     )
@@ -135,22 +151,37 @@ def beside_trl(options: argparse.Namespace) -> bool:
     episodes = embedded_batch(options.tasks)
     tokens = sum(len(episode.rows[0].ids) for episode in episodes)
     policy = ActorCritic.load(embedded_path("model"))
-    shared = {"gamma": 1.0, "entropy_coef": 0.0, "target_kl": None, "clip_low": 0.2, "clip_high": 0.28}
-    grpo = TrainConfig(algorithm_name="GRPO", group_size=GROUP_SIZE, group_std=False, lr=1e-6, **shared)
+    shared = {
+        "gamma": 1.0,
+        "entropy_coef": 0.0,
+        "target_kl": None,
+        "clip_low": 0.2,
+        "clip_high": 0.28,
+    }
+    grpo = TrainConfig(
+        algorithm_name="GRPO", group_size=GROUP_SIZE, group_std=False, lr=1e-6, **shared
+    )
     rows = {"rows_a_pass": options.trl_rows}
     same_gradient(options.trl, policy, episodes, dataclasses.replace(grpo, num_mini_batch=1), rows)
     ways = {"GRPO": grpo, "TPPO": dataclasses.replace(grpo, algorithm_name="TPPO")}
     rounds = []
     with TRL(options.trl, episodes, grpo, **rows, turns=options.rounds + 1) as trl:
-        print(f"{trl.versions}; {len(episodes)} rows, {tokens} tokens, {options.trl_rows} rows a pass for TRL")
+        print(
+            f"{trl.versions}; {len(episodes)} rows, {tokens} tokens, {options.trl_rows} rows a pass for TRL"
+        )
         for _ in range(options.rounds + 1):
-            spent = {name: seconds_of_update(policy, episodes, config) for name, config in ways.items()}
+            spent = {
+                name: seconds_of_update(policy, episodes, config) for name, config in ways.items()
+            }
             rounds.append(spent | {"TRL": trl.update()["cpu_s"]})
     rounds = rounds[1:]  # the first one warms
     for name in ("TRL", *ways):
         speed, lead = (
             median(work(one) for one in rounds)
-            for work in (lambda one, name=name: tokens / one[name], lambda one, name=name: one["TRL"] / one[name])
+            for work in (
+                lambda one, name=name: tokens / one[name],
+                lambda one, name=name: one["TRL"] / one[name],
+            )
         )
         print(f"{name:5} {speed:8.0f} tokens/s {lead:6.2f} x TRL's GRPO")
     lead = median(one["TRL"] / one["GRPO"] for one in rounds)
@@ -158,11 +189,17 @@ def beside_trl(options: argparse.Namespace) -> bool:
 
 
 def same_gradient(
-    python: Path, policy: ActorCritic, episodes: Sequence[EpisodeRecord], config: TrainConfig, rows: dict[str, int]
+    python: Path,
+    policy: ActorCritic,
+    episodes: Sequence[EpisodeRecord],
+    config: TrainConfig,
+    rows: dict[str, int],
 ) -> None:
     """Print the gradient norm of one step on the whole batch by both; AssertionError where they differ."""
     policy = copy.deepcopy(policy)
-    metrics = update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0))
+    metrics = update(
+        policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)
+    )
     ours = metrics["losses/policy_grad_norm"]
     with TRL(python, episodes, config, **rows, turns=1) as trl:
         (theirs,) = trl.update()["norms"]
@@ -177,16 +214,24 @@ def _told(name: str, value: float, bound: float, holds: bool) -> bool:
 
 def main() -> int:
     """Run what was asked for; 1 where a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, default in (("hidden", 256), ("layers", 3), ("vocabulary", 1772), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--context", type=int, default=24, help="tokens read before each action")
     parser.add_argument("--action", type=int, default=8, help="tokens of an action")
-    parser.add_argument("--total_steps", type=int, default=256, help="steps of an update, in any number of episodes")
+    parser.add_argument(
+        "--total_steps", type=int, default=256, help="steps of an update, in any number of episodes"
+    )
     parser.add_argument("--vs", choices=["trl"], help="compare with another trainer instead")
-    parser.add_argument("--trl", type=Path, default=Path("/tmp/trl/bin/python"), help="Python that has TRL")
+    parser.add_argument(
+        "--trl", type=Path, default=Path("/tmp/trl/bin/python"), help="Python that has TRL"
+    )
     parser.add_argument("--trl_rows", type=int, default=8, help="rows of one pass of TRL's")
-    parser.add_argument("--tasks", type=int, default=32, help=f"tasks of the batch, each played {GROUP_SIZE} times")
+    parser.add_argument(
+        "--tasks", type=int, default=32, help=f"tasks of the batch, each played {GROUP_SIZE} times"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     return 0 if (beside_trl if options.vs else growth)(options) else 1

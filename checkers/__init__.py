@@ -58,7 +58,9 @@ def kind_of(category: str) -> str:
 
     Raises UnsupportedCategory, naming it and what is supported, where there is none.
     """
-    kind = next((kind for kind, parts in _KINDS if any(part in category for part in parts)), "unsupported")
+    kind = next(
+        (kind for kind, parts in _KINDS if any(part in category for part in parts)), "unsupported"
+    )
     language = language_of(category)
     if kind == "unsupported" or language not in LANGUAGES:
         kinds = ", ".join(name for name, _ in _KINDS[1:])
@@ -69,7 +71,9 @@ def kind_of(category: str) -> str:
     return kind
 
 
-def check(task: Task, record: Any, truth: Sequence[Any] | None = None, *, underscore_to_dot: bool = False) -> Verdict:
+def check(
+    task: Task, record: Any, truth: Sequence[Any] | None = None, *, underscore_to_dot: bool = False
+) -> Verdict:
     """Return the verdict on a record of one task.
 
     Single turn: `record` is the decoder's list of {name: {parameter: value}}, None where it failed; `truth` defaults
@@ -81,7 +85,9 @@ def check(task: Task, record: Any, truth: Sequence[Any] | None = None, *, unders
     kind = kind_of(task.category)
     if kind == "multi_turn":
         if truth is None:
-            raise ValueError(f'task "{task.id}": a multi-turn check needs the turns of the replayed truth')
+            raise ValueError(
+                f'task "{task.id}": a multi-turn check needs the turns of the replayed truth'
+            )
         return check_turns(record, truth)
     if kind in _RELEVANCE:
         return _verdict(_RELEVANCE[kind](record))
@@ -89,17 +95,29 @@ def check(task: Task, record: Any, truth: Sequence[Any] | None = None, *, unders
     if kind == "agentic" and accepted:
         return _verdict(answer_fault(record, accepted))
     if not accepted or not task.functions:
-        raise ValueError(f'task "{task.id}": category {task.category} needs a ground truth and function docs')
-    return _verdict(format_fault(record) or _calls_fault(task, kind, record, accepted, underscore_to_dot))
+        raise ValueError(
+            f'task "{task.id}": category {task.category} needs a ground truth and function docs'
+        )
+    return _verdict(
+        format_fault(record) or _calls_fault(task, kind, record, accepted, underscore_to_dot)
+    )
 
 
-def _calls_fault(task: Task, kind: str, record: Any, truth: Truth, underscore_to_dot: bool) -> Fault | None:
+def _calls_fault(
+    task: Task, kind: str, record: Any, truth: Truth, underscore_to_dot: bool
+) -> Fault | None:
     argument_fault = LANGUAGES[language_of(task.category)]
-    checker = CallChecker(task.functions, argument_fault=argument_fault, underscore_to_dot=underscore_to_dot)
+    checker = CallChecker(
+        task.functions, argument_fault=argument_fault, underscore_to_dot=underscore_to_dot
+    )
     try:
         if kind == "simple":
             return checker.simple(record, truth)
-        return checker.multiple(record, truth) if kind == "multiple" else checker.parallel(record, truth)
+        return (
+            checker.multiple(record, truth)
+            if kind == "multiple"
+            else checker.parallel(record, truth)
+        )
     except ValueError as error:
         raise ValueError(f'task "{task.id}": {error}') from None
 

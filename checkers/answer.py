@@ -34,4 +34,6 @@ def answer_fault(record: Any, accepted: Sequence[Any]) -> Fault | None:
     text = standardised(str(record[0] if isinstance(record, list) else record))
     if any(re.search(rf"\b{re.escape(standardised(str(answer)))}\b", text) for answer in accepted):
         return None
-    return Fault("agentic:answer_not_found", f"none of {list(accepted)} is mentioned in the last message")
+    return Fault(
+        "agentic:answer_not_found", f"none of {list(accepted)} is mentioned in the last message"
+    )

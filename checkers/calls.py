@@ -18,7 +18,9 @@ Truth = Sequence[Mapping[str, Mapping[str, Accepted]]]
 """BFCL's ground truth of one entry: one {function: {parameter: [accepted values]}} for each expected call."""
 
 DECODER_FAILED = Fault("ast_decoder:decoder_failed", "the answer decodes to no calls")
-WRONG_FORMAT = Fault("ast_decoder:decoder_wrong_output_format", "the answer decodes, but not to a list of calls")
+WRONG_FORMAT = Fault(
+    "ast_decoder:decoder_wrong_output_format", "the answer decodes, but not to a list of calls"
+)
 
 
 def format_fault(record: Any) -> Fault | None:
@@ -50,7 +52,9 @@ class CallChecker:
     def simple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
         """Return why the record is not the one call expected; the doc is the entry's first."""
         if len(record) != 1:
-            return Fault("simple_function_checker:wrong_count", f"expected 1 call, got {len(record)}")
+            return Fault(
+                "simple_function_checker:wrong_count", f"expected 1 call, got {len(record)}"
+            )
         return self._call_fault(self._functions[0], record[0], truth[0])
 
     def multiple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
@@ -89,26 +93,42 @@ class CallChecker:
             if doc.name == name:
                 return doc
         known = ", ".join(doc.name for doc in self._functions) or "none"
-        raise ValueError(f'ground truth expects "{name}", which no function doc describes; documented: {known}')
+        raise ValueError(
+            f'ground truth expects "{name}", which no function doc describes; documented: {known}'
+        )
 
     def _call_fault(
-        self, doc: FunctionDoc, call: Mapping[str, Any], expected: Mapping[str, Mapping[str, Accepted]]
+        self,
+        doc: FunctionDoc,
+        call: Mapping[str, Any],
+        expected: Mapping[str, Mapping[str, Accepted]],
     ) -> Fault | None:
         accepted = next(iter(expected.values()))
         # Interfaces whose function names cannot hold a dot are offered, and expected to answer, an underscore.
         name = doc.name.replace(".", "_") if self._underscore_to_dot else doc.name
         if name not in call:
-            return Fault("simple_function_checker:wrong_func_name", f"expected {name!r}, got {next(iter(call))!r}")
+            return Fault(
+                "simple_function_checker:wrong_func_name",
+                f"expected {name!r}, got {next(iter(call))!r}",
+            )
         given: Mapping[str, Any] = call[name]
         for parameter in doc.parameters.get("required", ()):
             if parameter not in given:
-                return Fault("simple_function_checker:missing_required", f"parameter {parameter!r} is missing")
+                return Fault(
+                    "simple_function_checker:missing_required",
+                    f"parameter {parameter!r} is missing",
+                )
         documented = doc.parameters.get("properties", {})
         for parameter, value in given.items():
             if parameter not in documented or parameter not in accepted:
-                return Fault("simple_function_checker:unexpected_param", f"parameter {parameter!r} is not expected")
+                return Fault(
+                    "simple_function_checker:unexpected_param",
+                    f"parameter {parameter!r} is not expected",
+                )
             try:
-                fault = self._argument_fault(parameter, value, documented[parameter], accepted[parameter])
+                fault = self._argument_fault(
+                    parameter, value, documented[parameter], accepted[parameter]
+                )
             except ValueError as error:
                 raise ValueError(f"function {doc.name}, parameter {parameter}: {error}") from None
             if fault:

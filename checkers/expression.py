@@ -14,13 +14,41 @@ Tree = list[Any]
 MAX_CHARACTERS, MAX_TOKENS, MAX_DEPTH = 1000, 300, 40
 FUNCTIONS = frozenset(
     (
-        *("sqrt", "root", "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh"),
+        *(
+            "sqrt",
+            "root",
+            "sin",
+            "cos",
+            "tan",
+            "cot",
+            "sec",
+            "csc",
+            "arcsin",
+            "arccos",
+            "arctan",
+            "sinh",
+            "cosh",
+        ),
         *("tanh", "log", "ln", "exp", "abs", "binom", "factorial"),
     )
 )
 CONSTANTS = frozenset(("pi", "e", "i", "oo"))
 _GREEK = frozenset(
-    ("alpha", "beta", "gamma", "delta", "epsilon", "theta", "lambda", "mu", "rho", "sigma", "tau", "phi", "omega")
+    (
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "theta",
+        "lambda",
+        "mu",
+        "rho",
+        "sigma",
+        "tau",
+        "phi",
+        "omega",
+    )
 )
 _REWRITES = tuple(
     (re.compile(pattern), text)
@@ -166,7 +194,11 @@ class _Parser:
     def _power(self) -> Tree:
         tree = self._atom()
         while self._is("!", "%"):
-            tree = ["call", "factorial", tree] if self._take() == "!" else ["/", tree, ["number", "100"]]
+            tree = (
+                ["call", "factorial", tree]
+                if self._take() == "!"
+                else ["/", tree, ["number", "100"]]
+            )
         if self._is("^"):
             self._position += 1
             tree = ["^", tree, self._script()]
@@ -229,7 +261,11 @@ class _Parser:
             if self._is("^"):  # \sin^2 x
                 self._position += 1
                 power = self._script()
-            tree: Tree = ["call", name, self._argument() if name in ("sqrt", "abs") else self._applied()]
+            tree: Tree = [
+                "call",
+                name,
+                self._argument() if name in ("sqrt", "abs") else self._applied(),
+            ]
             return tree if power is None else ["^", tree, power]
         if name in CONSTANTS or name in _GREEK:
             return ["name", name + self._subscript()]
@@ -238,7 +274,11 @@ class _Parser:
     def _argument(self) -> Tree:
         r"""Read what a command applies to: a group, or one symbol, of a number its first digit (\frac12)."""
         kind, text = self._here
-        if kind == "number" and len(text) > 1 and self._tokens[self._position - 1][1] in ("frac", "sqrt"):
+        if (
+            kind == "number"
+            and len(text) > 1
+            and self._tokens[self._position - 1][1] in ("frac", "sqrt")
+        ):
             self._tokens[self._position] = ("number", text[1:])
             return ["number", text[0]]
         return self._atom()

@@ -44,10 +44,14 @@ _MAP_BODY = re.compile(r">\s*\(\)\s*\{\s*\{?\s*")
 _BLANK = re.compile(r"\s*")
 
 
-def java_fault(parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted) -> Fault | None:
+def java_fault(
+    parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
+) -> Fault | None:
     """Return why a Java argument is refused. Raises ValueError for a documented type that is none of ours."""
     argument = java_argument(value, declared)
-    return argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
+    return (
+        argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
+    )
 
 
 def java_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
@@ -61,7 +65,10 @@ def java_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
         item = declared["items"].get("type")
     item_class = None if item is None else _class_of(item)
     if type(value) is not str:
-        return Fault("type_error:java", f"expected Java source text, got {type(value).__name__} {shown(value)}")
+        return Fault(
+            "type_error:java",
+            f"expected Java source text, got {type(value).__name__} {shown(value)}",
+        )
     return Argument(java_value(value, str(name), item), expected, item_class)
 
 

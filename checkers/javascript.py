@@ -39,10 +39,14 @@ _EMPTY_KEY = re.compile(r":[^,:]*(?:,|\Z)")
 _BRACKETED = re.compile(r"\[(.*?)\]")
 
 
-def javascript_fault(parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted) -> Fault | None:
+def javascript_fault(
+    parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
+) -> Fault | None:
     """Return why a JavaScript argument is refused. Raises ValueError for a documented type that is none of ours."""
     argument = javascript_argument(value, declared)
-    return argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
+    return (
+        argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
+    )
 
 
 def javascript_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
@@ -56,13 +60,18 @@ def javascript_argument(value: Any, declared: Mapping[str, Any]) -> Argument | F
         item = declared["items"].get("type")
     item_class = None if item is None else _class_of(item)
     if type(value) is not str:
-        return Fault("type_error:js", f"expected JavaScript source text, got {type(value).__name__} {shown(value)}")
+        return Fault(
+            "type_error:js",
+            f"expected JavaScript source text, got {type(value).__name__} {shown(value)}",
+        )
     return Argument(javascript_value(value, str(name), item), expected, item_class)
 
 
 def _class_of(name: Any) -> type:
     if name not in JAVASCRIPT_TYPES:
-        raise ValueError(f"documented JavaScript type {name!r}: expected one of {', '.join(JAVASCRIPT_TYPES)}")
+        raise ValueError(
+            f"documented JavaScript type {name!r}: expected one of {', '.join(JAVASCRIPT_TYPES)}"
+        )
     return JAVASCRIPT_TYPES[name]
 
 
@@ -123,13 +132,17 @@ def _inside(text: str) -> str | None:
     if not opening:
         return None
     end = text.find("]" if opening[1] else ")", opening.end())
-    return None if end < 0 or text.find("\n", opening.end(), end) >= 0 else text[opening.end() : end]
+    return (
+        None if end < 0 or text.find("\n", opening.end(), end) >= 0 else text[opening.end() : end]
+    )
 
 
 def _arrays_inside(text: str) -> list[list[Any]] | None:
     """Return an array of nothing but arrays, of which commas part the items whatever they are; None for another."""
     opening = _ARRAY_OF_ARRAYS.match(text)
-    end = None if opening is None else _end_of_arrays(text, opening.end(), "]" if opening[1] else ")")
+    end = (
+        None if opening is None else _end_of_arrays(text, opening.end(), "]" if opening[1] else ")")
+    )
     if end is None:
         return None
     arrays = []
@@ -148,8 +161,12 @@ def _end_of_arrays(text: str, start: int, closing: str) -> int | None:
     walked from the last to the first, with what fits behind each known already.
     """
     closings = [found.start() for found in _CLOSING.finditer(text, start)]
-    ends: list[int | None] = [None] * (len(closings) + 1)  # behind each bracket; None where the rest does not fit
-    nearest = [len(closings)] * (len(closings) + 1)  # for each bracket the first, itself or later, where it fits
+    ends: list[int | None] = [None] * (
+        len(closings) + 1
+    )  # behind each bracket; None where the rest does not fit
+    nearest = [len(closings)] * (
+        len(closings) + 1
+    )  # for each bracket the first, itself or later, where it fits
 
     def end_from(position: int) -> int | None:
         index = nearest[bisect_left(closings, position)]

@@ -10,9 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-NON_LIVE = ("simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "parallel_multiple")
+NON_LIVE = (
+    "simple_python",
+    "simple_java",
+    "simple_javascript",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+)
 LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")
-MULTI_TURN = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
+MULTI_TURN = (
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+)
 WEB_SEARCH = ("web_search_base", "web_search_no_snippet")
 MEMORY = ("memory_kv", "memory_vector", "memory_rec_sum")
 
@@ -55,7 +67,11 @@ def mean(parts: Sequence[Score], *, always_shown: bool = False) -> Score:
     total = 0.0
     for part in parts:
         total += part.accuracy
-    return Score(total / len(parts), sum(part.entries for part in parts), always_shown or all(p.shown for p in parts))
+    return Score(
+        total / len(parts),
+        sum(part.entries for part in parts),
+        always_shown or all(p.shown for p in parts),
+    )
 
 
 def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Score:
@@ -64,7 +80,9 @@ def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Scor
     for part in parts:
         count += part.entries
         total += part.accuracy * part.entries
-    return Score(total / count if count else 0.0, count, always_shown or all(part.shown for part in parts))
+    return Score(
+        total / count if count else 0.0, count, always_shown or all(part.shown for part in parts)
+    )
 
 
 def version_4(scores: Scores) -> dict[str, Score]:
@@ -73,7 +91,9 @@ def version_4(scores: Scores) -> dict[str, Score]:
     simple = mean([part[category] for category in NON_LIVE[:3]])
     non_live_parts = [simple, *(part[category] for category in NON_LIVE[3:])]
     live_parts = [part[category] for category in LIVE]
-    web_search, memory = (mean([part[category] for category in group]) for group in (WEB_SEARCH, MEMORY))
+    web_search, memory = (
+        mean([part[category] for category in group]) for group in (WEB_SEARCH, MEMORY)
+    )
     summary = {
         "non_live": mean(non_live_parts, always_shown=True),
         "live": weighted_mean(live_parts, always_shown=True),
@@ -100,10 +120,19 @@ def version_3(scores: Scores) -> dict[str, Score]:
     part = {category: of_category(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     parts = [
-        mean([simple, *(part[category] for category in (*NON_LIVE[3:], "irrelevance"))], always_shown=True),
+        mean(
+            [simple, *(part[category] for category in (*NON_LIVE[3:], "irrelevance"))],
+            always_shown=True,
+        ),
         weighted_mean(
-            [part[category] for category in (*LIVE, "live_irrelevance", "live_relevance")], always_shown=True
+            [part[category] for category in (*LIVE, "live_irrelevance", "live_relevance")],
+            always_shown=True,
         ),
         mean([part[category] for category in MULTI_TURN], always_shown=True),
     ]
-    return {"overall": mean(parts, always_shown=True), "non_live": parts[0], "live": parts[1], "multi_turn": parts[2]}
+    return {
+        "overall": mean(parts, always_shown=True),
+        "non_live": parts[0],
+        "live": parts[1],
+        "multi_turn": parts[2],
+    }

@@ -41,7 +41,9 @@ def check_answer(
     judges: dict[Form, Callable[[str], bool | None]] = {
         "numeric": lambda truth: numeric_equal(answer, truth, tolerance=tolerance),
         "aime": lambda truth: aime_equal(answer, truth),
-        "symbolic": lambda truth: symbolic_equal(answer, truth, time_limit_s=time_limit_s, comparer=comparer),
+        "symbolic": lambda truth: symbolic_equal(
+            answer, truth, time_limit_s=time_limit_s, comparer=comparer
+        ),
     }
     verdicts = []
     for truth in accepted:
@@ -49,8 +51,15 @@ def check_answer(
         if verdicts[-1]:
             return Verdict(True, 1.0)
     if None in verdicts:
-        return Verdict(False, 0.0, "answer:undecided", f"{answer!r:.100} was not decided within {time_limit_s:g} s")
-    return Verdict(False, 0.0, "answer:wrong", f"{answer!r:.100} is not {' or '.join(map(repr, accepted))}")
+        return Verdict(
+            False,
+            0.0,
+            "answer:undecided",
+            f"{answer!r:.100} was not decided within {time_limit_s:g} s",
+        )
+    return Verdict(
+        False, 0.0, "answer:wrong", f"{answer!r:.100} is not {' or '.join(map(repr, accepted))}"
+    )
 
 
 def final_answer(response: str) -> str:
@@ -112,7 +121,11 @@ def _rational(tree: Tree) -> Fraction:
         if right.denominator != 1 or bits * abs(right) > MAX_BITS:
             raise ExpressionError("not a rational number of sensible size")
         return left ** int(right)
-    return {"+": left + right, "-": left - right, "*": left * right}[kind] if kind != "/" else left / right
+    return (
+        {"+": left + right, "-": left - right, "*": left * right}[kind]
+        if kind != "/"
+        else left / right
+    )
 
 
 def symbolic_equal(

@@ -62,7 +62,9 @@ def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fa
         return Fault("multi_turn:empty_turn_model_response", "calls were expected, none was made")
     different = differences(turn.states, truth.states)
     if different:
-        return Fault("multi_turn:instance_state_mismatch", f"not as expected: {', '.join(different)}")
+        return Fault(
+            "multi_turn:instance_state_mismatch", f"not as expected: {', '.join(different)}"
+        )
     missing = () if turn.results == truth.results else _missing(truth.results, results_so_far)
     if missing:
         told = ", ".join(map(shown, missing))
@@ -88,7 +90,9 @@ def differences(states: States, truth: States) -> list[str]:
                 continue
             try:
                 differs = attribute not in own or own[attribute] != expected
-            except RecursionError:  # nested deeper than the interpreter compares: nothing says they are equal
+            except (
+                RecursionError
+            ):  # nested deeper than the interpreter compares: nothing says they are equal
                 differs = True
             if differs:
                 found.append(f"{name}.{attribute}")

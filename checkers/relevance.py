@@ -15,9 +15,17 @@ def contains_call(record: Any) -> bool:
 
 def irrelevance_fault(record: Any) -> Fault | None:
     """Return why an answer is wrong where no offered function helps: it calls one."""
-    return Fault("irrelevance_error:decoder_success", "no call was expected") if contains_call(record) else None
+    return (
+        Fault("irrelevance_error:decoder_success", "no call was expected")
+        if contains_call(record)
+        else None
+    )
 
 
 def relevance_fault(record: Any) -> Fault | None:
     """Return why an answer is wrong where an offered function helps: it calls none."""
-    return None if contains_call(record) else Fault("relevance_error:decoder_failed", "a call was expected")
+    return (
+        None
+        if contains_call(record)
+        else Fault("relevance_error:decoder_failed", "a call was expected")
+    )

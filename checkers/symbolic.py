@@ -21,7 +21,8 @@ MEMORY_BYTES = 2 << 30
 BOOT_TIMEOUT_S = 60.0
 MAX_EXPONENT_BITS = 4096
 BOOT = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from fctncalling.checkers.symbolic import serve; serve()"
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from fctncalling.checkers.symbolic import serve; serve()"
 )
 
 
@@ -56,7 +57,10 @@ class SymbolicComparer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -69,7 +73,9 @@ class SymbolicComparer:
             greeting = self._line(self._process, BOOT_TIMEOUT_S)
             if greeting != "ready":
                 self.close()
-                raise ImportError(f"symbolic answers need SymPy ({greeting}): pip install 'fctncalling[math]'")
+                raise ImportError(
+                    f"symbolic answers need SymPy ({greeting}): pip install 'fctncalling[math]'"
+                )
         return self._process
 
     @staticmethod
@@ -96,7 +102,14 @@ def serve() -> None:
         left, right = json.loads(line)
         try:
             verdict = same(left, right)
-        except (ArithmeticError, ValueError, TypeError, AttributeError, RecursionError, NotImplementedError):
+        except (
+            ArithmeticError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            NotImplementedError,
+        ):
             verdict = None
         print({True: "equal", False: "different", None: "unknown"}[verdict], flush=True)
 

@@ -50,7 +50,9 @@ class Argument(NamedTuple):
     item: type | None = None  # the class of each item, where the declared type is a sequence
 
 
-def python_fault(parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted) -> Fault | None:
+def python_fault(
+    parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
+) -> Fault | None:
     """Return why a Python argument is refused. Raises ValueError for a documented type that is none of ours."""
     if type(value) is _SCALARS.get(declared.get("type", "")) and value in accepted:
         return None  # whatever rule applies, it lets pass what stands among the accepted values
@@ -156,7 +158,9 @@ def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Faul
 
     The mark of omission, read as a sequence, is the empty list: an optional array may be given empty.
     """
-    alternatives = [[_loose(item) for item in each] for each in accepted if isinstance(each, list | tuple | str)]
+    alternatives = [
+        [_loose(item) for item in each] for each in accepted if isinstance(each, list | tuple | str)
+    ]
     if [_loose(item) for item in value] in alternatives:
         return None
     return _refused("value_error:list/tuple", parameter, value, accepted)
@@ -164,7 +168,9 @@ def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Faul
 
 def dict_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
     """Return why a dict is refused by every alternative: the fault of the last one, as in BFCL."""
-    fault: Fault | None = Fault("dict_checker:unclear", f"parameter {parameter!r}: no dict is acceptable")
+    fault: Fault | None = Fault(
+        "dict_checker:unclear", f"parameter {parameter!r}: no dict is acceptable"
+    )
     for alternative in accepted:
         if alternative == "":
             continue
@@ -184,7 +190,9 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
             return Fault("value_error:dict_key", f"parameter {parameter!r}: key {key!r} is missing")
     for key, given in value.items():
         if key not in alternative:
-            return Fault("value_error:dict_key", f"parameter {parameter!r}: key {shown(key)} is not expected")
+            return Fault(
+                "value_error:dict_key", f"parameter {parameter!r}: key {shown(key)} is not expected"
+            )
         accepted = alternative[key]
         if type(accepted) is list and given in accepted:
             continue
@@ -195,21 +203,27 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
 
 def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
     """Return why a list of dicts is refused: as many dicts, pairwise in order; the last alternative's fault."""
-    fault: Fault | None = Fault("list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable")
+    fault: Fault | None = Fault(
+        "list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable"
+    )
     for alternative in accepted:
         if len(value) != len(alternative):
             told = f"parameter {parameter!r}: expected {len(alternative)} dicts, got {len(value)}"
             fault = Fault("value_error:list_dict_count", told)
             continue
         pairs = zip(value, alternative, strict=True)
-        fault = next(filter(None, (dict_fault(parameter, given, [dict_]) for given, dict_ in pairs)), None)
+        fault = next(
+            filter(None, (dict_fault(parameter, given, [dict_]) for given, dict_ in pairs)), None
+        )
         if fault is None:
             return None
     return fault
 
 
 def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) -> Fault:
-    return Fault(error_type, f"parameter {parameter!r}: {shown(value)} is none of {shown(list(accepted))}")
+    return Fault(
+        error_type, f"parameter {parameter!r}: {shown(value)} is none of {shown(list(accepted))}"
+    )
 
 
 def shown(value: Any) -> str:

@@ -69,7 +69,9 @@ class Variant:
 
     def task(self, task: Task) -> Task:
         """Return the task under the id BFCL's result files have for the variant."""
-        return replace(task, id=task.id.replace(self.base, self.category, 1), category=self.category)
+        return replace(
+            task, id=task.id.replace(self.base, self.category, 1), category=self.category
+        )
 
 
 def variant_of(path: Path) -> Variant | None:
@@ -78,6 +80,12 @@ def variant_of(path: Path) -> Variant | None:
         if path.stem == category or path.stem.endswith(f"_{category}"):
             base = "web_search" if category in WEB_SEARCH else "memory"
             base += "_prereq" if category in PREREQUISITES else ""
-            found = Variant(path.parent, category, base, path.stem.removesuffix(category), path.suffix)
-            return None if path.exists() or not all(map(Path.exists, found.files)) or not found.files else found
+            found = Variant(
+                path.parent, category, base, path.stem.removesuffix(category), path.suffix
+            )
+            return (
+                None
+                if path.exists() or not all(map(Path.exists, found.files)) or not found.files
+                else found
+            )
     return None

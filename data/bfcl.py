@@ -59,7 +59,9 @@ def load_tasks(
     tasks, places = [], dict[str, Place]()
     for place, task in _read(path, possible_answers, function_docs, self_documented):
         if task.id in places:
-            raise place.error(f"id: expected ids to be unique, but it stands already at {places[task.id]}")
+            raise place.error(
+                f"id: expected ids to be unique, but it stands already at {places[task.id]}"
+            )
         places[task.id] = place
         tasks.append(task)
     return tasks
@@ -86,7 +88,9 @@ def embedded_path(name: str) -> Path:
         if path.exists():
             return path
     known = sorted(path.stem for path in EMBEDDED.glob("*")) if EMBEDDED.is_dir() else []
-    raise TaskError(f'no embedded data is called "{name}": expected one of {", ".join(known) or "none (none is here)"}')
+    raise TaskError(
+        f'no embedded data is called "{name}": expected one of {", ".join(known) or "none (none is here)"}'
+    )
 
 
 def _read(
@@ -109,14 +113,21 @@ def _read(
             if variant is None:
                 yield place, _task(entry, category, place, docs, answers)
             else:
-                yield place, variant.task(_task(variant.entry(entry), category, place, docs, answers))
+                yield (
+                    place,
+                    variant.task(_task(variant.entry(entry), category, place, docs, answers)),
+                )
 
 
 def _task_files(path: Path) -> list[Path]:
     if path.is_dir():
-        files = [file for file in sorted(path.glob("BFCL_*.json")) if not _is_format_sensitivity(file)]
+        files = [
+            file for file in sorted(path.glob("BFCL_*.json")) if not _is_format_sensitivity(file)
+        ]
         if not files:
-            raise TaskError(f"{path}: the folder has no task file: expected files named BFCL_*.json, or name one file")
+            raise TaskError(
+                f"{path}: the folder has no task file: expected files named BFCL_*.json, or name one file"
+            )
         return files
     if _is_format_sensitivity(path):
         raise TaskError(
@@ -148,7 +159,13 @@ def _identify(entry: Any, place: Place) -> tuple[Place, str]:
     return place, category
 
 
-def _task(entry: Mapping[str, Any], category: str, place: Place, docs: FunctionDocs, answers: PossibleAnswers) -> Task:
+def _task(
+    entry: Mapping[str, Any],
+    category: str,
+    place: Place,
+    docs: FunctionDocs,
+    answers: PossibleAnswers,
+) -> Task:
     classes, paths, scenarios = named_classes(entry, place)
     own = docs.self_documented | paths.keys()
     functions = _functions(entry.get("function"), classes, place, docs, own)
@@ -163,8 +180,14 @@ def _task(entry: Mapping[str, Any], category: str, place: Place, docs: FunctionD
         ground_truth=answer.get("ground_truth") if answer else None,
         initial_config=scenarios,
         involved_classes=classes,
-        missed_functions=_missed_functions(entry, functions, place, more_later=not own.isdisjoint(classes)),
-        extra={key: value for key, value in {**entry, **(answer or {})}.items() if key not in _TASK_FIELDS},
+        missed_functions=_missed_functions(
+            entry, functions, place, more_later=not own.isdisjoint(classes)
+        ),
+        extra={
+            key: value
+            for key, value in {**entry, **(answer or {})}.items()
+            if key not in _TASK_FIELDS
+        },
         tool_paths=paths,
     )
     if task.is_multi_turn:
@@ -175,11 +198,18 @@ def _task(entry: Mapping[str, Any], category: str, place: Place, docs: FunctionD
 
 
 def _functions(
-    listed: Sequence[Any] | None, classes: Sequence[str], place: Place, docs: FunctionDocs, own: Collection[str]
+    listed: Sequence[Any] | None,
+    classes: Sequence[str],
+    place: Place,
+    docs: FunctionDocs,
+    own: Collection[str],
 ) -> tuple[FunctionDoc, ...]:
     if listed is None:
         return docs.of_classes(classes, place, own)
-    return tuple(docs.named(f, classes, place, own) if isinstance(f, str) else function_doc(f) for f in listed)
+    return tuple(
+        docs.named(f, classes, place, own) if isinstance(f, str) else function_doc(f)
+        for f in listed
+    )
 
 
 def _check_ground_truth_turns(task: Task, place: Place) -> None:
@@ -187,7 +217,9 @@ def _check_ground_truth_turns(task: Task, place: Place) -> None:
         return
     for turn, calls in enumerate(task.ground_truth):
         if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
-            raise place.error(f"ground_truth[{turn}]: expected a turn: a list of calls as strings, found {calls!r:.60}")
+            raise place.error(
+                f"ground_truth[{turn}]: expected a turn: a list of calls as strings, found {calls!r:.60}"
+            )
     if len(task.ground_truth) != len(task.question):
         raise place.error(
             f"ground_truth: expected one list of calls for each of the {len(task.question)} turns of question, "
@@ -198,12 +230,18 @@ def _check_ground_truth_turns(task: Task, place: Place) -> None:
 def _check_accepted_calls(task: Task, place: Place) -> None:
     for index, call in enumerate(task.ground_truth or ()):
         field = f"ground_truth[{index}]"
-        if not isinstance(call, dict) or not all(isinstance(accepted, dict) for accepted in call.values()):
-            raise place.error(f"{field}: expected {{function: {{parameter: [accepted values]}}}}, found {call!r:.60}")
+        if not isinstance(call, dict) or not all(
+            isinstance(accepted, dict) for accepted in call.values()
+        ):
+            raise place.error(
+                f"{field}: expected {{function: {{parameter: [accepted values]}}}}, found {call!r:.60}"
+            )
         for name, accepted in call.items():
             for parameter, values in accepted.items():
                 if not isinstance(values, list):
-                    raise place.error(f"{field}.{name}.{parameter}: expected a list of values, found {values!r:.60}")
+                    raise place.error(
+                        f"{field}.{name}.{parameter}: expected a list of values, found {values!r:.60}"
+                    )
 
 
 def _missed_functions(

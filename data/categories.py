@@ -36,7 +36,15 @@ AGENTIC = (
     "memory_rec_sum",
     "memory_prereq",
 )
-RETIRED = ("exec_simple", "exec_multiple", "exec_parallel", "exec_parallel_multiple", "rest", "sql", "chatable")
+RETIRED = (
+    "exec_simple",
+    "exec_multiple",
+    "exec_parallel",
+    "exec_parallel_multiple",
+    "rest",
+    "sql",
+    "chatable",
+)
 # Not in BFCL: its single-turn shapes in its other two languages, named so that "java" in the name tells the language.
 LANGUAGE_VARIANTS = tuple(
     f"{shape}_{language}"
@@ -71,7 +79,9 @@ def category_of(entry_id: str, file_name: str | None = None) -> str:
         name = spoken["name"].replace("-", "_") if spoken else ""
         if name in _CATEGORY_OF_NAME:
             return _CATEGORY_OF_NAME[name]
-    speaker = f'id "{entry_id}"' + (f' and file name "{file_name}" speak' if file_name else " speaks")
+    speaker = f'id "{entry_id}"' + (
+        f' and file name "{file_name}" speak' if file_name else " speaks"
+    )
     raise TaskError(
         f"{speaker} of no known category: expected <category>_<index>, with a category out of "
         + ", ".join((*CATEGORIES, *ALIASES))

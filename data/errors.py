@@ -23,7 +23,9 @@ class Place:
     id: str | None = None  # None while the entry's id is not known to be one
 
     def __str__(self) -> str:
-        return f"{self.path} line {self.line}" + (f' (id "{self.id}")' if self.id is not None else "")
+        return f"{self.path} line {self.line}" + (
+            f' (id "{self.id}")' if self.id is not None else ""
+        )
 
     def error(self, text: str) -> TaskError:
         """Return (not raise) the error that says `text` about this place."""

@@ -81,7 +81,11 @@ def load_format_sensitivity(folder: str | Path) -> list[Task]:
     """
     asked = [(variant, task) for task in _entries(Path(folder)) for variant in VARIANTS]
     return [
-        replace(task, id=f"{CATEGORY}_{number}:{variant}:{task.id}", extra={**task.extra, "prompt_variant": variant})
+        replace(
+            task,
+            id=f"{CATEGORY}_{number}:{variant}:{task.id}",
+            extra={**task.extra, "prompt_variant": variant},
+        )
         for number, (variant, task) in enumerate(asked)
     ]
 
@@ -92,7 +96,9 @@ def _entries(folder: Path) -> list[Task]:
         file = _newest(folder, category)
         found = [task for task in load_tasks(file) if task.id in ids]
         if missing := set(ids) - {task.id for task in found}:
-            raise TaskError(f"{file}: expected entries {sorted(missing)}, which format sensitivity asks")
+            raise TaskError(
+                f"{file}: expected entries {sorted(missing)}, which format sensitivity asks"
+            )
         entries += found
     return entries
 

@@ -51,11 +51,15 @@ class FunctionDocs:
         self._of_class: dict[str, tuple[FunctionDoc, ...]] = {}
         self._by_name: dict[str, FunctionDoc] | None = None
 
-    def of_classes(self, classes: Sequence[str], place: Place, own: Collection[str] = ()) -> tuple[FunctionDoc, ...]:
+    def of_classes(
+        self, classes: Sequence[str], place: Place, own: Collection[str] = ()
+    ) -> tuple[FunctionDoc, ...]:
         """Return the docs of the classes, in their order; TaskError at `place` where one that is not `own` has none."""
         return tuple(doc for name in classes for doc in self._docs_of(name, place, own))
 
-    def named(self, name: str, classes: Sequence[str], place: Place, own: Collection[str] = ()) -> FunctionDoc:
+    def named(
+        self, name: str, classes: Sequence[str], place: Place, own: Collection[str] = ()
+    ) -> FunctionDoc:
         """Return the doc of one function: of the involved classes first, then of any class of the source."""
         for doc in self.of_classes(classes, place, own):
             if doc.name == name:
@@ -130,7 +134,9 @@ def _from_file(path: Path) -> Iterator[FunctionDoc]:
         yield function_doc(raw)
 
 
-def _from_mapping(docs: Iterable[Mapping[str, Any] | FunctionDoc], where: str) -> Iterator[FunctionDoc]:
+def _from_mapping(
+    docs: Iterable[Mapping[str, Any] | FunctionDoc], where: str
+) -> Iterator[FunctionDoc]:
     for raw in docs:
         if isinstance(raw, FunctionDoc):
             yield raw

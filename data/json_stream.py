@@ -46,9 +46,13 @@ def _line_entries(stream: TextIO, path: Path) -> Iterator[tuple[int, Any]]:
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:
-            raise Place(path, line).error(f"broken JSON ({error.msg}, column {error.colno}): {EXPECTED}") from None
+            raise Place(path, line).error(
+                f"broken JSON ({error.msg}, column {error.colno}): {EXPECTED}"
+            ) from None
         except (RecursionError, ValueError) as error:
-            raise Place(path, line).error(f"JSON beyond what can be read ({error}): {EXPECTED}") from None
+            raise Place(path, line).error(
+                f"JSON beyond what can be read ({error}): {EXPECTED}"
+            ) from None
         yield line, value
 
 
@@ -65,7 +69,9 @@ def _array_entries(window: _Window) -> Iterator[tuple[int, Any]]:
             yield line, window.value()
             closing = window.peek()
             if closing not in (",", "]"):
-                raise window.error("expected ',' or ']' after the entry" if closing else "the array does not end")
+                raise window.error(
+                    "expected ',' or ']' after the entry" if closing else "the array does not end"
+                )
             window.take()
     if window.peek():
         raise window.error("text after the array")
@@ -84,7 +90,9 @@ class _Window:
         self._decoder = json.JSONDecoder()
 
     def error(self, text: str, line: int | None = None) -> TaskError:
-        return Place(self._path, self.line if line is None else line).error(f"broken JSON ({text}): {EXPECTED}")
+        return Place(self._path, self.line if line is None else line).error(
+            f"broken JSON ({text}): {EXPECTED}"
+        )
 
     def peek(self) -> str:
         """Return the next character that is not blank, "" at the end of the file."""
@@ -121,7 +129,10 @@ class _Window:
                 return value
 
     def _may_go_on(self, error: json.JSONDecodeError) -> bool:
-        return error.msg.startswith("Unterminated") or error.pos >= len(self._text) - LONGEST_WORD_CHARS
+        return (
+            error.msg.startswith("Unterminated")
+            or error.pos >= len(self._text) - LONGEST_WORD_CHARS
+        )
 
     def _fill(self) -> None:
         # As much again as is held: a long entry is decoded a number of times that grows with the log of its length.

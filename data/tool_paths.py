@@ -30,10 +30,14 @@ def named_classes(
         if "." in each or ":" in each:
             found = _PATH.fullmatch(each)
             if found is None:
-                raise place.error(f'involved_classes: expected a class\'s name or "module.Class", found {each!r:.60}')
+                raise place.error(
+                    f'involved_classes: expected a class\'s name or "module.Class", found {each!r:.60}'
+                )
             name = found[2]
             if name in names:
-                raise place.error(f'involved_classes: expected one class called "{name}", found {each!r:.60} too')
+                raise place.error(
+                    f'involved_classes: expected one class called "{name}", found {each!r:.60} too'
+                )
             paths[name] = f"{found[1]}:{name}"
             if each in scenarios:
                 scenarios[name] = scenarios.pop(each)

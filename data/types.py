@@ -40,15 +40,21 @@ class Task:
     """
 
     id: str
-    category: str  # BFCL's name without prefix or version: "simple_python", "multi_turn_miss_func", ...
+    category: (
+        str  # BFCL's name without prefix or version: "simple_python", "multi_turn_miss_func", ...
+    )
     question: Sequence[Sequence[Message]]  # turns of messages; a held-out function's turn is empty
     functions: Sequence[FunctionDoc] = ()
     ground_truth: Sequence[Any] | None = None
     initial_config: Mapping[str, Any] = field(default_factory=dict)
     involved_classes: Sequence[str] = ()
     missed_functions: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)  # fields of the entry that no checker reads
-    tool_paths: Mapping[str, str] = field(default_factory=dict)  # involved class -> "module:Class" the entry names
+    extra: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # fields of the entry that no checker reads
+    tool_paths: Mapping[str, str] = field(
+        default_factory=dict
+    )  # involved class -> "module:Class" the entry names
 
     @property
     def is_multi_turn(self) -> bool:
@@ -70,7 +76,9 @@ class StepRecord:
     calls: Sequence[Call] = ()
     executed: Sequence[str] = ()  # the call strings handed to the tools, in order
     results: Sequence[str] = ()  # one result text per executed call
-    error: str | None = None  # no_call, malformed, unknown_function, bad_arguments, tool_error, step_limit
+    error: str | None = (
+        None  # no_call, malformed, unknown_function, bad_arguments, tool_error, step_limit
+    )
     reward: float = 0.0
 
 
@@ -79,7 +87,9 @@ class TurnRecord:
     """What one turn left behind: the results of all its calls and every tool's public state at its end."""
 
     results: Sequence[str]
-    states: Mapping[str, Mapping[str, Any]]  # class name -> public attribute -> value, private copies
+    states: Mapping[
+        str, Mapping[str, Any]
+    ]  # class name -> public attribute -> value, private copies
 
 
 @dataclass(frozen=True)

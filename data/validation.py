@@ -24,10 +24,14 @@ def is_task(entry: Any) -> bool:
         isinstance(entry, dict)
         and _is_name(entry.get("id"))
         and _is_question(entry.get("question"))
-        and _all(entry.get("function", []), lambda item: isinstance(item, str) or is_function_doc(item))
+        and _all(
+            entry.get("function", []), lambda item: isinstance(item, str) or is_function_doc(item)
+        )
         and isinstance(entry.get("ground_truth", []), list | None)
         and isinstance(entry.get("initial_config", {}), dict)
-        and all(_is_strings(entry.get(field, [])) for field in ("involved_classes", "invoked_classes"))
+        and all(
+            _is_strings(entry.get(field, [])) for field in ("involved_classes", "invoked_classes")
+        )
         and _is_missed_function(entry.get("missed_function", {}))
     )
 
@@ -39,7 +43,9 @@ def is_function_doc(doc: Any) -> bool:
         and _is_name(doc.get("name"))
         and isinstance(doc.get("description"), str)
         and isinstance(parameters := doc.get("parameters"), dict)
-        and _all_values(parameters.get("properties", {}), lambda parameter: isinstance(parameter, dict))
+        and _all_values(
+            parameters.get("properties", {}), lambda parameter: isinstance(parameter, dict)
+        )
         and _is_strings(parameters.get("required", []))
         and isinstance(doc.get("response", {}), dict)
     )
@@ -47,7 +53,11 @@ def is_function_doc(doc: Any) -> bool:
 
 def is_answer(answer: Any) -> bool:
     """Return whether the value is an entry of a possible-answer file."""
-    return isinstance(answer, dict) and _is_name(answer.get("id")) and isinstance(answer.get("ground_truth"), list)
+    return (
+        isinstance(answer, dict)
+        and _is_name(answer.get("id"))
+        and isinstance(answer.get("ground_truth"), list)
+    )
 
 
 def explain(value: Any, kind: str) -> str:
@@ -62,7 +72,9 @@ def explain(value: Any, kind: str) -> str:
     faults = jsonschema.Draft202012Validator(schema).iter_errors(value)
     fault = min(faults, key=lambda fault: [str(step) for step in fault.absolute_path], default=None)
     if fault is None:
-        raise AssertionError(f"task.schema.json accepts as {kind} what the fast check refuses: {_shown(value)}")
+        raise AssertionError(
+            f"task.schema.json accepts as {kind} what the fast check refuses: {_shown(value)}"
+        )
     if fault.validator == "required":
         missing = next(field for field in fault.validator_value if field not in fault.instance)
         path, found = [*fault.absolute_path, missing], "nothing"

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from fctncalling.envs.oracle import oracle_calls
     from fctncalling.envs.spaces import UnicodeText
 
-__all__ = ["FunctionCallingEnv", "UnicodeText", "judge", "judge_turns", "oracle_calls", "replay_truth"]
+__all__ = [
+    "FunctionCallingEnv",
+    "UnicodeText",
+    "judge",
+    "judge_turns",
+    "oracle_calls",
+    "replay_truth",
+]
 
 _ROOMS = {
     "FunctionCallingEnv": "function_calling",

@@ -12,8 +12,12 @@ class Answer(NamedTuple):
     """One message, read."""
 
     calls: tuple[Call, ...]
-    executed: tuple[str, ...]  # what the tools are handed, in order; empty for a task that executes nothing
-    record: Any  # what the single-turn checkers judge: BFCL's decoded form, None where decoding failed
+    executed: tuple[
+        str, ...
+    ]  # what the tools are handed, in order; empty for a task that executes nothing
+    record: (
+        Any  # what the single-turn checkers judge: BFCL's decoded form, None where decoding failed
+    )
     error: str | None  # "no_call", "malformed", or None where there are calls
     complaint: str  # the decoder's, "" where there is none
     repairs: tuple[str, ...] = ()  # what a lenient mode mended before it read the calls

@@ -33,7 +33,9 @@ from fctncalling.envs.tools.long_context import LongContextError
 from fctncalling.envs.tools.toolbox import within
 from fctncalling.envs.transcript import transcript
 
-MAX_STEP_OUTPUT = 500_000  # characters of all results of a step that are shown; checkers see them whole
+MAX_STEP_OUTPUT = (
+    500_000  # characters of all results of a step that are shown; checkers see them whole
+)
 User = Callable[[list[Message], Mapping[str, Any]], str | None]
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 
@@ -92,11 +94,21 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ValueError(f"render_mode={render_mode!r}: expected one of {self.metadata['render_modes']}, or None.")
-        if isinstance(max_steps_per_turn, bool) or not isinstance(max_steps_per_turn, int) or max_steps_per_turn < 1:
-            raise ValueError(f"max_steps_per_turn={max_steps_per_turn!r}: expected a whole number of at least 1.")
+            raise ValueError(
+                f"render_mode={render_mode!r}: expected one of {self.metadata['render_modes']}, or None."
+            )
+        if (
+            isinstance(max_steps_per_turn, bool)
+            or not isinstance(max_steps_per_turn, int)
+            or max_steps_per_turn < 1
+        ):
+            raise ValueError(
+                f"max_steps_per_turn={max_steps_per_turn!r}: expected a whole number of at least 1."
+            )
         self.render_mode = render_mode
-        foreign = tools is not None or allow_task_tools or user is not None or callable(reward)  # may wait for anything
+        foreign = (
+            tools is not None or allow_task_tools or user is not None or callable(reward)
+        )  # may wait for anything
         self.metadata = {**self.metadata, "in_process_tools": not foreign}
         self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
         self._own_tools, self._user = OwnTools(tools), user
@@ -104,7 +116,11 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self._own_tools.admit(self._tasks.tasks, self._tasks.origin, allowed=allow_task_tools)
         self._handler, self._reward = get_handler(handler), get_reward(reward)
         self._max_steps_per_turn = max_steps_per_turn
-        self._strict, self._retry_malformed, self._corrective = strict, retry_malformed, corrective_feedback
+        self._strict, self._retry_malformed, self._corrective = (
+            strict,
+            retry_malformed,
+            corrective_feedback,
+        )
         self._referee = Referee(self._own_tools.classes)
         self._offers: dict[str, Offer] = {}
         self._play: Play | None = None
@@ -115,7 +131,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         """The running (or last) episode, as far as it was played."""
         return self._required_play("episode").episode(seed=self._np_random_seed)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         """Begin the task `options["task_id"]`, or one drawn from `np_random`; returns the first turn and its `info`.
 
         Here `info` also holds `instructions`, the system text of the prompting form. Raises UnknownTask (a KeyError),
@@ -147,9 +165,13 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         """
         play = self._required_play("step")
         if play.ended:
-            raise ResetNeeded(f'step: task "{play.task.id}" has ended. Call reset() before the next step().')
+            raise ResetNeeded(
+                f'step: task "{play.task.id}" has ended. Call reset() before the next step().'
+            )
         if not isinstance(action, str):
-            raise TypeError(f"step: the action is a {type(action).__name__}: expected a str, the assistant's message.")
+            raise TypeError(
+                f"step: the action is a {type(action).__name__}: expected a str, the assistant's message."
+            )
         text = str(action)  # numpy's strings become plain ones
         play.conversation.append({"role": "assistant", "content": text})
         try:
@@ -170,9 +192,16 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         step = StepRecord(play.turn, text, answer.calls, answer.executed, results, answer.error)
         if answer.calls:
             step = replace(step, error=mistake(step, play.task.functions, play.knows))
-        told = corrected(step, self._offer(play.task).functions(play.turn), play.knows) if self._corrective else results
+        told = (
+            corrected(step, self._offer(play.task).functions(play.turn), play.knows)
+            if self._corrective
+            else results
+        )
         shown = replace(step, results=tuple(within(told, MAX_STEP_OUTPUT)))
-        messages, observation = prompts.tool_messages(shown.executed, shown.results), prompts.feedback(shown)
+        messages, observation = (
+            prompts.tool_messages(shown.executed, shown.results),
+            prompts.feedback(shown),
+        )
         turn_ends = not answer.executed
         play.last_message = text if turn_ends else play.last_message
         if not answer.calls and (reply := self._reply(play, answer)) is not None:
@@ -206,24 +235,33 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         with as_infrastructure("user"):
             reply = self._user(copy.deepcopy(play.conversation), about)
         if reply is not None and not isinstance(reply, str):
-            raise TypeError(f"user {self._user!r} returned {reply!r}: expected a str, or None to end the turn.")
+            raise TypeError(
+                f"user {self._user!r} returned {reply!r}: expected a str, or None to end the turn."
+            )
         return reply
 
     def _rewarded(self, play: Play, step: StepRecord, turn_ends: bool) -> StepRecord:
         """Return the step with its reward, and keep it."""
         passed = lambda: turn_ends and self._referee.passed(play, step.turn)  # noqa: E731
         shares = max(1, sum(scored_turns(play.task)))
-        step = replace(step, reward=self._reward(Outcome(step, play.verdict, passed, shares, play.paid)))
+        step = replace(
+            step, reward=self._reward(Outcome(step, play.verdict, passed, shares, play.paid))
+        )
         play.paid += step.reward
         play.steps.append(step)
         return step
 
     def _final(self, play: Play) -> dict[str, Any]:
-        if is_prerequisite(play.task):  # what a question's `snapshot` is: the notes its conversations left behind
+        if is_prerequisite(
+            play.task
+        ):  # what a question's `snapshot` is: the notes its conversations left behind
             return {"verdict": None, "snapshot": copy.deepcopy(dict(play.turns[-1].states))}
         if not self._strict or play.verdict is None:
             return {"verdict": play.verdict}
-        return {"verdict": play.verdict, "strict_verdict": strict_verdict(play.task, play.steps, play.verdict)}
+        return {
+            "verdict": play.verdict,
+            "strict_verdict": strict_verdict(play.task, play.steps, play.verdict),
+        }
 
     def _told(
         self, play: Play, observation: str, messages: list[Message], extra: Mapping[str, Any]

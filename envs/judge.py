@@ -49,12 +49,19 @@ def judge(
         expected = TRUTHS.turns_of(task, extra_tools) if truth is None else iter(truth)
         num_expected = len(task.ground_truth or ()) if truth is None else len(truth)
         # What an answer with a wrong number of turns left behind is looked at only as far as the truth goes.
-        turns = played(task, [_calls_of_turn(turn, form) for turn in response[:num_expected]], extra_tools, "model")
+        turns = played(
+            task,
+            [_calls_of_turn(turn, form) for turn in response[:num_expected]],
+            extra_tools,
+            "model",
+        )
         return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
     if kind_of(task.category) == "agentic":
         return check(task, _last_message(response, form))
     if form == "decoded_calls":
-        raise ValueError(f'task "{task.id}": form decoded_calls is for multi-turn categories, not {task.category}')
+        raise ValueError(
+            f'task "{task.id}": form decoded_calls is for multi-turn categories, not {task.category}'
+        )
     record = _decoded(_handler(task, form), response)
     return check(task, record, underscore_to_dot=form == "tool_call")
 
@@ -76,17 +83,30 @@ def _calls_of_turn(turn: Any, form: str) -> list[str | PlainCall]:
     """Return one turn's calls to execute; steps that do not decode, or decode to nothing, are dropped as in BFCL."""
     steps = turn if isinstance(turn, list) else []
     if form == "decoded_calls":
-        return [call for step in steps for call in (step if isinstance(step, list) else [step]) if _is_call(call)]
-    return [call for step in steps for call in _executable(get_handler(_HANDLER_OF_FORM[form]), step)]
+        return [
+            call
+            for step in steps
+            for call in (step if isinstance(step, list) else [step])
+            if _is_call(call)
+        ]
+    return [
+        call for step in steps for call in _executable(get_handler(_HANDLER_OF_FORM[form]), step)
+    ]
 
 
 def _last_message(response: Any, form: str) -> Any:
     """Return the last step that decodes to no call, or to nothing; None where every step calls."""
     if isinstance(response, str):
         response = [[response]]
-    if not isinstance(response, list) or len(response) != 1 or not isinstance(response[0], list | str | dict):
+    if (
+        not isinstance(response, list)
+        or len(response) != 1
+        or not isinstance(response[0], list | str | dict)
+    ):
         return NOT_ONE_TURN
-    steps = list(response[0])  # BFCL goes through whatever a turn is: a text's characters, a call's name
+    steps = list(
+        response[0]
+    )  # BFCL goes through whatever a turn is: a text's characters, a call's name
     handler = get_handler(_HANDLER_OF_FORM.get(form, _HANDLER_OF_FORM["prompting"]))
     return next((step for step in reversed(steps) if not any(_executable(handler, step))), None)
 
@@ -97,7 +117,11 @@ def _is_call(call: Any) -> bool:
 
 def _executable(handler: Handler, text: Any) -> Sequence[str | PlainCall]:
     try:
-        return handler.decode_to_run(text) if isinstance(handler, PythonCalls) else handler.decode_execute(text)
+        return (
+            handler.decode_to_run(text)
+            if isinstance(handler, PythonCalls)
+            else handler.decode_execute(text)
+        )
     except DecodeError:
         return []
 

@@ -34,7 +34,9 @@ def mistake(
     return "tool_error" if any(map(is_tool_error, step.results)) else None
 
 
-def corrected(step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]) -> tuple[str, ...]:
+def corrected(
+    step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
+) -> tuple[str, ...]:
     """Return the results of a step, each wrong call's followed by what to mend; offered: the functions of its turn.
 
     Where calls and results do not pair up (a call inside another's arguments) the results stay as they are.
@@ -43,11 +45,16 @@ def corrected(step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[
         return tuple(step.results)
     docs = {doc.name: doc for doc in offered}
     pairs = zip(step.calls, step.results, strict=True)
-    advice = ((result, " ".join(_advice(call, docs, known, is_tool_error(result)))) for call, result in pairs)
+    advice = (
+        (result, " ".join(_advice(call, docs, known, is_tool_error(result))))
+        for call, result in pairs
+    )
     return tuple(f"{result}\n{text}" if text else result for result, text in advice)
 
 
-def _advice(call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], bool], failed: bool) -> Iterator[str]:
+def _advice(
+    call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], bool], failed: bool
+) -> Iterator[str]:
     """Yield the sentences that tell how to mend a call; none for a call that its doc and its tool accept."""
     doc = docs.get(call.name)
     if doc is None:
@@ -71,7 +78,9 @@ def _advice(call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], boo
 def _names_amiss(call: Call, doc: FunctionDoc) -> tuple[list[str], list[str]]:
     """Return which required parameters a call lacks, and which of its arguments the function does not take."""
     known, required = doc.parameters.get("properties", {}), doc.parameters.get("required", ())
-    return [name for name in required if name not in call.arguments], [n for n in call.arguments if n not in known]
+    return [name for name in required if name not in call.arguments], [
+        n for n in call.arguments if n not in known
+    ]
 
 
 def _arguments_fit(call: Call, doc: FunctionDoc) -> bool:

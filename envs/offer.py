@@ -29,7 +29,9 @@ class Offer:
         self._missed = {turn: frozenset(names) for turn, names in task.missed_functions.items()}
         self._docs = prompts.hinted(task.functions, task.category)
         self._schemas: dict[frozenset[str], bytes] = {}
-        self.system = prompts.instructions(self._offered(0), handler, many_turns=executes_calls(task))
+        self.system = prompts.instructions(
+            self._offered(0), handler, many_turns=executes_calls(task)
+        )
 
     def tools(self, turn: int) -> list[dict[str, Any]]:
         """Return the OpenAI schemas of the functions offered in a turn: those still held out are missing."""

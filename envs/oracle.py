@@ -24,11 +24,15 @@ def oracle_calls(task: Task) -> list[list[Call]]:
         docs = {doc.name: doc for doc in task.functions}
         return [[written_call(text, docs) for text in turn] for turn in task.ground_truth or ()]
     if kind_of(task.category) == "agentic":
-        return [[] for _ in task.question]  # answered by a message: which calls lead to it is not checked
+        return [
+            [] for _ in task.question
+        ]  # answered by a message: which calls lead to it is not checked
     if task.ground_truth is None:
         called = task.functions[:1] if task.category.endswith("_relevance") else ()
         return [[Call(doc.name, {}) for doc in called]]
-    return [[_expected(task, name, given) for each in task.ground_truth for name, given in each.items()]]
+    return [
+        [_expected(task, name, given) for each in task.ground_truth for name, given in each.items()]
+    ]
 
 
 def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
@@ -39,7 +43,9 @@ def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
         if _has_value(values) and (key in documented or OMITTED not in values):
             arguments[key] = _first(values)
         elif key in required and values:
-            arguments[key] = values[0]  # the mark is the one value accepted, and the doc wants the parameter
+            arguments[key] = values[
+                0
+            ]  # the mark is the one value accepted, and the doc wants the parameter
     return Call(name, arguments)
 
 
@@ -56,16 +62,22 @@ def written_call(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
         named = list(docs[name].parameters.get("properties", {})) if node.args else []
         if len(node.args) > len(named):
             raise ValueError(f"{len(node.args)} positional arguments for parameters {named}")
-        arguments = {key: ast.literal_eval(value) for key, value in zip(named, node.args, strict=False)}
+        arguments = {
+            key: ast.literal_eval(value) for key, value in zip(named, node.args, strict=False)
+        }
         arguments |= {str(each.arg): ast.literal_eval(each.value) for each in node.keywords}
     except (ValueError, SyntaxError, KeyError) as error:
-        raise ValueError(f"ground truth {text!r} cannot be written as one call of literals: {error}") from None
+        raise ValueError(
+            f"ground truth {text!r} cannot be written as one call of literals: {error}"
+        ) from None
     return Call(name, arguments)
 
 
 def _has_value(accepted: Any) -> bool:
     return (
-        not isinstance(accepted, Sequence) or isinstance(accepted, str) or any(value != OMITTED for value in accepted)
+        not isinstance(accepted, Sequence)
+        or isinstance(accepted, str)
+        or any(value != OMITTED for value in accepted)
     )
 
 

@@ -77,7 +77,9 @@ class OwnTools:
         paths: dict[str, str] = {}
         for name, path, place in named_by_path(tasks, origin, allowed=allowed, given=self.given):
             if paths.get(name, path) != path:
-                raise TaskError(f'{place} is a second class called "{name}": expected "{paths[name]}" everywhere')
+                raise TaskError(
+                    f'{place} is a second class called "{name}": expected "{paths[name]}" everywhere'
+                )
             if name not in paths:
                 paths[name], self.classes[name] = path, _imported(path, place)
 
@@ -90,9 +92,15 @@ class OwnTools:
         if not executes_calls(task):
             return task
         functions = (*task.functions, *self._missing_docs(task))
-        taken = {doc.name for doc in functions} | self._functions_of(task.involved_classes if self._docs else ())
+        taken = {doc.name for doc in functions} | self._functions_of(
+            task.involved_classes if self._docs else ()
+        )
         more = [doc for doc in self._docs if doc.name not in taken]
-        return replace(task, functions=(*functions, *more)) if len(functions) > len(task.functions) or more else task
+        return (
+            replace(task, functions=(*functions, *more))
+            if len(functions) > len(task.functions) or more
+            else task
+        )
 
     def _missing_docs(self, task: Task) -> list[FunctionDoc]:
         documented = {doc.name for doc in task.functions}
@@ -137,12 +145,21 @@ class OwnTools:
         Those of the box run at once. They do not go by the session: it puts names into text arguments, as BFCL does,
         and a snippet's code must come through as it was written.
         """
-        boxed = {index: call for index, text in enumerate(calls) if (call := self._boxed(text, session)) is not None}
-        texts: dict[int, str] = {index: call for index, call in boxed.items() if isinstance(call, str)}
+        boxed = {
+            index: call
+            for index, text in enumerate(calls)
+            if (call := self._boxed(text, session)) is not None
+        }
+        texts: dict[int, str] = {
+            index: call for index, call in boxed.items() if isinstance(call, str)
+        }
         run = {index: call for index, call in boxed.items() if isinstance(call, Call)}
         if self.box is not None and run:
             texts |= dict(zip(run, self.box.call_all(list(run.values())), strict=True))
-        return [texts[index] if index in texts else session.execute(text) for index, text in enumerate(calls)]
+        return [
+            texts[index] if index in texts else session.execute(text)
+            for index, text in enumerate(calls)
+        ]
 
     def close(self) -> None:
         """End the processes of tools that came as a list; a ToolBox is its maker's to close."""
@@ -156,7 +173,12 @@ class OwnTools:
     def _boxed(self, text: str, session: ToolSession) -> Call | str | None:
         """Return a call string as a call of the box, or the text why it is none; None where it is the session's."""
         name = text.partition("(")[0].strip()
-        if self.box is None or name not in self.box or session.known(name) or len(text) > MAX_CALL_CHARS:
+        if (
+            self.box is None
+            or name not in self.box
+            or session.known(name)
+            or len(text) > MAX_CALL_CHARS
+        ):
             return None
         try:
             body = parse_expression(text.strip())
@@ -233,7 +255,9 @@ def _docs_of_class(name: str, tool: type) -> Iterator[FunctionDoc]:
     instance = tool()
     for method in dir(tool):
         value = inspect.getattr_static(tool, method)
-        if method.startswith("_") or not (inspect.isfunction(value) or isinstance(value, classmethod)):
+        if method.startswith("_") or not (
+            inspect.isfunction(value) or isinstance(value, classmethod)
+        ):
             continue
         try:
             yield as_tool(getattr(instance, method), name=method, timeout_s=None).doc

@@ -49,7 +49,9 @@ class Play:
         if not calls:
             return ()
         if self.session is None:
-            raise RuntimeError(f'task "{self.task.id}" has no tools: calls of {self.task.category} are not executed')
+            raise RuntimeError(
+                f'task "{self.task.id}" has no tools: calls of {self.task.category} are not executed'
+            )
         results = own_tools.results(calls, self.session)
         self.results += results
         return tuple(results)

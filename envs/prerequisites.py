@@ -28,7 +28,9 @@ def keep_notes(conversations: Sequence[Task], policy: Policy, **keywords: Any) -
     held: Snapshots = {}
     for task in conversations:
         if not is_prerequisite(task):
-            raise ValueError(f'task "{task.id}" ({task.category}) is no conversation that fills a memory')
+            raise ValueError(
+                f'task "{task.id}" ({task.category}) is no conversation that fills a memory'
+            )
         [(name, scenario)] = task.initial_config.items()
         key = (name, scenario["scenario"])
         [task] = with_snapshots([task], held)
@@ -56,6 +58,8 @@ def _played(env: FunctionCallingEnv, policy: Policy) -> dict[str, Any]:
         observation, _, terminated, truncated, info = env.step(policy(observation, info))
         ended = terminated or truncated
     if "snapshot" not in info:
-        raise InfrastructureError(f'task "{info["task_id"]}": {info.get("invalid_reason", "ended without a memory")}')
+        raise InfrastructureError(
+            f'task "{info["task_id"]}": {info.get("invalid_reason", "ended without a memory")}'
+        )
     snapshot: dict[str, Any] = info["snapshot"]
     return snapshot

@@ -10,5 +10,9 @@ def progress_of(task: Task, verdict: Verdict) -> float:
     """Return the share of scored turns that pass, 0..1, each judged for itself; 1 for every valid answer."""
     if verdict.valid:
         return 1.0
-    scored = [passed for passed, counts in zip(verdict.per_turn, scored_turns(task), strict=False) if counts]
+    scored = [
+        passed
+        for passed, counts in zip(verdict.per_turn, scored_turns(task), strict=False)
+        if counts
+    ]
     return sum(scored) / len(scored) if scored and task.is_multi_turn else 0.0

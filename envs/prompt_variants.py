@@ -23,7 +23,9 @@ _PYTHON_LISTS = ("array", "list", "tuple")
 @cache
 def wording() -> Mapping[str, Any]:
     """Return the words: part -> style -> text, the skeletons of return formats, and those of tool-call forms."""
-    words: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    words: dict[str, Any] = json.loads(
+        Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
+    )
     return words
 
 
@@ -43,7 +45,9 @@ def form_of_variant(variant: PromptVariant) -> str:
     if variant.tagged:
         skeleton = f"<TOOLCALL>{skeleton}</TOOLCALL>"
     types = [words["types"]] if variant.return_format.endswith("xml") else []
-    return "\n".join([words["output"][variant.style], skeleton, *types, words["only"][variant.style]])
+    return "\n".join(
+        [words["output"][variant.style], skeleton, *types, words["only"][variant.style]]
+    )
 
 
 def instructions(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
@@ -57,7 +61,9 @@ def instructions(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
         "functions": f"{told}\n{written_docs(docs, variant.doc_format)}",
     }
     if variant.markup == "markdown":
-        return "\n\n".join([words["persona"][style], *(f"{words['headings'][key]}\n{parts[key]}" for key in parts)])
+        return "\n\n".join(
+            [words["persona"][style], *(f"{words['headings'][key]}\n{parts[key]}" for key in parts)]
+        )
     return "\n\n".join([f"{words['persona'][style]} {parts.pop('task')}", *parts.values()])
 
 
@@ -76,8 +82,16 @@ def as_in_file(doc: FunctionDoc) -> dict[str, Any]:
 
 def _xml(doc: FunctionDoc) -> str:
     properties, required = doc.parameters.get("properties", {}), doc.parameters.get("required")
-    params = [line for name, schema in properties.items() for line in _xml_param(name, schema, required, 2)]
-    opening = [f"<function name={quoteattr(doc.name)}>", f"  <desc>{escape(doc.description)}</desc>", "  <params>"]
+    params = [
+        line
+        for name, schema in properties.items()
+        for line in _xml_param(name, schema, required, 2)
+    ]
+    opening = [
+        f"<function name={quoteattr(doc.name)}>",
+        f"  <desc>{escape(doc.description)}</desc>",
+        "  <params>",
+    ]
     return "\n".join([*opening, *params, "  </params>", "</function>", ""])
 
 
@@ -86,7 +100,11 @@ def _xml_param(name: str, schema: Mapping[str, Any], required: Any, depth: int) 
     indent, kind = "  " * depth, schema.get("type", "string")
     items = schema.get("items") or schema.get("additionalProperties")
     kind = f"{kind}[{items['type']}]" if isinstance(items, dict) and "type" in items else kind
-    told = {"name": name, "type": kind, "required": str(required is None or name in required).lower()}
+    told = {
+        "name": name,
+        "type": kind,
+        "required": str(required is None or name in required).lower(),
+    }
     if "default" in schema:
         told["default"] = repr(schema["default"])
     yield f"{indent}<param {' '.join(f'{key}={quoteattr(str(value))}' for key, value in told.items())}>"
@@ -103,7 +121,9 @@ def _python(doc: FunctionDoc) -> str:
     lines = [f"# Function: {doc.name}", '    """', f"    {_quoted(doc.description)}", ""]
     if properties := doc.parameters.get("properties", {}):
         lines += ["    Args:"]
-        lines += [line for name, schema in properties.items() for line in _python_param(name, schema, 2)]
+        lines += [
+            line for name, schema in properties.items() for line in _python_param(name, schema, 2)
+        ]
     return "\n".join([*lines, '    """', ""])
 
 

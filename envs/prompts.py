@@ -97,14 +97,22 @@ def instructions(functions: Sequence[FunctionDoc], handler: object, *, many_turn
     if isinstance(variant, PromptVariant):
         return prompt_variants.instructions(variant, functions)
     name = str(getattr(handler, "name", "")).removeprefix(LENIENT)
-    form = getattr(handler, "form", None) or FORMS.get(name) or prompt_variants.form_of(name) or FORMS["python_calls"]
+    form = (
+        getattr(handler, "form", None)
+        or FORMS.get(name)
+        or prompt_variants.form_of(name)
+        or FORMS["python_calls"]
+    )
     docs = json.dumps([as_in_file(doc) for doc in functions], indent=4)
     return "\n\n".join([_TASK, form, *([_TURNS] if many_turns else []), f"{_DOCS}\n{docs}"])
 
 
 def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Message]:
     """Return one tool message per executed call, in order."""
-    return [{"role": "tool", "name": call, "content": result} for call, result in zip(executed, results, strict=True)]
+    return [
+        {"role": "tool", "name": call, "content": result}
+        for call, result in zip(executed, results, strict=True)
+    ]
 
 
 def feedback(step: StepRecord) -> str:
@@ -125,5 +133,6 @@ def contents(messages: Sequence[Message]) -> str:
 def unreadable(complaint: str) -> str:
     """Return the answer to a message whose calls cannot be read, where it may be repeated."""
     return (
-        f"Your message could not be read as function calls: {complaint}. Nothing was executed. Write the calls again."
+        f"Your message could not be read as function calls: {complaint}. "
+        "Nothing was executed. Write the calls again."
     )

@@ -30,12 +30,18 @@ class Referee:
         `record` is the last message as the single-turn checkers read it.
         """
         task = play.task
-        if is_prerequisite(task) or (task.ground_truth is None and task.category not in WITHOUT_ANSWER):
+        if is_prerequisite(task) or (
+            task.ground_truth is None and task.category not in WITHOUT_ANSWER
+        ):
             return None
         with as_infrastructure("checker"):
             if kind_of(task.category) == "agentic":
                 return check(task, play.last_message)
-            return judge_turns(task, play.turns, self._truth(task)) if task.is_multi_turn else check(task, record)
+            return (
+                judge_turns(task, play.turns, self._truth(task))
+                if task.is_multi_turn
+                else check(task, record)
+            )
 
     def passed(self, play: Play, turn: int) -> bool:
         """Whether a turn that ended is one BFCL checks, and passes by itself, whatever came before."""

@@ -14,7 +14,9 @@ class Outcome(NamedTuple):
 
     step: StepRecord
     verdict: Verdict | None  # None until the episode's last step
-    turn_passed: Callable[[], bool]  # asks the checker whether this step ended a scored turn, and it passed
+    turn_passed: Callable[
+        [], bool
+    ]  # asks the checker whether this step ended a scored turn, and it passed
     shares: int  # scored turns of the task, at least 1: each is worth 1 / shares
     paid: float  # rewards of this episode so far, added up in order
 
@@ -76,7 +78,9 @@ def _checked(value: Any, reward: UserReward) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"reward {reward!r} returned {value!r}: expected a finite number; return one for every step.")
+        raise ValueError(
+            f"reward {reward!r} returned {value!r}: expected a finite number; return one for every step."
+        )
     return number
 
 

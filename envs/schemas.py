@@ -37,13 +37,25 @@ JSON_TYPES: dict[str, str] = {
 }
 """BFCL type -> JSON Schema type. A type that is not here ("any", "") leaves the value unrestricted."""
 
-_KEPT = ("description", "enum", "default", "format", "minimum", "maximum", "minItems", "maxItems", "minLength")
+_KEPT = (
+    "description",
+    "enum",
+    "default",
+    "format",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "minLength",
+)
 
 
 def openai_tool(doc: FunctionDoc) -> dict[str, Any]:
     """Return a function doc as a fresh OpenAI tool; dots in its name stay (an API that forbids them renames)."""
     parameters = json_schema(doc.parameters)
-    parameters["type"] = "object"  # the arguments themselves are one object, whatever a doc calls it
+    parameters["type"] = (
+        "object"  # the arguments themselves are one object, whatever a doc calls it
+    )
     parameters.setdefault("properties", {})
     function = {"name": doc.name, "description": doc.description, "parameters": parameters}
     return {"type": "function", "function": function}
@@ -59,7 +71,8 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     result.update((key, copy.deepcopy(schema[key])) for key in _KEPT if key in schema)
     if isinstance(properties := schema.get("properties"), Mapping):
         result["properties"] = {
-            name: json_schema(inner) if isinstance(inner, Mapping) else {} for name, inner in properties.items()
+            name: json_schema(inner) if isinstance(inner, Mapping) else {}
+            for name, inner in properties.items()
         }
     if isinstance(required := schema.get("required"), list | tuple):
         result["required"] = list(required)

@@ -17,7 +17,12 @@ import numpy as np
 from gymnasium.error import CustomSpaceError
 from gymnasium.spaces import Space, Tuple
 from gymnasium.spaces.utils import flatten, flatten_space, is_space_dtype_shape_equiv, unflatten
-from gymnasium.vector.utils import batch_differing_spaces, batch_space, concatenate, create_empty_array
+from gymnasium.vector.utils import (
+    batch_differing_spaces,
+    batch_space,
+    concatenate,
+    create_empty_array,
+)
 from gymnasium.vector.utils.shared_memory import (
     create_shared_memory,
     read_from_shared_memory,
@@ -30,11 +35,20 @@ OBSERVATION_BYTES = 512 * 1024
 single-turn prompt takes 37 kB, the longest multi-turn one about 100 kB)."""
 
 _LENGTH_BYTES = 8  # the text's own length stands before it in shared memory
-_CODEC = ("utf-8", "surrogatepass")  # models do emit half of a surrogate pair; strict UTF-8 would raise
+_CODEC = (
+    "utf-8",
+    "surrogatepass",
+)  # models do emit half of a surrogate pair; strict UTF-8 would raise
 _SAMPLE_LENGTH = 64  # characters of the longest random text
 _SAMPLE_ALPHABET = "".join(
     chr(point)
-    for low, high in ((0x20, 0x7F), (0xA1, 0x180), (0x391, 0x3CA), (0x4E00, 0x4E40), (0x1F600, 0x1F640))
+    for low, high in (
+        (0x20, 0x7F),
+        (0xA1, 0x180),
+        (0x391, 0x3CA),
+        (0x4E00, 0x4E40),
+        (0x1F600, 0x1F640),
+    )
     for point in range(low, high)
     if chr(point).isprintable()
 )
@@ -46,9 +60,13 @@ class UnicodeText(Space[str]):
     A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per environment.
     """
 
-    def __init__(self, max_bytes: int | None = None, seed: int | np.random.Generator | None = None) -> None:
+    def __init__(
+        self, max_bytes: int | None = None, seed: int | np.random.Generator | None = None
+    ) -> None:
         if max_bytes is not None and max_bytes < 1:
-            raise ValueError(f"UnicodeText: max_bytes={max_bytes!r}; expected a positive number of bytes, or None.")
+            raise ValueError(
+                f"UnicodeText: max_bytes={max_bytes!r}; expected a positive number of bytes, or None."
+            )
         self.max_bytes = max_bytes
         super().__init__(dtype=None, seed=seed)
 
@@ -61,7 +79,9 @@ class UnicodeText(Space[str]):
         """Return a random printable text of 0 to 64 characters, some of them outside ASCII."""
         if mask is not None or probability is not None:
             raise ValueError("UnicodeText.sample takes no mask and no probability: leave both out.")
-        points = self.np_random.integers(len(_SAMPLE_ALPHABET), size=int(self.np_random.integers(_SAMPLE_LENGTH + 1)))
+        points = self.np_random.integers(
+            len(_SAMPLE_ALPHABET), size=int(self.np_random.integers(_SAMPLE_LENGTH + 1))
+        )
         text = "".join(_SAMPLE_ALPHABET[point] for point in points)
         return text if self.max_bytes is None else cut_text(text, self.max_bytes)[0]
 
@@ -70,7 +90,11 @@ class UnicodeText(Space[str]):
         if not isinstance(x, str):
             return False
         # A code point takes at most 4 bytes: most texts need not be encoded to know.
-        return self.max_bytes is None or len(x) * 4 <= self.max_bytes or len(x.encode(*_CODEC)) <= self.max_bytes
+        return (
+            self.max_bytes is None
+            or len(x) * 4 <= self.max_bytes
+            or len(x.encode(*_CODEC)) <= self.max_bytes
+        )
 
     def __repr__(self) -> str:
         return f"UnicodeText(max_bytes={self.max_bytes})"
@@ -90,7 +114,9 @@ def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
     if len(encoded) <= max_bytes:
         return text, 0
     end = max_bytes
-    while end > 0 and encoded[end] & 0xC0 == 0x80:  # never split a character: step back over continuation bytes
+    while (
+        end > 0 and encoded[end] & 0xC0 == 0x80
+    ):  # never split a character: step back over continuation bytes
         end -= 1
     return encoded[:end].decode(*_CODEC), len(encoded) - end
 
@@ -177,7 +203,9 @@ def _concatenate_texts(space: UnicodeText, items: Iterable[str], out: Any) -> tu
     return tuple(items)
 
 
-def _create_empty_texts(space: UnicodeText, n: int = 1, fn: Callable[..., Any] = np.zeros) -> tuple[str, ...]:
+def _create_empty_texts(
+    space: UnicodeText, n: int = 1, fn: Callable[..., Any] = np.zeros
+) -> tuple[str, ...]:
     return ("",) * n
 
 

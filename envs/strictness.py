@@ -27,7 +27,9 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
     if not official.valid:
         return official
     if kind_of(task.category) == "irrelevance" and any(step.error == "malformed" for step in steps):
-        return Verdict(False, 0.0, "strict:unread_calls", f"{steps[-1].text[:200]!r}", official.per_turn)
+        return Verdict(
+            False, 0.0, "strict:unread_calls", f"{steps[-1].text[:200]!r}", official.per_turn
+        )
     rules = {
         "call_in_empty_turn": _calls_in_empty_turn,
         "function_not_offered": _calls_what_is_not_offered,
@@ -46,7 +48,9 @@ def _calls_in_empty_turn(task: Task, step: StepRecord) -> bool:
 
 
 def _calls_what_is_not_offered(task: Task, step: StepRecord) -> bool:
-    missed = {name for turn, names in task.missed_functions.items() if turn > step.turn for name in names}
+    missed = {
+        name for turn, names in task.missed_functions.items() if turn > step.turn for name in names
+    }
     offered = {doc.name for doc in task.functions} - missed
     return any(call.name not in offered for call in step.calls)
 
@@ -69,4 +73,6 @@ def _is_leniently_read(task: Task, step: StepRecord) -> bool:
 
 def _tree(text: str) -> list[str]:
     body = parse_expression(text)
-    return [ast.dump(node) for node in (body.elts if isinstance(body, ast.List | ast.Tuple) else [body])]
+    return [
+        ast.dump(node) for node in (body.elts if isinstance(body, ast.List | ast.Tuple) else [body])
+    ]

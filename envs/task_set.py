@@ -32,8 +32,12 @@ class TaskSet:
         self.tasks = tasks
         self.origin = origin
         self._by_id = {task.id: task for task in tasks}
-        if twice := [task_id for task_id, count in Counter(task.id for task in tasks).items() if count > 1]:
-            raise ValueError(f"{origin}: ids must be unique, but these stand twice: {', '.join(twice[:_SHOWN_IDS])}.")
+        if twice := [
+            task_id for task_id, count in Counter(task.id for task in tasks).items() if count > 1
+        ]:
+            raise ValueError(
+                f"{origin}: ids must be unique, but these stand twice: {', '.join(twice[:_SHOWN_IDS])}."
+            )
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -43,15 +47,21 @@ class TaskSet:
         if task_id not in self._by_id:
             shown = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
             more = ", ..." if len(self) > _SHOWN_IDS else ""
-            raise UnknownTask(f"no task has the id {task_id!r}: {self.origin} holds {len(self)} tasks, {shown}{more}.")
+            raise UnknownTask(
+                f"no task has the id {task_id!r}: {self.origin} holds {len(self)} tasks, {shown}{more}."
+            )
         return self._by_id[task_id]
 
     def chosen(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
         """Return the task of `options["task_id"]`, or one drawn at random; raises UnknownTask, ValueError."""
         if unknown := set(options or ()) - {"task_id"}:
-            raise ValueError(f'reset: unknown options {sorted(map(str, unknown))}: expected only "task_id".')
+            raise ValueError(
+                f'reset: unknown options {sorted(map(str, unknown))}: expected only "task_id".'
+            )
         task_id = (options or {}).get("task_id")
-        return self.tasks[int(random.integers(len(self)))] if task_id is None else self.named(task_id)
+        return (
+            self.tasks[int(random.integers(len(self)))] if task_id is None else self.named(task_id)
+        )
 
 
 def task_set(
@@ -65,7 +75,9 @@ def task_set(
     """
     if tasks is not None:
         if dataset_path is not None:
-            raise ValueError(f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two.")
+            raise ValueError(
+                f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two."
+            )
         tasks = tuple(tasks)
         for task in tasks:
             if not isinstance(task, Task):
@@ -76,8 +88,15 @@ def task_set(
         return TaskSet(tasks, "tasks")
     path = Path(embedded_path("train") if dataset_path is None else dataset_path).resolve()
     # The siblings load_tasks looks into are part of the key: an edited answer file is read anew.
-    siblings = (path, path.parent / "possible_answer" / path.name, path.parent / "multi_turn_func_doc")
-    return TaskSet(_loaded(path, tuple(_stamp(sibling) for sibling in siblings), frozenset(self_documented)), str(path))
+    siblings = (
+        path,
+        path.parent / "possible_answer" / path.name,
+        path.parent / "multi_turn_func_doc",
+    )
+    return TaskSet(
+        _loaded(path, tuple(_stamp(sibling) for sibling in siblings), frozenset(self_documented)),
+        str(path),
+    )
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -24,7 +24,9 @@ from fctncalling.envs.tool_text_tools import GivenTextTools, TextTools
 from fctncalling.envs.transcript import transcript
 
 REWARDS = ("numeric", "aime", "text")
-NUMERIC_TOLERANCE = 1e-9  # relative: calculators answer `48.0` where 48 is meant, and rounding is the tool's own
+NUMERIC_TOLERANCE = (
+    1e-9  # relative: calculators answer `48.0` where 48 is meant, and rounding is the tool's own
+)
 TextReward = Callable[[str, TextTask], float]
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 
@@ -79,14 +81,21 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         if render_mode not in (None, "ansi"):
             raise ValueError(f'render_mode={render_mode!r}: expected "ansi" or None.')
         if handler not in TEXT_HANDLERS:
-            raise LookupError(f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}.")
+            raise LookupError(
+                f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}."
+            )
         if not callable(reward) and reward not in REWARDS:
-            raise ValueError(f"reward={reward!r}: expected one of {', '.join(REWARDS)}, or a callable.")
+            raise ValueError(
+                f"reward={reward!r}: expected one of {', '.join(REWARDS)}, or a callable."
+            )
         for name, value in (("max_turns", max_turns), ("max_tool_response", max_tool_response)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least 1.")
         self.render_mode = render_mode
-        self.metadata = {**self.metadata, "in_process_tools": tools == ("calculator",) and not callable(reward)}
+        self.metadata = {
+            **self.metadata,
+            "in_process_tools": tools == ("calculator",) and not callable(reward),
+        }
         self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
         self.tasks = _tasks(tasks, dataset_path)
         self._syntax: TextCalls = TEXT_HANDLERS[handler]
@@ -94,23 +103,31 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         self._tools = TextTools(tools, self._syntax, max_characters=max_tool_response)
         self._message: _Message | None = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         """Begin the task `options["task_id"]`, or one drawn from `np_random`. Raises UnknownTask (a KeyError)."""
         super().reset(seed=seed)
         options = dict(options or {})
         task_id = options.pop("task_id", None)
         if options:
-            raise ValueError(f'reset: unknown options {sorted(map(str, options))}: expected only "task_id".')
+            raise ValueError(
+                f'reset: unknown options {sorted(map(str, options))}: expected only "task_id".'
+            )
         task = self.tasks.drawn(self.np_random) if task_id is None else self.tasks.named(task_id)
         question: Message = {"role": "user", "content": f"{self._prompt}{task.prompt}"}
         self._message = _Message(task, conversation=[dict(question)])
-        return self._told(self._message, str(question["content"]), [question], {"continuation": "message"})
+        return self._told(
+            self._message, str(question["content"]), [question], {"continuation": "message"}
+        )
 
     def step(self, action: str) -> Step:
         """Take what the policy wrote; returns (observation, reward, terminated, truncated, info)."""
         message = self._required("step")
         if message.ended:
-            raise ResetNeeded(f'step: task "{message.task.id}" has ended. Call reset() before the next step().')
+            raise ResetNeeded(
+                f'step: task "{message.task.id}" has ended. Call reset() before the next step().'
+            )
         if not isinstance(action, str):
             raise TypeError(f"step: the action is a {type(action).__name__}: expected a str.")
         start, message.words = len(message.words), message.words + str(action)
@@ -194,12 +211,18 @@ class ToolTextEnv(gymnasium.Env[str, str]):
 
     def get_state(self) -> dict[str, Any]:
         """Return a private copy of everything that decides what comes next, random stream included."""
-        return copy.deepcopy({"np_random": self.np_random, "seed": self._np_random_seed, "message": self._message})
+        return copy.deepcopy(
+            {"np_random": self.np_random, "seed": self._np_random_seed, "message": self._message}
+        )
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of `get_state`, of this environment or of one made alike."""
         state = copy.deepcopy(dict(state))
-        self._np_random, self._np_random_seed, self._message = state["np_random"], state["seed"], state["message"]
+        self._np_random, self._np_random_seed, self._message = (
+            state["np_random"],
+            state["seed"],
+            state["message"],
+        )
 
     def _required(self, what: str) -> _Message:
         if self._message is None:
@@ -207,9 +230,13 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         return self._message
 
 
-def _tasks(tasks: Sequence[TextTask] | TextTasks | None, dataset_path: str | Path | None) -> TextTasks:
+def _tasks(
+    tasks: Sequence[TextTask] | TextTasks | None, dataset_path: str | Path | None
+) -> TextTasks:
     if tasks is not None and dataset_path is not None:
-        raise ValueError(f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two.")
+        raise ValueError(
+            f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two."
+        )
     if dataset_path is not None:
         return ListedTasks(load_text_tasks(dataset_path), str(dataset_path))
     if tasks is None:

@@ -48,7 +48,9 @@ class MadeTasks:
         """Return the task of an id, train_N or held_out_N; UnknownTask for any other."""
         match = _ID.fullmatch(task_id)
         if match is None:
-            raise UnknownTask(f'no task has the id {task_id!r}: made tasks are called "train_0", "held_out_0", ...')
+            raise UnknownTask(
+                f'no task has the id {task_id!r}: made tasks are called "train_0", "held_out_0", ...'
+            )
         held_out = match[1] == "held_out"
         generator = np.random.default_rng([self._seed, held_out, int(match[2])])
         kinds = list(self._makers)
@@ -56,8 +58,12 @@ class MadeTasks:
         for _ in range(_MAX_TRIES):
             problem = self._makers[kind](generator)
             if _is_held_out(problem.question) == held_out:
-                return TextTask(task_id, problem.question, problem.answer, kind, {"code": problem.code})
-        raise ValueError(f"{kind}: no question is {'held out' if held_out else 'left to train on'}: widen its range.")
+                return TextTask(
+                    task_id, problem.question, problem.answer, kind, {"code": problem.code}
+                )
+        raise ValueError(
+            f"{kind}: no question is {'held out' if held_out else 'left to train on'}: widen its range."
+        )
 
     def drawn(self, generator: np.random.Generator) -> TextTask:
         """Return a training task at random."""
@@ -69,7 +75,9 @@ class CalculatorTasks(MadeTasks):
 
     def __init__(self, *, seed: int = 0, limit: int = 50, operators: str = "+-*") -> None:
         if limit < 4 or not operators or not set(operators) <= set("+-*/"):
-            raise ValueError(f"limit={limit!r}, operators={operators!r}: expected at least 4, and some of + - * /.")
+            raise ValueError(
+                f"limit={limit!r}, operators={operators!r}: expected at least 4, and some of + - * /."
+            )
 
         def sum_of_two(generator: np.random.Generator) -> Problem:
             left, right = (int(number) for number in generator.integers(limit, size=2))
@@ -86,7 +94,9 @@ class MathTasks(MadeTasks):
 
     def __init__(self, *, seed: int = 0, kinds: tuple[str, ...] = ()) -> None:
         if unknown := set(kinds) - set(MAKERS):
-            raise ValueError(f"kinds: {', '.join(sorted(unknown))} unknown: there are {', '.join(MAKERS)}.")
+            raise ValueError(
+                f"kinds: {', '.join(sorted(unknown))} unknown: there are {', '.join(MAKERS)}."
+            )
         super().__init__({kind: MAKERS[kind] for kind in kinds or MAKERS}, seed=seed)
 
 
@@ -103,7 +113,9 @@ def _remainder(generator: np.random.Generator) -> Problem:
     base, power, modulus = _numbers(generator, (2, 30), (2, 30), (3, 99))
     code = f"print({base} ** {power} % {modulus})"
     return Problem(
-        f"What is the remainder when {base} ** {power} is divided by {modulus}?", str(pow(base, power, modulus)), code
+        f"What is the remainder when {base} ** {power} is divided by {modulus}?",
+        str(pow(base, power, modulus)),
+        code,
     )
 
 
@@ -111,13 +123,19 @@ def _multiples(generator: np.random.Generator) -> Problem:
     end, one, other = _numbers(generator, (20, 99), (2, 9), (2, 9))
     answer = sum(number % one == 0 or number % other == 0 for number in range(1, end + 1))
     code = f"print(sum(n % {one} == 0 or n % {other} == 0 for n in range(1, {end} + 1)))"
-    return Problem(f"How many numbers from 1 to {end} are multiples of {one} or of {other}?", str(answer), code)
+    return Problem(
+        f"How many numbers from 1 to {end} are multiples of {one} or of {other}?", str(answer), code
+    )
 
 
 def _digits(generator: np.random.Generator) -> Problem:
     base, power = _numbers(generator, (2, 30), (2, 30))
     code = f"print(sum(map(int, str({base} ** {power}))))"
-    return Problem(f"What is the sum of the digits of {base} ** {power}?", str(sum(map(int, str(base**power)))), code)
+    return Problem(
+        f"What is the sum of the digits of {base} ** {power}?",
+        str(sum(map(int, str(base**power)))),
+        code,
+    )
 
 
 def _divisor(generator: np.random.Generator) -> Problem:

@@ -50,7 +50,9 @@ class ListedTasks:
         if not self.tasks:
             raise ValueError(f"{origin} holds no task: expected at least one.")
         if len(self._by_id) < len(self.tasks):
-            raise ValueError(f"{origin}: ids must be unique, and {len(self.tasks) - len(self._by_id)} are not.")
+            raise ValueError(
+                f"{origin}: ids must be unique, and {len(self.tasks) - len(self._by_id)} are not."
+            )
 
     def named(self, task_id: str) -> TextTask:
         """Return the task of an id; UnknownTask, naming one that exists, where there is none."""
@@ -75,7 +77,9 @@ def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[Te
     for line, entry in read_entries(path):
         place = Place(path, line)
         if not isinstance(entry, dict):
-            raise place.error(f"expected an object with a question and its answer, got {type(entry).__name__}")
+            raise place.error(
+                f"expected an object with a question and its answer, got {type(entry).__name__}"
+            )
         prompt, answer = _field(entry, PROMPTS, place), _field(entry, ANSWERS, place)
         task_id = next((str(entry[key]) for key in IDS if key in entry), f"line_{line}")
         rest = {key: value for key, value in entry.items() if key not in (*PROMPTS, *ANSWERS, *IDS)}
@@ -88,7 +92,9 @@ def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[Te
 def _field(entry: Mapping[str, Any], names: Sequence[str], place: Place) -> str:
     name = next((name for name in names if name in entry), None)
     if name is None:
-        raise place.error(f'no "{names[0]}": expected one of {", ".join(names)} among {", ".join(map(str, entry))}')
+        raise place.error(
+            f'no "{names[0]}": expected one of {", ".join(names)} among {", ".join(map(str, entry))}'
+        )
     value = entry[name]
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise place.error(f'"{name}" is {value!r:.60}; expected a text or a number')

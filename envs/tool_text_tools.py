@@ -22,7 +22,8 @@ from fctncalling.envs.tools.toolbox import ToolBox, calculator_tool, neutralise,
 MAX_THREADS = 32
 GivenTextTools = Mapping[str, Any] | ToolBox | Iterable[Any]
 _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
-    r'^Traceback \(most recent call last\):|^ *File "<tool>", line \d+|^(?:Timed out|Killed|Not run)\b', re.MULTILINE
+    r'^Traceback \(most recent call last\):|^ *File "<tool>", line \d+|^(?:Timed out|Killed|Not run)\b',
+    re.MULTILINE,
 )
 
 
@@ -42,7 +43,9 @@ class TextTools:
     of the syntax, of a chat template, stands in it) and then cut to `max_characters`.
     """
 
-    def __init__(self, given: GivenTextTools, syntax: TextCalls, *, max_characters: int | None = None) -> None:
+    def __init__(
+        self, given: GivenTextTools, syntax: TextCalls, *, max_characters: int | None = None
+    ) -> None:
         self.syntax, self.max_characters = syntax, max_characters
         self._executors: list[PythonExecutor] = []
         self._owns_box = not isinstance(given, ToolBox)
@@ -56,13 +59,17 @@ class TextTools:
         [(name, arguments)] = block.record.items()
         if name not in self.box:
             known = ", ".join(doc.name for doc in self.box.docs)
-            return ToolAnswer(self._shown(f"Unknown tool {name}. There are: {known}"), error="unknown_function")
+            return ToolAnswer(
+                self._shown(f"Unknown tool {name}. There are: {known}"), error="unknown_function"
+            )
         named = self._named(name, arguments)
         if isinstance(named, str):
             return ToolAnswer(self._shown(f"Tool error: {named}"), error="bad_arguments")
         text = self.box.call(Call(name, named))
         failed = text.startswith("Tool error: ") or _TRACEBACK.search(text) is not None
-        return ToolAnswer(self._shown(text), render_call(name, named), "tool_error" if failed else None)
+        return ToolAnswer(
+            self._shown(text), render_call(name, named), "tool_error" if failed else None
+        )
 
     def answers(self, blocks: Sequence[Block]) -> list[ToolAnswer | InfrastructureError]:
         """Return what many episodes' blocks are answered with, in order; they run at once."""
@@ -92,7 +99,11 @@ class TextTools:
         parameters = self.box.parameters(name)
         if list(arguments) != [QUERY] or parameters == (QUERY,):
             unknown = [key for key in arguments if key not in parameters]
-            return f"{name} takes {', '.join(parameters)}, not {unknown[0]}" if unknown else dict(arguments)
+            return (
+                f"{name} takes {', '.join(parameters)}, not {unknown[0]}"
+                if unknown
+                else dict(arguments)
+            )
         if len(parameters) == 1:
             return {parameters[0]: arguments[QUERY]}
         try:
@@ -114,13 +125,17 @@ class TextTools:
         if isinstance(given, Mapping):
             return [_renamed(self._tool(tool), name) for name, tool in given.items()]
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise ToolDefinitionError(f"tools={given!r:.100}: expected a list or mapping of tools, or a ToolBox")
+            raise ToolDefinitionError(
+                f"tools={given!r:.100}: expected a list or mapping of tools, or a ToolBox"
+            )
         return [self._tool(tool) for tool in given]
 
     def _tool(self, source: Any) -> Tool:
         if isinstance(source, str):
             if source not in OWN_TOOLS:
-                raise ToolDefinitionError(f"no tool is called {source!r}: there are {', '.join(OWN_TOOLS)}")
+                raise ToolDefinitionError(
+                    f"no tool is called {source!r}: there are {', '.join(OWN_TOOLS)}"
+                )
             source = OWN_TOOLS[source]()
             if isinstance(source, PythonExecutor):
                 self._executors.append(source)
@@ -145,7 +160,11 @@ def search_tool(corpus: LocalCorpus | None = None, *, max_results: int = 1) -> T
             raise InfrastructureError(str(error)) from error
         return "\n".join(f"{page['title']}: {page['body']}" for page in found) or "Nothing found."
 
-    return as_tool(search, description="Search pages by keywords and return the best one's beginning.", timeout_s=None)
+    return as_tool(
+        search,
+        description="Search pages by keywords and return the best one's beginning.",
+        timeout_s=None,
+    )
 
 
 OWN_TOOLS: dict[str, Callable[[], Any]] = {

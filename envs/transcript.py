@@ -12,7 +12,9 @@ _HEADS = {"system": "system", "user": "user", "assistant": "model", "tool": "too
 
 def shown(text: str) -> str:
     """Return text with every character that could steer a terminal, or cannot be encoded, as an escape."""
-    return "".join(char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text)
+    return "".join(
+        char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text
+    )
 
 
 def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = None) -> str:
@@ -28,5 +30,7 @@ def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = 
             content = f"{shown(str(message.get('name', '')))}\n= {content}"
         blocks.append("\n".join([f"{head}:", *(f"  | {line}" for line in content.split("\n"))]))
     if verdict is not None:
-        blocks.append("verdict: valid" if verdict.valid else f"verdict: {shown(str(verdict.error_type))}")
+        blocks.append(
+            "verdict: valid" if verdict.valid else f"verdict: {shown(str(verdict.error_type))}"
+        )
     return "\n".join(blocks)

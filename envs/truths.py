@@ -39,7 +39,9 @@ def replay_truth(task: Task, extra_tools: ExtraTools | None = None) -> tuple[Tur
         try:
             before = _copied(turn.states, before)
         except RecursionError as error:
-            raise InfrastructureError(f'task "{task.id}": the state of the truth nests too deep to copy') from error
+            raise InfrastructureError(
+                f'task "{task.id}": the state of the truth nests too deep to copy'
+            ) from error
         turns.append(TurnRecord(turn.results, before))
     return tuple(turns)
 
@@ -50,12 +52,17 @@ def live_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Li
     Raises as `replay_truth`.
     """
     if task.ground_truth is None:
-        raise ValueError(f'task "{task.id}": category {task.category} cannot be judged without a ground truth')
+        raise ValueError(
+            f'task "{task.id}": category {task.category} cannot be judged without a ground truth'
+        )
     return played(task, task.ground_truth, extra_tools, "ground_truth")
 
 
 def played(
-    task: Task, turns: Sequence[Sequence[str | PlainCall]], extra_tools: ExtraTools | None, owner: str
+    task: Task,
+    turns: Sequence[Sequence[str | PlainCall]],
+    extra_tools: ExtraTools | None,
+    owner: str,
 ) -> Iterator[LiveTurn]:
     """Yield what each turn of calls leaves behind on fresh tools; states are the tools' own."""
     try:
@@ -79,7 +86,9 @@ def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
     for name, attributes in states.items():
         known = before.get(name, {})
         copied[name] = {
-            attribute: known[attribute] if attribute in known and known[attribute] == value else snapshot(value, memo)
+            attribute: known[attribute]
+            if attribute in known and known[attribute] == value
+            else snapshot(value, memo)
             for attribute, value in attributes.items()
             if attribute[:1] != "_"
         }
@@ -92,7 +101,9 @@ class Truths:
     def __init__(self, max_truths: int = MAX_TRUTHS) -> None:
         self._max_truths = max_truths
         # By the identity of a task, which holds as long as the task lives; None for one that was asked for once.
-        self._known: OrderedDict[int, tuple[weakref.ref[Task], tuple[TurnRecord, ...] | None]] = OrderedDict()
+        self._known: OrderedDict[int, tuple[weakref.ref[Task], tuple[TurnRecord, ...] | None]] = (
+            OrderedDict()
+        )
         self._lock = threading.Lock()
 
     def turns_of(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:

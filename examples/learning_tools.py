@@ -71,19 +71,29 @@ def exact_match_reward(responses: list[str], answers: list[str]) -> list[float]:
 
 def contains_reward(responses: list[str], answers: list[str]) -> list[float]:
     """Return 1 for each response that holds its answer."""
-    return [float(answer.lower() in response.lower()) for response, answer in zip(responses, answers, strict=True)]
+    return [
+        float(answer.lower() in response.lower())
+        for response, answer in zip(responses, answers, strict=True)
+    ]
 
 
 def calculator_tasks(count: int) -> tuple[list[str], list[str]]:
     """Return sums and their results."""
-    pairs = [(random.randint(0, 49), random.choice("+-*"), random.randint(0, 49)) for _ in range(count)]
+    pairs = [
+        (random.randint(0, 49), random.choice("+-*"), random.randint(0, 49)) for _ in range(count)
+    ]
     results = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
-    return [f"\n\nWhat is {a}{sign}{b}?" for a, sign, b in pairs], [str(results[sign](a, b)) for a, sign, b in pairs]
+    return [f"\n\nWhat is {a}{sign}{b}?" for a, sign, b in pairs], [
+        str(results[sign](a, b)) for a, sign, b in pairs
+    ]
 
 
 def wiki_tasks(count: int) -> tuple[list[str], list[str]]:
     """Return questions that the local corpus answers."""
-    known = [("Which river carries the most water?", "Amazon"), ("Which mountain is highest?", "Everest")]
+    known = [
+        ("Which river carries the most water?", "Amazon"),
+        ("Which mountain is highest?", "Everest"),
+    ]
     chosen = [random.choice(known) for _ in range(count)]
     return [question for question, _ in chosen], [answer for _, answer in chosen]
 
@@ -94,7 +104,9 @@ def python_tasks(count: int) -> tuple[list[str], list[str]]:
     return [f"{task.prompt}\n" for task in tasks], [task.answer for task in tasks]
 
 
-def parts() -> dict[str, tuple[Callable[[], dict[str, Any]], str, Callable[..., Any], Callable[[int], Any], int]]:
+def parts() -> dict[
+    str, tuple[Callable[[], dict[str, Any]], str, Callable[..., Any], Callable[[int], Any], int]
+]:
     """Return part -> (its tools, prompt, reward, tasks, longest tool response in characters)."""
 
     def calculator() -> dict[str, Any]:
@@ -119,7 +131,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run episodes of a part and learn from them, a few times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", choices=parts(), default="calculator")
-    parser.add_argument("--model", default=str(embedded_path("model")), help="folder of a causal language model")
+    parser.add_argument(
+        "--model", default=str(embedded_path("model")), help="folder of a causal language model"
+    )
     parser.add_argument("--algorithm_name", default="TPPO", help="TPPO, POAD, NTPO, APPO or GRPO")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--batch_size", type=int, default=8)
@@ -130,7 +144,13 @@ def main(arguments: list[str] | None = None) -> None:
     generation_kwargs = {"min_length": -1, "top_k": 0.0, "top_p": 1.0, "do_sample": True, "eos_token_id": -1,
                          "max_new_tokens": 32}  # fmt: skip
     env = TextEnvironment(
-        model, tokenizer, tools(), reward_fn, prompt, max_tool_response=longest, generation_kwargs=generation_kwargs
+        model,
+        tokenizer,
+        tools(),
+        reward_fn,
+        prompt,
+        max_tool_response=longest,
+        generation_kwargs=generation_kwargs,
     )
     config = TrainConfig(algorithm_name=options.algorithm_name, lr=1e-5, ppo_epoch=4)
     ppo_trainer = PPOTrainer(config, model, tokenizer=tokenizer)
@@ -138,7 +158,9 @@ def main(arguments: list[str] | None = None) -> None:
         tasks, answers = tasks_of(options.batch_size)
         queries, responses, masks, rewards, histories = env.run(tasks, answers=answers)
         train_stats = ppo_trainer.step(queries, responses, rewards, masks)
-        print(f"step {step}: reward {train_stats['env/reward_mean']:.2f}, kl {train_stats['losses/approx_kl']:.5f}")
+        print(
+            f"step {step}: reward {train_stats['env/reward_mean']:.2f}, kl {train_stats['losses/approx_kl']:.5f}"
+        )
     histories[0].show_text()
     histories[0].show_tokens(tokenizer)
     env.close()

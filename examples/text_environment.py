@@ -36,7 +36,9 @@ def reward_fn(result: str, answer: str) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """Run episodes, show them, learn from them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default=str(embedded_path("model")), help="folder of a causal language model")
+    parser.add_argument(
+        "--model", default=str(embedded_path("model")), help="folder of a causal language model"
+    )
     parser.add_argument("--html", help="file to write the first episode to")
     options = parser.parse_args(arguments)
     model = ActorCritic.load(options.model)
@@ -66,7 +68,13 @@ def main(arguments: list[str] | None = None) -> None:
 
     ppo_trainer = PPOTrainer(model=model, tokenizer=tokenizer)
     train_stats = ppo_trainer.step(queries, responses, rewards, masks)
-    print({name: round(value, 4) for name, value in train_stats.items() if name.startswith(("env/", "losses/p"))})
+    print(
+        {
+            name: round(value, 4)
+            for name, value in train_stats.items()
+            if name.startswith(("env/", "losses/p"))
+        }
+    )
     text_env.close()
 
 

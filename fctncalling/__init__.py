@@ -60,7 +60,9 @@ register_environment()
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         known = ", ".join(__all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: its public names are {known}")
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}: its public names are {known}"
+        )
     return getattr(import_module(_HOME[name]), name)
 
 

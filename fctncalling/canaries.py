@@ -67,8 +67,13 @@ def placeholder(schema: Mapping[str, Any]) -> Any:
     if schema.get("enum"):
         return schema["enum"][0]
     if schema.get("type") == "object":
-        return {key: placeholder(schema.get("properties", {}).get(key, {})) for key in schema.get("required", [])}
-    return {"integer": 1, "number": 1.0, "boolean": True, "array": []}.get(str(schema.get("type")), "value")
+        return {
+            key: placeholder(schema.get("properties", {}).get(key, {}))
+            for key in schema.get("required", [])
+        }
+    return {"integer": 1, "number": 1.0, "boolean": True, "array": []}.get(
+        str(schema.get("type")), "value"
+    )
 
 
 def oracle(situation: Situation) -> str:
@@ -77,7 +82,9 @@ def oracle(situation: Situation) -> str:
         return str(situation.task.ground_truth[0]) if situation.task.ground_truth else DONE
     if situation.step_in_turn:
         return DONE
-    if language_of(situation.task.category) != "python" and (accepted := accepted_answer(situation.task, "prompting")):
+    if language_of(situation.task.category) != "python" and (
+        accepted := accepted_answer(situation.task, "prompting")
+    ):
         return accepted
     return _written(situation.task, oracle_calls(situation.task)[situation.turn])
 
@@ -109,15 +116,23 @@ class HistoryBlind:
         guessed = [self._guessed(call, situation, words, draw) for call in _turn(situation)]
         return _written(situation.task, guessed)
 
-    def _guessed(self, call: Call, situation: Situation, words: set[str], draw: random.Random) -> Call:
-        docs = {tool["function"]["name"]: tool["function"]["parameters"] for tool in situation.tools}
+    def _guessed(
+        self, call: Call, situation: Situation, words: set[str], draw: random.Random
+    ) -> Call:
+        docs = {
+            tool["function"]["name"]: tool["function"]["parameters"] for tool in situation.tools
+        }
         properties = docs.get(call.name, {}).get("properties", {})
         arguments = {}
         for key, value in call.arguments.items():
             schema = properties.get(key, {})
             known = [*schema.get("enum", []), schema.get("default")]
-            told = value in known or all(_occurs(leaf, situation.user_text, words) for leaf in _leaves(value))
-            arguments[key] = value if told else draw.choice(self._values[call.name, key, type(value)])
+            told = value in known or all(
+                _occurs(leaf, situation.user_text, words) for leaf in _leaves(value)
+            )
+            arguments[key] = (
+                value if told else draw.choice(self._values[call.name, key, type(value)])
+            )
         return Call(call.name, arguments)
 
 
@@ -126,7 +141,12 @@ def _occurs(leaf: Any, text: str, words: set[str]) -> bool:
     if wanted in words:
         return True
     if isinstance(leaf, int | float):
-        return re.search(rf"(?<![\w.]){re.escape(wanted.removesuffix('.0'))}(?:\.0+)?(?!\w|\.\d)", text) is not None
+        return (
+            re.search(
+                rf"(?<![\w.]){re.escape(wanted.removesuffix('.0'))}(?:\.0+)?(?!\w|\.\d)", text
+            )
+            is not None
+        )
     return wanted in text
 
 

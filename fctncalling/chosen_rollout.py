@@ -21,13 +21,21 @@ def check_rollout(config: TrainConfig, surroundings: Surroundings) -> None:
         )
     if config.rollout_engine == "vllm":
         if not surroundings.vllm_url:
-            raise SettingError("--vllm_url: --rollout_engine vllm needs the address of a server that runs")
+            raise SettingError(
+                "--vllm_url: --rollout_engine vllm needs the address of a server that runs"
+            )
         if not config.lora_r:
-            raise SettingError("--lora_r: got 0; --rollout_engine vllm needs an adapter, which is what the server gets")
+            raise SettingError(
+                "--lora_r: got 0; --rollout_engine vllm needs an adapter, which is what the server gets"
+            )
         if surroundings.num_rollout_workers:
-            raise SettingError("--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays along")
+            raise SettingError(
+                "--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays along"
+            )
     if config.schedule is not None and surroundings.num_rollout_workers:
-        raise SettingError("--schedule: workers keep schedules of their own; it needs --num_rollout_workers 0")
+        raise SettingError(
+            "--schedule: workers keep schedules of their own; it needs --num_rollout_workers 0"
+        )
     if config.max_staleness and config.algorithm_name == "GRPO" and config.dynamic_sampling > 1:
         raise SettingError(
             f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness 1: how many rounds an "

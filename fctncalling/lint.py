@@ -60,7 +60,11 @@ Found = Iterator[tuple[str, str, str]]  # severity, rule, message
 
 def _offers_nothing(task: Task) -> Found:
     if not task.functions:
-        yield "suspicious", "no_functions", "no function is offered, so nothing but text can be answered"
+        yield (
+            "suspicious",
+            "no_functions",
+            "no function is offered, so nothing but text can be answered",
+        )
 
 
 def _against_docs(task: Task) -> Found:
@@ -74,14 +78,30 @@ def _against_docs(task: Task) -> Found:
             documented, required = docs[name].get("properties", {}), docs[name].get("required", ())
             for key, values in accepted.items():
                 if not isinstance(values, list):
-                    yield "suspicious", "no_list", f"{name}.{key}: {values!r:.60} stands where a list of values belongs"
+                    yield (
+                        "suspicious",
+                        "no_list",
+                        f"{name}.{key}: {values!r:.60} stands where a list of values belongs",
+                    )
                 elif not values:
-                    yield "suspicious", "nothing_accepted", f"{name}.{key}: the list of accepted values is empty"
+                    yield (
+                        "suspicious",
+                        "nothing_accepted",
+                        f"{name}.{key}: the list of accepted values is empty",
+                    )
                 if key not in documented:
-                    yield "suspicious", "undocumented_parameter", f"{name}.{key} is expected and not documented"
+                    yield (
+                        "suspicious",
+                        "undocumented_parameter",
+                        f"{name}.{key} is expected and not documented",
+                    )
             for key in required:
                 if key not in accepted:
-                    yield "suspicious", "unexpected_required", f"{name}.{key} is required and not expected"
+                    yield (
+                        "suspicious",
+                        "unexpected_required",
+                        f"{name}.{key} is required and not expected",
+                    )
 
 
 def _single_turn_truth(task: Task) -> Found:
@@ -99,7 +119,11 @@ def _single_turn_truth(task: Task) -> Found:
         if passed and form not in passed:
             yield "suspicious", "one_form_only", f"no answer found passes in form {form}: {fault}"
         elif passed.get(form, "natural") != "natural":
-            yield "suspicious", "odd_answer_only", f"passes in form {form} only when written as {passed[form]}"
+            yield (
+                "suspicious",
+                "odd_answer_only",
+                f"passes in form {form} only when written as {passed[form]}",
+            )
     if passed:
         yield from (("suspicious", "return_format", told) for told in return_format_faults(task))
         if (turned := reversed_answer(task)) and not judge(task, turned, "prompting").valid:
@@ -117,7 +141,11 @@ def _judged(task: Task, text: str, form: str) -> Verdict:
 def _scenarios(task: Task) -> Found:
     for name in task.initial_config:
         if name not in task.involved_classes:
-            yield "suspicious", "scenario_unused", f"initial_config holds {name}, which is not involved"
+            yield (
+                "suspicious",
+                "scenario_unused",
+                f"initial_config holds {name}, which is not involved",
+            )
 
 
 def _empty_turns(task: Task) -> Found:
@@ -125,12 +153,18 @@ def _empty_turns(task: Task) -> Found:
         return  # meant so: the agent is to ask
     for turn, calls in enumerate(task.ground_truth or ()):
         if not calls:
-            yield "suspicious", "empty_turn", f"turn {turn} expects no call, so nothing in it is checked"
+            yield (
+                "suspicious",
+                "empty_turn",
+                f"turn {turn} expects no call, so nothing in it is checked",
+            )
 
 
 def _multi_turn_truth(task: Task, tools: ExtraTools | None) -> Found:
     turns = task.ground_truth or ()
-    verdict = judge(task, [[[call] for call in calls] for calls in turns], "decoded_calls", extra_tools=tools)
+    verdict = judge(
+        task, [[[call] for call in calls] for calls in turns], "decoded_calls", extra_tools=tools
+    )
     if not verdict.valid:
         yield "impossible", "truth_rejected", f"{verdict.error_type}: {verdict.message}"[:300]
         return
@@ -151,7 +185,10 @@ def _multi_turn_truth(task: Task, tools: ExtraTools | None) -> Found:
 
 def _failing_calls(task: Task, extra_tools: ExtraTools | None) -> Found:
     tools = ToolSession(
-        task.involved_classes, task.initial_config, long_context=task.long_context, extra_tools=extra_tools
+        task.involved_classes,
+        task.initial_config,
+        long_context=task.long_context,
+        extra_tools=extra_tools,
     )
     for turn, calls in enumerate(task.ground_truth or ()):
         for call in calls:
@@ -164,7 +201,17 @@ def _agentic_truth(task: Task) -> Found:
     accepted = [str(answer) for answer in task.ground_truth or ()]
     blank = [answer for answer in accepted if not standardised(answer).strip()]
     if blank:
-        yield "suspicious", "anything_accepted", f"accepted answer {blank[0]!r} occurs in every message"
-    told: Any = next((answer for answer in accepted if judge(task, answer, "prompting").valid), None)
+        yield (
+            "suspicious",
+            "anything_accepted",
+            f"accepted answer {blank[0]!r} occurs in every message",
+        )
+    told: Any = next(
+        (answer for answer in accepted if judge(task, answer, "prompting").valid), None
+    )
     if told is None:
-        yield "impossible", "truth_rejected", f"none of the accepted answers {accepted!r:.200} is found in itself"
+        yield (
+            "impossible",
+            "truth_rejected",
+            f"none of the accepted answers {accepted!r:.200} is found in itself",
+        )

@@ -39,7 +39,9 @@ def accepted_answer(task: Task, form: str) -> str | None:
     Where none does, the most natural one; None where no call can be written.
     """
     texts = [text for told, _, text in answers(task) if told == form]
-    return next((text for text in texts if judge(task, text, form).valid), texts[0] if texts else None)
+    return next(
+        (text for text in texts if judge(task, text, form).valid), texts[0] if texts else None
+    )
 
 
 def written(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> str:
@@ -51,7 +53,10 @@ def written(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> str:
     if language == "python":
         return get_handler("python_calls").render(calls)
     sources = [_as_source(task, call, language, style) for call in calls]
-    texts = (f"{call.name}({', '.join(f'{k}={v}' for k, v in call.arguments.items())})" for call in sources)
+    texts = (
+        f"{call.name}({', '.join(f'{k}={v}' for k, v in call.arguments.items())})"
+        for call in sources
+    )
     return f"[{', '.join(texts)}]"
 
 
@@ -82,7 +87,9 @@ def _alternatives(task: Task) -> Iterator[list[Call]]:
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         return
     yield first
-    expected = [(name, accepted) for each in task.ground_truth or () for name, accepted in each.items()]
+    expected = [
+        (name, accepted) for each in task.ground_truth or () for name, accepted in each.items()
+    ]
     yield [Call(name, _chosen(accepted, 0, omit=True)) for name, accepted in expected]
     for index in range(_MAX_ALTERNATIVES):
         yield [Call(name, _chosen(accepted, index, omit=False)) for name, accepted in expected]
@@ -116,7 +123,9 @@ def _prompted(calls: list[Call]) -> str | None:
 
 def _tool_calls(calls: list[Call]) -> str | None:
     try:
-        return json.dumps([{call.name.replace(".", "_"): json.dumps(dict(call.arguments))} for call in calls])
+        return json.dumps(
+            [{call.name.replace(".", "_"): json.dumps(dict(call.arguments))} for call in calls]
+        )
     except (TypeError, ValueError):
         return None
 

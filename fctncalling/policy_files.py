@@ -62,9 +62,13 @@ def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
     from fctncalling.algorithms.template import ChatTemplate
 
     if path is None and not getattr(tokenizer, "chat_template", None):
-        print("Note: the tokenizer has no chat template; a plain one stands in. --chat_template FILE gives another.")
+        print(
+            "Note: the tokenizer has no chat template; a plain one stands in. --chat_template FILE gives another."
+        )
     try:
-        return ChatTemplate(tokenizer, None if path is None else Path(path).read_text(encoding="utf-8"))
+        return ChatTemplate(
+            tokenizer, None if path is None else Path(path).read_text(encoding="utf-8")
+        )
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"--chat_template {path}: cannot be read ({error})") from error
     except (TemplateError, ValueError) as error:
@@ -86,13 +90,17 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
         if checkpoint is not None and not (checkpoint / VALUE_HEAD_FILE).is_file():
             raise OSError(f"{VALUE_HEAD_FILE} is missing")
         if source.startswith(("/", ".", "~")) and not Path(source).is_dir():
-            raise OSError("there is no such folder. Give that of a transformers model, or a name on the hub")
+            raise OSError(
+                "there is no such folder. Give that of a transformers model, or a name on the hub"
+            )
         yield
     except SettingError:
         raise
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
         if checkpoint is None:
-            raise ModelError(f"--model_name_or_path {source}: the model cannot be loaded: {_told(error)}") from error
+            raise ModelError(
+                f"--model_name_or_path {source}: the model cannot be loaded: {_told(error)}"
+            ) from error
         raise CheckpointError(
             f"--resume {checkpoint}: the checkpoint cannot be loaded: {_told(error)}. Move that folder away and "
             "--resume again: the checkpoint before it is taken, where there is one."
@@ -102,4 +110,8 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
 def _told(error: Exception) -> str:
     """Return the first line of an error, with its kind where the words alone would not tell."""
     line = next(iter(str(error).splitlines()), "").rstrip(".: ")
-    return line if isinstance(error, (OSError, ValueError)) and line else f"{type(error).__name__} {line}".rstrip()
+    return (
+        line
+        if isinstance(error, (OSError, ValueError)) and line
+        else f"{type(error).__name__} {line}".rstrip()
+    )

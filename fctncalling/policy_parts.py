@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.policy import ActorCritic
 
 
-def complete(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device) -> None:
+def complete(
+    policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device
+) -> None:
     """Give the policy what the settings ask for beside the model; SettingError where a file does not fit."""
     from fctncalling.algorithms.precision import compute_dtype, compute_in
 
@@ -46,7 +48,10 @@ def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) ->
     """Put adapters into the policy, fresh ones or the checkpoint's; with them comes its critic."""
     try:
         policy.adapt(
-            r=config.lora_r, alpha=config.lora_alpha, targets=config.lora_targets, critic=config.critic == "lora"
+            r=config.lora_r,
+            alpha=config.lora_alpha,
+            targets=config.lora_targets,
+            critic=config.critic == "lora",
         )
     except ValueError as error:
         raise SettingError(f"--lora_targets {config.lora_targets}: {error}") from error

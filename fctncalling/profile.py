@@ -37,7 +37,9 @@ def profiling(run: TrainingRun, wanted: bool) -> Iterator[None]:
         yield
     table = profile.table()
     (folder / "table.txt").write_text(table, encoding="utf-8")
-    print(f"\n{table}\nTrace of update {profile.traced}, for chrome://tracing or ui.perfetto.dev: {folder}")
+    print(
+        f"\n{table}\nTrace of update {profile.traced}, for chrome://tracing or ui.perfetto.dev: {folder}"
+    )
 
 
 class Profile:
@@ -69,7 +71,9 @@ class Profile:
             ):
                 timed: Any = self._timed(getattr(owner, name), part, clock)
                 stack.enter_context(patch.object(owner, name, timed))
-            stack.enter_context(patch.object(self._run, "collect", self._collecting(self._run.collect)))
+            stack.enter_context(
+                patch.object(self._run, "collect", self._collecting(self._run.collect))
+            )
             stack.enter_context(patch.object(self._run, "learn", self._learning(self._run.learn)))
             yield
 
@@ -81,21 +85,41 @@ class Profile:
         parts = {
             "prefill": (took("prefill", 0.0), "prefill", "reading prompts and answers into caches"),
             "decode": (took("decode", 0.0), "decode", "a token for each running episode, a call"),
-            "environment": (environment, "environment", "resets and steps without tools, in all threads"),
+            "environment": (
+                environment,
+                "environment",
+                "resets and steps without tools, in all threads",
+            ),
             "tools": (tools, "tools", "computing of the tools, in all threads"),
             "update": (took("update", 0.0), "update", "learning and its metrics"),
-            "idle": (max(0.0, took("wait", 0.0) - environment - tools), "wait", "nothing of ours was running"),
+            "idle": (
+                max(0.0, took("wait", 0.0) - environment - tools),
+                "wait",
+                "nothing of ours was running",
+            ),
         }
-        parts["rest"] = (max(0.0, wall - sum(seconds for seconds, *_ in parts.values())), "", "everything else")
+        parts["rest"] = (
+            max(0.0, wall - sum(seconds for seconds, *_ in parts.values())),
+            "",
+            "everything else",
+        )
         lines = [f"Where {wall:.2f} s of collecting and learning went, {self._updates} updates:"]
         lines += [f"{'':12} {'seconds':>9} {'share':>6} {'calls':>8}"]
         for name, (seconds, counted, note) in parts.items():
             calls = self._calls.get(counted, "")
             lines.append(f"{name:12} {seconds:9.3f} {seconds / wall:6.1%} {calls:>8}  {note}")
         waiting = took("tools' time", 0.0)
-        return "\n".join([*lines, f"Tools took {waiting:.3f} s, their own waiting included, beside the rest.", ""])
+        return "\n".join(
+            [
+                *lines,
+                f"Tools took {waiting:.3f} s, their own waiting included, beside the rest.",
+                "",
+            ]
+        )
 
-    def _timed(self, function: Callable[..., Any], part: str, clock: Callable[[], float]) -> Callable[..., Any]:
+    def _timed(
+        self, function: Callable[..., Any], part: str, clock: Callable[[], float]
+    ) -> Callable[..., Any]:
         @functools.wraps(function)
         def timed(*args: Any, **keywords: Any) -> Any:
             started = clock()

@@ -22,7 +22,14 @@ from fctncalling.surroundings import Surroundings
 from fctncalling.worker_pool import Job, WorkerLost, WorkerPool
 
 PATHS = frozenset(
-    {"dataset_path", "eval_dataset_path", "model_name_or_path", "chat_template", "prompt_path", "tool_config_path"}
+    {
+        "dataset_path",
+        "eval_dataset_path",
+        "model_name_or_path",
+        "chat_template",
+        "prompt_path",
+        "tool_config_path",
+    }
 )
 NEWS_S = 30.0  # until Ray knows that a node is gone: it asks each every 3 s, five times
 SLOW_STARTS = {  # Ray's own 15 to 60 s are too few on a busy machine
@@ -77,7 +84,9 @@ class RayTransport:
         try:
             result = self._ray.get(ticket)
         except exceptions.RayTaskError as error:
-            raise RuntimeError(f"a rollout worker on {self._places.get(worker, 'its way')} failed: {error}") from error
+            raise RuntimeError(
+                f"a rollout worker on {self._places.get(worker, 'its way')} failed: {error}"
+            ) from error
         except exceptions.RayError as error:
             raise WorkerLost(self._obituary(worker, error)) from error
         if not isinstance(result, Played):
@@ -106,7 +115,9 @@ class RayTransport:
 
     def _is_alive(self, node: str | None) -> bool:
         """Whether a node is in the cluster; one that is not known counts as in it."""
-        return node is None or any(each["Alive"] for each in self._ray.nodes() if each["NodeID"] == node)
+        return node is None or any(
+            each["Alive"] for each in self._ray.nodes() if each["NodeID"] == node
+        )
 
 
 class RayRollout:
@@ -116,17 +127,29 @@ class RayRollout:
     """
 
     def __init__(
-        self, config: TrainConfig, surroundings: Surroundings, policy: ActorCritic, processes: Processes = ALONE
+        self,
+        config: TrainConfig,
+        surroundings: Surroundings,
+        policy: ActorCritic,
+        processes: Processes = ALONE,
     ) -> None:
-        self.policy, self.processes, self._count = policy, processes, surroundings.num_rollout_workers
+        self.policy, self.processes, self._count = (
+            policy,
+            processes,
+            surroundings.num_rollout_workers,
+        )
         self._weights: tuple[int, Any] | None = None  # version and reference of what was put last
         self._begun: dict[Round, Job | None] = {}
         if processes.is_first:
-            self._ray, self._started = connected(surroundings.ray_address, self._count * config.torch_threads)
+            self._ray, self._started = connected(
+                surroundings.ray_address, self._count * config.torch_threads
+            )
             self.transport = RayTransport(self._ray, _absolute(config), _absolute(surroundings))
             self.pool = WorkerPool(self.transport, self._count)
 
-    def play(self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None) -> Played:
+    def play(
+        self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None
+    ) -> Played:
         """Return the episodes of a round; the first process has them played, the others get them from it."""
         if wanted not in self._begun:
             self.begin(wanted)
@@ -142,8 +165,12 @@ class RayRollout:
         parts = self.processes.gather(parts)[0]
         if parts is None:
             raise KeyboardInterrupt
-        episodes = [parts[n % len(parts)].episodes[n // len(parts)] for n in range(len(wanted.task_ids))]
-        return Played(episodes, *(sum(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True)))
+        episodes = [
+            parts[n % len(parts)].episodes[n // len(parts)] for n in range(len(wanted.task_ids))
+        ]
+        return Played(
+            episodes, *(sum(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
+        )
 
     def begin(self, wanted: Round) -> None:
         """Have a round played with the weights as they are; `play` gets it."""
@@ -190,7 +217,9 @@ def connected(address: str | None, num_cpus: int) -> tuple[Any, bool]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     for name, value in SLOW_STARTS.items():
         os.environ.setdefault(name, value)
-    ray.init(num_cpus=max(os.cpu_count() or 1, num_cpus), include_dashboard=False, log_to_driver=True)
+    ray.init(
+        num_cpus=max(os.cpu_count() or 1, num_cpus), include_dashboard=False, log_to_driver=True
+    )
     return ray, True
 
 
@@ -199,6 +228,8 @@ def _absolute(settings: T) -> T:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if field.name == "results_dir" or (field.name in PATHS and value and Path(value).exists()):  # no hub's names
+        if field.name == "results_dir" or (
+            field.name in PATHS and value and Path(value).exists()
+        ):  # no hub's names
             found[field.name] = str(Path(value).resolve())
     return dataclasses.replace(settings, **found)

@@ -47,7 +47,9 @@ def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -
     changed = changes(config, checkpoint)
     _refuse(changed, checkpoint)
     if changed:
-        told = "; ".join(f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items())
+        told = "; ".join(
+            f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items()
+        )
         print(f"Note: going on with other settings than before: {told}.")
     return checkpoint
 
@@ -55,11 +57,21 @@ def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -
 def changes(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
     """Return the settings that differ from those the checkpoint's run had last: name -> (before, now)."""
     try:
-        before = json.loads((checkpoint.resolve().parent.parent / "config.json").read_text(encoding="utf-8"))
+        before = json.loads(
+            (checkpoint.resolve().parent.parent / "config.json").read_text(encoding="utf-8")
+        )
     except (OSError, ValueError):
         return {}  # a checkpoint that was moved away from its run tells nothing of it
-    now = {name: _as_json(value) for name, value in dataclasses.asdict(config).items() if name not in FREE}
-    return {name: (before[name], value) for name, value in now.items() if name in before and before[name] != value}
+    now = {
+        name: _as_json(value)
+        for name, value in dataclasses.asdict(config).items()
+        if name not in FREE
+    }
+    return {
+        name: (before[name], value)
+        for name, value in now.items()
+        if name in before and before[name] != value
+    }
 
 
 def _refuse(changed: dict[str, tuple[Any, Any]], checkpoint: Path) -> None:

@@ -40,7 +40,9 @@ class RolloutWorker:
             make_env, _, _ = environments(self.config, surroundings)
             self.policy, template = load_policy(self.config, surroundings, None, device)
         self._version: int | None = None
-        own = Processes(rank=number + 1, device=device)  # what it notes of slow tools' answers has a file of its own
+        own = Processes(
+            rank=number + 1, device=device
+        )  # what it notes of slow tools' answers has a file of its own
         self._rollout = LocalRollout(self.config, self.policy, template, make_env, own)
 
     def place(self) -> tuple[str, int, str]:

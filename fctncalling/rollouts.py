@@ -46,7 +46,9 @@ class Played(NamedTuple):
 class Rollout(Protocol):
     """Plays rounds with the policy as it is. The processes of a run call it alike, and get the same."""
 
-    def play(self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None) -> Played:
+    def play(
+        self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None
+    ) -> Played:
         """Return the episodes of a round; raises KeyboardInterrupt in all processes where one was interrupted."""
         ...
 
@@ -77,12 +79,19 @@ class LocalRollout:
         processes: Processes = ALONE,
         make_actor: MakeActor | None = None,
     ) -> None:
-        self.config, self.policy, self.template, self.processes = config, policy, template, processes
+        self.config, self.policy, self.template, self.processes = (
+            config,
+            policy,
+            template,
+            processes,
+        )
         self.make_actor = make_actor or self._engine
         self.envs = env_pool(config, make_env, processes.count)
         self._schedules = schedule_log(config, processes.rank)
 
-    def play(self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None) -> Played:
+    def play(
+        self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None
+    ) -> Played:
         """Return the episodes of a round; an interrupt of one process ends the playing of all."""
         numbers = range(len(wanted.task_ids))[self.processes.rank :: self.processes.count]
         own: list[EpisodeRecord] | None = None
@@ -93,7 +102,9 @@ class LocalRollout:
         if len(parts) < self.processes.count:
             raise KeyboardInterrupt
         tokens = (self.processes.total(number) for number in _tokens(actor))
-        return Played([parts[n % len(parts)][n // len(parts)] for n in range(len(wanted.task_ids))], *tokens)
+        return Played(
+            [parts[n % len(parts)][n // len(parts)] for n in range(len(wanted.task_ids))], *tokens
+        )
 
     def play_share(self, wanted: Round, numbers: Sequence[int]) -> Played:
         """Return the episodes of these numbers of a round, played by this process alone."""
@@ -110,11 +121,18 @@ class LocalRollout:
     @contextlib.contextmanager
     def _acting(self, wanted: Round) -> Iterator[Actor]:
         """Yield an actor of the policy as it is."""
-        with self.processes.whole(self.policy) as policy, computing(self.config, self.processes.device):
+        with (
+            self.processes.whole(self.policy) as policy,
+            computing(self.config, self.processes.device),
+        ):
             yield self.make_actor(policy, wanted)
 
     def _collect(
-        self, actor: Actor, wanted: Round, numbers: Sequence[int], on_episode: OnEpisode | None = None
+        self,
+        actor: Actor,
+        wanted: Round,
+        numbers: Sequence[int],
+        on_episode: OnEpisode | None = None,
     ) -> list[EpisodeRecord]:
         schedule = Schedule(self.envs, self._schedules.recorded(_name(wanted)))
         episodes = collect(
@@ -147,7 +165,10 @@ def schedule_log(config: TrainConfig, rank: int) -> ScheduleLog:
     """Return the log of when slow tools' answers joined; SettingError where the one to follow cannot be read."""
     name = f"schedule_{rank}.jsonl" if rank else "schedule.jsonl"
     try:
-        return ScheduleLog(Path(config.schedule or results_folder(config) / name), replayed=config.schedule is not None)
+        return ScheduleLog(
+            Path(config.schedule or results_folder(config) / name),
+            replayed=config.schedule is not None,
+        )
     except (OSError, ValueError) as error:
         raise SettingError(f"--schedule: {error}") from error
 
@@ -159,4 +180,6 @@ def _name(wanted: Round) -> str:
 
 def _tokens(actor: Actor) -> tuple[float, float]:
     """Return how many tokens an actor has sampled and passed through a model; 0 where it does not tell."""
-    return float(getattr(actor, "num_sampled_tokens", 0)), float(getattr(actor, "num_forward_tokens", 0))
+    return float(getattr(actor, "num_sampled_tokens", 0)), float(
+        getattr(actor, "num_forward_tokens", 0)
+    )

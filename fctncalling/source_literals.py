@@ -15,19 +15,30 @@ _SUFFIX = {"java": {"long": "L", "float": "f"}, "javascript": {"Bigint": "n"}}
 def source_of(value: Any, declared: Mapping[str, Any], language: str, style: str) -> str:
     """Return a value of a documented parameter as source text of its language ("java" or "javascript")."""
     write = _java if language == "java" else _javascript
-    text = write(value, str(declared.get("type", "any")), declared.get("items", {}).get("type", ""), style)
+    text = write(
+        value, str(declared.get("type", "any")), declared.get("items", {}).get("type", ""), style
+    )
     return f'"""{text}"""' if style.endswith("text_block") and not isinstance(value, str) else text
 
 
 def _java(value: Any, kind: str, item: str, style: str) -> str:
     if isinstance(value, str):
-        return value if style.startswith("bare") else f"'{value}'" if kind == "char" else f'"{value}"'
+        return (
+            value if style.startswith("bare") else f"'{value}'" if kind == "char" else f'"{value}"'
+        )
     if isinstance(value, Sequence):
         items = ", ".join(_java(each, item or _type_of(each), "", style) for each in value)
         name = item.capitalize() if item else "Object"
-        return f"new {name}[]{{{items}}}" if kind == "Array" else f"new ArrayList<{name}>(Arrays.asList({items}))"
+        return (
+            f"new {name}[]{{{items}}}"
+            if kind == "Array"
+            else f"new ArrayList<{name}>(Arrays.asList({items}))"
+        )
     if isinstance(value, Mapping):
-        puts = "".join(f'put("{key}", {_java(each, _type_of(each), "", style)}); ' for key, each in value.items())
+        puts = "".join(
+            f'put("{key}", {_java(each, _type_of(each), "", style)}); '
+            for key, each in value.items()
+        )
         return f"new HashMap<String, Object>() {{{{ {puts}}}}}"
     return _scalar(value, _SUFFIX["java"].get(kind, ""))
 
@@ -38,7 +49,9 @@ def _javascript(value: Any, kind: str, item: str, style: str) -> str:
     if isinstance(value, Sequence):
         return f"[{', '.join(_javascript(each, item, '', style) for each in value)}]"
     if isinstance(value, Mapping):
-        items = ", ".join(f"{key}: {_javascript(each, '', '', style)}" for key, each in value.items())
+        items = ", ".join(
+            f"{key}: {_javascript(each, '', '', style)}" for key, each in value.items()
+        )
         return f"{{{items}}}"
     return _scalar(value, _SUFFIX["javascript"].get(kind, ""))
 
@@ -48,4 +61,6 @@ def _scalar(value: Any, suffix: str) -> str:
 
 
 def _type_of(value: Any) -> str:
-    return "HashMap" if isinstance(value, Mapping) else "ArrayList" if isinstance(value, list) else ""
+    return (
+        "HashMap" if isinstance(value, Mapping) else "ArrayList" if isinstance(value, list) else ""
+    )

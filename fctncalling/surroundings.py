@@ -21,27 +21,40 @@ HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
 class Surroundings:
     """Settings that the learning algorithm does not see."""
 
-    handler: str = setting("auto", "How calls are written; auto: BFCL's form of the task's language.")
-    chat_template: str | None = setting(None, "File with a chat template; none: the tokenizer's own.")
+    handler: str = setting(
+        "auto", "How calls are written; auto: BFCL's form of the task's language."
+    )
+    chat_template: str | None = setting(
+        None, "File with a chat template; none: the tokenizer's own."
+    )
     corrective_feedback: bool = setting(
-        False, "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts stay the same."
+        False,
+        "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts stay the same.",
     )
     prompt_path: str | None = setting(
-        None, "File whose text stands before every question (calculator, python_math, tool_text); none: nothing."
+        None,
+        "File whose text stands before every question (calculator, python_math, tool_text); none: nothing.",
     )
     allow_task_tools: bool = setting(
-        False, "Whether classes that a task file names by their path are imported, which runs their modules' code."
+        False,
+        "Whether classes that a task file names by their path are imported, which runs their modules' code.",
     )
     enable_tool_use: bool = setting(
-        False, "Whether a confined Python executor and a calculator are offered beside the tasks' own functions."
+        False,
+        "Whether a confined Python executor and a calculator are offered beside the tasks' own functions.",
     )
     num_tool_executors: int | None = setting(
-        None, "Snippets that run at once; none: the configuration's, or one a core.", within="[1, inf)"
+        None,
+        "Snippets that run at once; none: the configuration's, or one a core.",
+        within="[1, inf)",
     )
     tool_config_path: str | None = setting(
-        None, "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults."
+        None,
+        "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults.",
     )
-    tensorboard: bool = setting(True, "Whether tensorboard events are written, where it is installed.")
+    tensorboard: bool = setting(
+        True, "Whether tensorboard events are written, where it is installed."
+    )
     wandb: str = setting("off", "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
                          choices=("off", "online", "offline"))  # fmt: skip
     num_rollout_workers: int = setting(
@@ -49,7 +62,8 @@ class Surroundings:
         within="[0, inf)",
     )  # fmt: skip
     ray_address: str | None = setting(
-        None, "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this machine alone."
+        None,
+        "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this machine alone.",
     )
     rollout_worker_gpus: float = setting(
         0.0, "GPUs that each Ray worker takes; a fraction shares one.", within="[0, inf)"
@@ -62,13 +76,18 @@ class Surroundings:
         "in the run's own results folder."
     )  # fmt: skip
     vllm_patience_s: float = setting(
-        600.0, "Seconds that a vLLM server may be away before the run is saved and ends.", within="(0, inf)"
+        600.0,
+        "Seconds that a vLLM server may be away before the run is saved and ends.",
+        within="(0, inf)",
     )
     profile: bool = setting(
-        False, "Whether profile/ gets a torch profiler trace of the second update, and a table of where time goes."
+        False,
+        "Whether profile/ gets a torch profiler trace of the second update, and a table of where time goes.",
     )
     log_episodes_interval: int = setting(
-        10, "Updates between two whose training episodes are written out; 0: none.", within="[0, inf)"
+        10,
+        "Updates between two whose training episodes are written out; 0: none.",
+        within="[0, inf)",
     )
 
 
@@ -109,7 +128,9 @@ def environments(
     return make_env, candidates, [task.id for task in held_out]
 
 
-def _registered_environments(config: TrainConfig) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
+def _registered_environments(
+    config: TrainConfig,
+) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
     """Return `environments` of a name that gymnasium knows; SettingError where it does not, or a module is missing."""
     import gymnasium
 
@@ -140,12 +161,17 @@ def _check_handler(name: str) -> None:
         raise SettingError(f"--handler: {error}") from error
 
 
-def _admitted_task_sets(config: TrainConfig, surroundings: Surroundings) -> tuple[list[Task], list[Task]]:
+def _admitted_task_sets(
+    config: TrainConfig, surroundings: Surroundings
+) -> tuple[list[Task], list[Task]]:
     """Return `load_task_sets`; TaskError, naming the file, for a class named by its path without leave."""
     from fctncalling.envs.own_tools import named_by_path
 
     training, held_out = load_task_sets(config)
-    for tasks, path in ((training, config.dataset_path), (held_out, config.eval_dataset_path or config.dataset_path)):
+    for tasks, path in (
+        (training, config.dataset_path),
+        (held_out, config.eval_dataset_path or config.dataset_path),
+    ):
         named_by_path(tasks, str(path), allowed=surroundings.allow_task_tools)
     return training, held_out
 
@@ -160,14 +186,20 @@ def load_task_sets(config: TrainConfig) -> tuple[list[Task], list[Task]]:
         held_out = load_tasks(config.eval_dataset_path or embedded_path("held_out"))
         clash = {task.id for task in training} & {task.id for task in held_out}
         if clash and config.eval_dataset_path != config.dataset_path:
-            print(f"Note: {len(clash)} held-out tasks are training tasks too, such as {min(clash)}.")
+            print(
+                f"Note: {len(clash)} held-out tasks are training tasks too, such as {min(clash)}."
+            )
     elif len(training) == 1:
-        print("Note: the only task is evaluated on too: give --eval_dataset_path for held-out ones.")
+        print(
+            "Note: the only task is evaluated on too: give --eval_dataset_path for held-out ones."
+        )
         held_out = list(training)
     else:
         shuffled.shuffle(training)
         size = max(1, round(HELD_OUT_SHARE * len(training)))
         held_out, training = training[:size], training[size:]
-        print(f"Held out {len(held_out)} of {len(held_out) + len(training)} tasks; --eval_dataset_path gives others.")
+        print(
+            f"Held out {len(held_out)} of {len(held_out) + len(training)} tasks; --eval_dataset_path gives others."
+        )
     shuffled.shuffle(held_out)
     return training, held_out[: config.eval_episodes]

@@ -26,7 +26,9 @@ from fctncalling.text_speaker import OnToken, TextSpeaker
 from fctncalling.text_template import TextTemplate
 
 Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
-MAX_PAUSES = 8  # segments of an episode for each call that may be answered, at marks that mean nothing
+MAX_PAUSES = (
+    8  # segments of an episode for each call that may be answered, at marks that mean nothing
+)
 
 
 class TextEnvironment:
@@ -65,18 +67,29 @@ class TextEnvironment:
         max_tool_reponse: int | None = None,  # as TRL spelled it
     ) -> None:
         if handler not in TEXT_HANDLERS:
-            raise LookupError(f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}.")
-        self.model, self.tokenizer, self.reward_fn, self.prompt = model, tokenizer, reward_fn, prompt or ""
+            raise LookupError(
+                f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}."
+            )
+        self.model, self.tokenizer, self.reward_fn, self.prompt = (
+            model,
+            tokenizer,
+            reward_fn,
+            prompt or "",
+        )
         self.max_turns, self.batch_size = max_turns, batch_size
         self.max_tool_response = max_tool_response if max_tool_reponse is None else max_tool_reponse
         self.syntax: TextCalls = TEXT_HANDLERS[handler]
         self.template = TextTemplate(tokenizer, tags=self.syntax.tags)
-        self._tools = TextTools(() if tools is None else tools, self.syntax, max_characters=self.max_tool_response)
+        self._tools = TextTools(
+            () if tools is None else tools, self.syntax, max_characters=self.max_tool_response
+        )
         self.tools = tools
         self.generation_kwargs = dict(generation_kwargs or {})
         sampling = sampling_of(generation_kwargs, self.template.stop_ids)
         self._stop_ids = sampling.stop_ids
-        self._speaker = TextSpeaker(language_model(model), self.template, sampling, self.syntax.stop, on_token)
+        self._speaker = TextSpeaker(
+            language_model(model), self.template, sampling, self.syntax.stop, on_token
+        )
         self.max_length = max_length if max_length is not None else self._speaker.max_positions
 
     def run(self, queries: Sequence[str], **rewards_kwargs: Any) -> Run:
@@ -90,7 +103,13 @@ class TextEnvironment:
         self.compute_reward(histories, **rewards_kwargs)
         parts = [history.split_query_response_tokens() for history in histories]
         rewards = [history.reward for history in histories]
-        return [part[0] for part in parts], [part[1] for part in parts], [part[2] for part in parts], rewards, histories
+        return (
+            [part[0] for part in parts],
+            [part[1] for part in parts],
+            [part[2] for part in parts],
+            rewards,
+            histories,
+        )
 
     def _play(self, histories: list[TextHistory], first: int) -> None:
         """Play episodes side by side to their ends; the first of them is query number `first`."""
@@ -110,7 +129,9 @@ class TextEnvironment:
             full = self.max_length is not None and len(history.ids) >= self.max_length
             if not history.completed and (full or not history.ids):
                 history.complete(truncated=True)
-        self._speaker.speak([history for history in histories if not history.completed], self.max_length)
+        self._speaker.speak(
+            [history for history in histories if not history.completed], self.max_length
+        )
         return list(histories)
 
     def step(self, history: TextHistory) -> TextHistory:
@@ -132,9 +153,13 @@ class TextEnvironment:
             return None, None
         [(tool, arguments)] = block.record.items()
         values = list(arguments.values())
-        return tool, values[0] if len(values) == 1 and isinstance(values[0], str) else json.dumps(arguments)
+        return tool, values[0] if len(values) == 1 and isinstance(values[0], str) else json.dumps(
+            arguments
+        )
 
-    def tasks_end_check(self, histories: Sequence[TextHistory], model_turn: bool = True) -> list[TextHistory]:
+    def tasks_end_check(
+        self, histories: Sequence[TextHistory], model_turn: bool = True
+    ) -> list[TextHistory]:
         """Complete the episodes that have come to their end."""
         for history in histories:
             truncated, ended = self.task_end_check(history, model_turn=model_turn)
@@ -164,14 +189,18 @@ class TextEnvironment:
         rambles = len(history.system_spans) > MAX_PAUSES * (self.max_turns + 1)
         return full or rambles, full or rambles
 
-    def compute_reward(self, histories: Sequence[TextHistory], **reward_kwargs: Any) -> list[TextHistory]:
+    def compute_reward(
+        self, histories: Sequence[TextHistory], **reward_kwargs: Any
+    ) -> list[TextHistory]:
         """Give every episode its reward, for the policy's words behind the last result; NaN for an invalid one."""
         if self.reward_fn is None:
             raise ValueError(
                 "no reward_fn was given: pass one to TextEnvironment, or rewards of your own to the trainer"
             )
         responses = [self.syntax.said(self._words(history)[0]) for history in histories]
-        for history, reward in zip(histories, rewards_of(self.reward_fn, responses, reward_kwargs), strict=True):
+        for history, reward in zip(
+            histories, rewards_of(self.reward_fn, responses, reward_kwargs), strict=True
+        ):
             history.reward = math.nan if history.invalid else reward
         return list(histories)
 
@@ -189,8 +218,12 @@ class TextEnvironment:
             for history in histories:
                 self.step(history)
             return
-        blocks = [(history, block) for history in histories if (block := self._block(history)) is not None]
-        for (history, _), answer in zip(blocks, self._tools.answers([block for _, block in blocks]), strict=True):
+        blocks = [
+            (history, block) for history in histories if (block := self._block(history)) is not None
+        ]
+        for (history, _), answer in zip(
+            blocks, self._tools.answers([block for _, block in blocks]), strict=True
+        ):
             if isinstance(answer, InfrastructureError):
                 history.invalid = True
                 history.complete(truncated=True)
@@ -223,12 +256,18 @@ class TextEnvironment:
 
     def _stopped(self, history: TextHistory) -> bool:
         """Whether the policy's last token is an end token."""
-        return bool(history.ids) and not history.system_spans[-1] and history.ids[-1] in self._stop_ids
+        return (
+            bool(history.ids) and not history.system_spans[-1] and history.ids[-1] in self._stop_ids
+        )
 
 
 def language_model(model: Any) -> nn.Module:
     """Return the causal language model of a policy: itself, or what the policy puts a value head on."""
-    inner = model.model if isinstance(model, ActorCritic) else getattr(model, "pretrained_model", model)
+    inner = (
+        model.model if isinstance(model, ActorCritic) else getattr(model, "pretrained_model", model)
+    )
     if not isinstance(inner, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}: expected a causal language model, or a policy around one")
+        raise TypeError(
+            f"model is a {type(model).__name__}: expected a causal language model, or a policy around one"
+        )
     return inner

@@ -32,7 +32,9 @@ class TextHistory:
         self.completed = self.truncated = self.invalid = False
         self.reward: Any = 0.0
         self.ids: list[int] = []  # what `tokens` is made of
-        self.logprobs: list[float] = []  # a token's log-probability as it was sampled; NaN where that is not known
+        self.logprobs: list[
+            float
+        ] = []  # a token's log-probability as it was sampled; NaN where that is not known
         self._mask: list[int] = []
         self.append_segment(text, tokens, system=system)
 
@@ -106,7 +108,9 @@ class TextHistory:
         if show_legend:
             console.print(legend())
 
-    def show_tokens(self, tokenizer: Any, show_legend: bool = False, *, console: Console | None = None) -> None:
+    def show_tokens(
+        self, tokenizer: Any, show_legend: bool = False, *, console: Console | None = None
+    ) -> None:
         """Print the episode's tokens as the tokenizer spells them, coloured by who wrote what; needs rich."""
         from fctncalling.text_render import console_or_default, legend, rich_tokens
 

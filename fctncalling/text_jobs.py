@@ -49,7 +49,9 @@ def text_environments(config: TrainConfig, surroundings: Surroundings) -> Enviro
         candidates = [Candidate(task.id, task.category) for task in training]
         held_out_ids = [task.id for task in held_out]
     elif config.env_name == "tool_text":
-        raise SettingError("--env_name tool_text: needs --dataset_path, JSON Lines of questions and answers")
+        raise SettingError(
+            "--env_name tool_text: needs --dataset_path, JSON Lines of questions and answers"
+        )
 
     def make_env() -> ToolTextEnv:
         return job(**keywords)
@@ -59,7 +61,11 @@ def text_environments(config: TrainConfig, surroundings: Surroundings) -> Enviro
 
 def _tools(config: TrainConfig, surroundings: Surroundings) -> dict[str, Any]:
     """Return the tools and, where their configuration says so, how many calls of an answer are run."""
-    asked = surroundings.enable_tool_use or surroundings.tool_config_path or surroundings.num_tool_executors
+    asked = (
+        surroundings.enable_tool_use
+        or surroundings.tool_config_path
+        or surroundings.num_tool_executors
+    )
     if config.env_name == "calculator" and not asked:
         return {}
     box, max_calls = text_tools_of(

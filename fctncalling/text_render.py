@@ -48,19 +48,25 @@ def console_or_default(console: Console | None) -> Console:
     try:
         from rich.console import Console as RichConsole
     except ImportError as error:
-        raise ImportError("showing an episode needs the library rich: pip install 'fctncalling[train]'") from error
+        raise ImportError(
+            "showing an episode needs the library rich: pip install 'fctncalling[train]'"
+        ) from error
     return RichConsole()
 
 
 def segments(history: TextHistory) -> Iterator[tuple[str, Paint]]:
     """Yield each segment's text and paint."""
-    for index, ((start, end), system) in enumerate(zip(history.text_spans, history.system_spans, strict=True)):
+    for index, ((start, end), system) in enumerate(
+        zip(history.text_spans, history.system_spans, strict=True)
+    ):
         yield history.text[start:end], _paint(index, system)
 
 
 def painted_tokens(history: TextHistory) -> Iterator[tuple[int, Paint]]:
     """Yield the position of each token, with its paint."""
-    for index, ((start, end), system) in enumerate(zip(history.token_spans, history.system_spans, strict=True)):
+    for index, ((start, end), system) in enumerate(
+        zip(history.token_spans, history.system_spans, strict=True)
+    ):
         for position in range(start, end):
             yield position, _paint(index, system)
 
@@ -81,7 +87,9 @@ def rich_tokens(history: TextHistory, tokenizer: Any) -> Text:
 
     text = Text()
     for position, paint in painted_tokens(history):
-        text.append(shown(_spelling(tokenizer, history.ids[position])), style=paint.style).append(" ")
+        text.append(shown(_spelling(tokenizer, history.ids[position])), style=paint.style).append(
+            " "
+        )
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
@@ -99,11 +107,15 @@ def to_html(history: TextHistory, tokenizer: Any = None) -> str:
     """Return a page of the episode's text, or of its tokens where a tokenizer is given."""
     pieces = _html_segments(history) if tokenizer is None else _html_tokens(history, tokenizer)
     return _PAGE.format(
-        classes="\n".join(f".{paint.label.lower()} {{ background: {paint.background}; }}" for paint in PAINTS),
+        classes="\n".join(
+            f".{paint.label.lower()} {{ background: {paint.background}; }}" for paint in PAINTS
+        ),
         body="".join(pieces),
         reward=html.escape(_reward(history)),
         ending=html.escape(_ending(history)),
-        legend=" ".join(f'<span class="{paint.label.lower()}">{paint.label}</span>' for paint in PAINTS),
+        legend=" ".join(
+            f'<span class="{paint.label.lower()}">{paint.label}</span>' for paint in PAINTS
+        ),
     )
 
 

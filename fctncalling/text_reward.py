@@ -13,7 +13,9 @@ logger = logging.getLogger(__name__)
 RewardFunction = Callable[..., Any]
 
 
-def rewards_of(function: RewardFunction, responses: Sequence[str], keywords: Mapping[str, Any]) -> list[Any]:
+def rewards_of(
+    function: RewardFunction, responses: Sequence[str], keywords: Mapping[str, Any]
+) -> list[Any]:
     """Return one reward a response.
 
     A function is given all responses and the keywords as they are, and returns a sequence; a single number stands for
@@ -22,31 +24,46 @@ def rewards_of(function: RewardFunction, responses: Sequence[str], keywords: Map
     """
     single = _singular(function, keywords)
     if single is not None:
-        return [_asked(function, index, response, single) for index, response in enumerate(responses)]
+        return [
+            _asked(function, index, response, single) for index, response in enumerate(responses)
+        ]
     rewards = function(list(responses), **keywords)
     if not hasattr(rewards, "__len__"):
         return [rewards] * len(responses)
     if len(rewards) != len(responses):
-        raise ValueError(f"reward_fn returned {len(rewards)} rewards for {len(responses)} responses: expected one each")
+        raise ValueError(
+            f"reward_fn returned {len(rewards)} rewards for {len(responses)} responses: expected one each"
+        )
     return list(rewards)
 
 
-def _singular(function: RewardFunction, keywords: Mapping[str, Any]) -> dict[str, Sequence[Any]] | None:
+def _singular(
+    function: RewardFunction, keywords: Mapping[str, Any]
+) -> dict[str, Sequence[Any]] | None:
     """Return keyword -> its values, one a response, under the names of a function that takes one; None for others."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()) or set(keywords) & set(parameters):
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()) or set(keywords) & set(
+        parameters
+    ):
         return None
     found = {name: keywords[f"{name}s"] for name in parameters if f"{name}s" in keywords}
     return found if found and len(found) == len(keywords) else None
 
 
-def _asked(function: RewardFunction, index: int, response: str, keywords: Mapping[str, Sequence[Any]]) -> Any:
+def _asked(
+    function: RewardFunction, index: int, response: str, keywords: Mapping[str, Sequence[Any]]
+) -> Any:
     own = {name: values[index] for name, values in keywords.items()}
     try:
         return function(response, **own)
     except Exception as error:
-        logger.warning("reward_fn raised %s for response %d (%r): it gets none", repr(error), index, response[:80])
+        logger.warning(
+            "reward_fn raised %s for response %d (%r): it gets none",
+            repr(error),
+            index,
+            response[:80],
+        )
         return math.nan

@@ -17,7 +17,13 @@ _NO_EFFECT = {  # keyword -> values that ask for nothing
     "num_return_sequences": (None, 1),
     "repetition_penalty": (None, 1),
 }
-_IGNORED = ("pad_token_id", "bos_token_id", "use_cache", "return_dict_in_generate", "stopping_criteria")
+_IGNORED = (
+    "pad_token_id",
+    "bos_token_id",
+    "use_cache",
+    "return_dict_in_generate",
+    "stopping_criteria",
+)
 
 
 @dataclass(frozen=True)
@@ -51,9 +57,13 @@ def sampling_of(keywords: Mapping[str, Any] | None, stop_ids: Collection[int]) -
             )
         if name not in _NO_EFFECT and name not in _IGNORED:
             known = ("do_sample", "temperature", "max_new_tokens", "eos_token_id")
-            raise ValueError(f"generation_kwargs: {name!r} is not known here; expected some of {', '.join(known)}")
+            raise ValueError(
+                f"generation_kwargs: {name!r} is not known here; expected some of {', '.join(known)}"
+            )
     return Sampling(temperature, new_tokens, frozenset(stop_ids))
 
 
 def _flag(value: Any) -> bool:
-    return value.strip().lower() not in ("false", "no", "0") if isinstance(value, str) else bool(value)
+    return (
+        value.strip().lower() not in ("false", "no", "0") if isinstance(value, str) else bool(value)
+    )

@@ -69,7 +69,9 @@ class TextSpeaker:
                 return self.speak(histories, max_length)
         if not histories:
             return None
-        actions = self.engine.generate([self._request(history, max_length) for history in histories])
+        actions = self.engine.generate(
+            [self._request(history, max_length) for history in histories]
+        )
         for history, action in zip(histories, actions, strict=True):
             self._append(history, action.ids, system=False, logprobs=action.logprobs)
             self._known[self._slots[id(history)]] = len(history.ids)
@@ -95,10 +97,17 @@ class TextSpeaker:
         return request
 
     def _append(
-        self, history: TextHistory, ids: Sequence[int], *, system: bool, logprobs: Sequence[float] | None = None
+        self,
+        history: TextHistory,
+        ids: Sequence[int],
+        *,
+        system: bool,
+        logprobs: Sequence[float] | None = None,
     ) -> None:
         start, whole = len(history.ids), [*history.ids, *ids]
-        history.append_segment(self.template.spelled_behind(whole, start), ids, system=system, logprobs=logprobs)
+        history.append_segment(
+            self.template.spelled_behind(whole, start), ids, system=system, logprobs=logprobs
+        )
 
     def _number(self, history: TextHistory) -> int:
         return self._first + self._slots.get(id(history), 0)

@@ -19,13 +19,19 @@ class TextTemplate(ChatTemplate):
     """
 
     def __init__(self, tokenizer: Any, *, tags: Sequence[str] = ()) -> None:
-        self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)  # thrice as fast without its wrapper
+        self._backend: Any = getattr(
+            tokenizer, "backend_tokenizer", None
+        )  # thrice as fast without its wrapper
         super().__init__(tokenizer, RAW_TEMPLATE)
         own = tokenizer("").input_ids
         bos = tokenizer.bos_token_id
         self.opening_ids: list[int] = [bos] if bos is not None and own[:1] == [bos] else []
         self._own_tags = tuple(tags)
-        self._heads = [(anchor, head, self.spell(head)) for anchor in _ANCHORS for head in [self.encode(anchor)]]
+        self._heads = [
+            (anchor, head, self.spell(head))
+            for anchor in _ANCHORS
+            for head in [self.encode(anchor)]
+        ]
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text; nothing is put in front or behind."""
@@ -59,7 +65,9 @@ class TextTemplate(ChatTemplate):
         if self._backend is not None:
             text: str = self._backend.decode(list(ids), skip_special_tokens=False)
         else:
-            text = self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+            text = self.tokenizer.decode(
+                list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
         return text
 
     def spelled_behind(self, ids: Sequence[int], start: int) -> str:

@@ -25,15 +25,25 @@ class TextTrainer:
     """
 
     def __init__(
-        self, config: TrainConfig | None = None, model: Any = None, ref_model: Any = None, tokenizer: Any = None
+        self,
+        config: TrainConfig | None = None,
+        model: Any = None,
+        ref_model: Any = None,
+        tokenizer: Any = None,
     ) -> None:
         self.config = config or TrainConfig(kl_coef=0.0)
         self.tokenizer = tokenizer
-        self.policy: ActorCritic = model if isinstance(model, ActorCritic) else self._with_critic(model)
+        self.policy: ActorCritic = (
+            model if isinstance(model, ActorCritic) else self._with_critic(model)
+        )
         if ref_model is not None:
-            self.policy.refer_to(ref_model.model if isinstance(ref_model, ActorCritic) else ref_model)
+            self.policy.refer_to(
+                ref_model.model if isinstance(ref_model, ActorCritic) else ref_model
+            )
         elif self.config.kl_coef:
-            raise ValueError("kl_coef is above 0: pass the ref_model that the policy is to be held to")
+            raise ValueError(
+                "kl_coef is above 0: pass the ref_model that the policy is to be held to"
+            )
         self.optimisers = make_optimisers(self.policy, self.config)
         self._generator = torch.Generator().manual_seed(self.config.seed)
 
@@ -52,23 +62,33 @@ class TextTrainer:
         episode to leave out. `logprobs`: as sampled, one a token of query and response, for the figures on how far
         sampling and learning agree. Raises ValueError where lengths do not fit, or nothing is left to learn from.
         """
-        masks = response_masks if response_masks is not None else [[1] * len(response) for response in responses]
+        masks = (
+            response_masks
+            if response_masks is not None
+            else [[1] * len(response) for response in responses]
+        )
         if not len(queries) == len(responses) == len(scores) == len(masks):
             raise ValueError(
                 f"step: {len(queries)} queries, {len(responses)} responses, {len(scores)} scores, {len(masks)} masks: "
                 "expected as many of each"
             )
         known: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
-        episodes = [_episode(*parts) for parts in zip(queries, responses, scores, masks, known, strict=True)]
+        episodes = [
+            _episode(*parts) for parts in zip(queries, responses, scores, masks, known, strict=True)
+        ]
         metrics = update(self.policy, self.optimisers, episodes, self.config, self._generator)
         if logprobs is None:
-            metrics = {name: value for name, value in metrics.items() if not name.startswith("mismatch/")}
+            metrics = {
+                name: value for name, value in metrics.items() if not name.startswith("mismatch/")
+            }
         returns = [episode.episode_return for episode in episodes if not episode.invalid]
         return {"env/reward_mean": sum(returns) / len(returns), **metrics}
 
     def _with_critic(self, model: Any) -> ActorCritic:
         if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"model is a {type(model).__name__}: expected a causal language model or an ActorCritic")
+            raise TypeError(
+                f"model is a {type(model).__name__}: expected a causal language model or an ActorCritic"
+            )
         config = self.config
         return ActorCritic(
             model,
@@ -78,12 +98,16 @@ class TextTrainer:
         )
 
 
-def _episode(query: Ids, response: Ids, score: Any, mask: Ids, logprobs: Sequence[float] | None) -> EpisodeRecord:
+def _episode(
+    query: Ids, response: Ids, score: Any, mask: Ids, logprobs: Sequence[float] | None
+) -> EpisodeRecord:
     """Return an episode as learning sees it: an action is what was written between two results."""
     before, after = _ids(query), _ids(response)
     acted = [False] * len(before) + [bool(each) for each in _ids(mask)]
     if len(acted) != len(before) + len(after):
-        raise ValueError(f"step: a mask has {len(acted) - len(before)} entries for {len(after)} response tokens")
+        raise ValueError(
+            f"step: a mask has {len(acted) - len(before)} entries for {len(after)} response tokens"
+        )
     ends = [here and not behind for here, behind in zip(acted, [*acted[1:], False], strict=True)]
     reward = math.nan if score is None else float(score)
     rewards = [0.0] * len(acted)

@@ -18,7 +18,9 @@ from fctncalling.envs.tools.python_executor import (
 from fctncalling.envs.tools.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 
 
-def tools_of(*, enabled: bool, num_executors: int | None, config_path: str | None) -> ToolBox | None:
+def tools_of(
+    *, enabled: bool, num_executors: int | None, config_path: str | None
+) -> ToolBox | None:
     """Return what the command line asks for, the same box for all environments; None without tool use.
 
     Raises SettingError naming the flag, and the file and key where it is the configuration's fault.
@@ -27,7 +29,9 @@ def tools_of(*, enabled: bool, num_executors: int | None, config_path: str | Non
         try:
             return offered_tools(num_executors=num_executors, config_path=config_path)
         except ConfigError as error:
-            raise SettingError(f"--{'tool_config_path' if config_path else 'enable_tool_use'}: {error}") from error
+            raise SettingError(
+                f"--{'tool_config_path' if config_path else 'enable_tool_use'}: {error}"
+            ) from error
         except SandboxUnavailable as error:
             raise SettingError(f"--enable_tool_use: {error}") from error
     for name, value in (("num_tool_executors", num_executors), ("tool_config_path", config_path)):
@@ -36,7 +40,9 @@ def tools_of(*, enabled: bool, num_executors: int | None, config_path: str | Non
     return None
 
 
-def text_tools_of(*, num_executors: int | None, config_path: str | None) -> tuple[ToolBox, int | None]:
+def text_tools_of(
+    *, num_executors: int | None, config_path: str | None
+) -> tuple[ToolBox, int | None]:
     """Return the tools of a job that calls them in mid-generation, and how many calls its configuration allows.
 
     They are the executor, the calculator and, where what ranks pages is installed, the local search; those that a
@@ -46,7 +52,9 @@ def text_tools_of(*, num_executors: int | None, config_path: str | None) -> tupl
         config = _configured(num_executors, config_path)
         tools = _tools(config, config_path)
     except ConfigError as error:
-        raise SettingError(f"--{'tool_config_path' if config_path else 'num_tool_executors'}: {error}") from error
+        raise SettingError(
+            f"--{'tool_config_path' if config_path else 'num_tool_executors'}: {error}"
+        ) from error
     except SandboxUnavailable as error:
         raise SettingError(f"--env_name: its tools need the Python executor: {error}") from error
     if config_path is None:
@@ -64,7 +72,9 @@ def offered_tools(*, num_executors: int | None = None, config_path: str | None =
     """
     config = _configured(num_executors, config_path)
     max_calls = config.max_tools_per_generation or MAX_CALLS
-    return ToolBox(_tools(config, config_path), num_processes=config.max_running, max_calls=max_calls)
+    return ToolBox(
+        _tools(config, config_path), num_processes=config.max_running, max_calls=max_calls
+    )
 
 
 def _configured(num_executors: int | None, config_path: str | None) -> ExecutorConfig:
@@ -80,5 +90,7 @@ def _tools(config: ExecutorConfig, config_path: str | None) -> list[Any]:
         tools.append(calculator_tool())
     if not tools:
         where = "--enable_tool_use" if config_path is None else config_path
-        raise ConfigError(f"{where}: tools enables no tool; expected python_executor or calculator, or no tool use")
+        raise ConfigError(
+            f"{where}: tools enables no tool; expected python_executor or calculator, or no tool use"
+        )
     return tools

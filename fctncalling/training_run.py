@@ -27,7 +27,9 @@ from fctncalling.algorithms.task_sampling import Successes, TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.rollouts import OnEpisode, Played, Rollout, Round
 
-EVALUATION_SEED = 20  # all evaluations of all runs draw alike, so that they differ by the policy alone
+EVALUATION_SEED = (
+    20  # all evaluations of all runs draw alike, so that they differ by the policy alone
+)
 
 
 @dataclass
@@ -43,7 +45,9 @@ class Counters:
     evaluated_at: int = -1  # the update at which held-out tasks were last played
     before: dict[str, Any] = field(default_factory=dict)  # the evaluation before the first update
     latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
-    best: dict[str, Any] = field(default_factory=dict)  # the best one after an update: which, and its greedy success
+    best: dict[str, Any] = field(
+        default_factory=dict
+    )  # the best one after an update: which, and its greedy success
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
 
 
@@ -76,14 +80,19 @@ class TrainingRun:
         self.counters = Counters()
         self._ahead: Round | None = None  # of the next update, begun with the weights of this one
         self._timings: dict[str, float | None] = {}
-        self._saved: tuple[int, int] | None = None  # the updates and the evaluation that the newest checkpoint holds
+        self._saved: tuple[int, int] | None = (
+            None  # the updates and the evaluation that the newest checkpoint holds
+        )
 
     def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
         """Return the episodes of the next update, sampled with the policy as it is (--max_staleness 1: as it was)."""
         started, cpu = time.perf_counter(), time.process_time()
         played = [self._play(self._ahead or self._next_round(), on_episode)]
         episodes, extra = played[0].episodes, 0
-        while extra + 1 < self._most_rounds and len(informative(episodes)) < self.config.episodes_per_update:
+        while (
+            extra + 1 < self._most_rounds
+            and len(informative(episodes)) < self.config.episodes_per_update
+        ):
             extra += 1
             played.append(self._play(self._next_round(extra), on_episode))
             episodes = [*episodes, *played[-1].episodes]
@@ -92,14 +101,20 @@ class TrainingRun:
             self._ahead = self._next_round(ahead=1)
             self.rollout.begin(self._ahead)
         seconds = time.perf_counter() - started
-        steps, sampled = sum(episode.num_steps for episode in episodes), sum(each.sampled_tokens for each in played)
+        steps, sampled = (
+            sum(episode.num_steps for episode in episodes),
+            sum(each.sampled_tokens for each in played),
+        )
         self._timings = {
             "charts/SPS": steps / seconds,
             "perf/rollout_tokens_per_s": sampled / seconds,
-            "perf/rollout_forward_tokens_per_s": sum(each.forward_tokens for each in played) / seconds,
+            "perf/rollout_forward_tokens_per_s": sum(each.forward_tokens for each in played)
+            / seconds,
             "perf/time_s/rollout": seconds,
         }
-        self.counters.extra_rounds += extra  # only now: an interrupted collection is collected again
+        self.counters.extra_rounds += (
+            extra  # only now: an interrupted collection is collected again
+        )
         self.counters.env_steps += steps
         self.counters.episodes += len(episodes)
         self.counters.sampled_tokens += int(sampled)
@@ -115,14 +130,20 @@ class TrainingRun:
         if self._most_rounds > 1:
             usable = informative(usable)
         if usable:
-            generator = torch.Generator().manual_seed(_seed(self.config.seed, self.counters.updates, 2))
+            generator = torch.Generator().manual_seed(
+                _seed(self.config.seed, self.counters.updates, 2)
+            )
             warming_up = self.counters.updates < self.config.critic_warmup_updates
             optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
-            metrics |= update(self.policy, optimisers, usable, self.config, generator, self.processes)
+            metrics |= update(
+                self.policy, optimisers, usable, self.config, generator, self.processes
+            )
         metrics["charts/learning_rate"] = self.config.lr
         seconds = time.perf_counter() - started
         self.counters.updates += 1
-        outcomes = ((episode.task_id, episode.success) for episode in episodes if not episode.invalid)
+        outcomes = (
+            (episode.task_id, episode.success) for episode in episodes if not episode.invalid
+        )
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.total(time.process_time() - cpu)
         tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
@@ -175,7 +196,10 @@ class TrainingRun:
         number, interval = self.counters.updates, self.config.save_interval
         at_interval = number > 0 and interval > 0 and number % interval == 0
         is_best = interval > 0 and self.counters.best.get("update") == number
-        return (at_interval or is_best or self.is_over()) and self._saved != (number, self.counters.evaluated_at)
+        return (at_interval or is_best or self.is_over()) and self._saved != (
+            number,
+            self.counters.evaluated_at,
+        )
 
     def is_over(self) -> bool:
         """Whether there is nothing left to learn."""
@@ -187,14 +211,19 @@ class TrainingRun:
         state = {
             "counters": asdict(self.counters),
             "position": self.log.position(),
-            "optimisers": {name: whole_state(optimiser) for name, optimiser in self.optimisers._asdict().items()},
+            "optimisers": {
+                name: whole_state(optimiser)
+                for name, optimiser in self.optimisers._asdict().items()
+            },
         }
         name, is_best = f"update_{number:06d}", self.counters.best.get("update") == number
         with self.processes.whole(self.policy) as policy:
             check_weights(policy)
             if self.processes.is_first:
                 tokenizer = self.template.tokenizer
-                save_checkpoint(folder, name, policy=policy, tokenizer=tokenizer, state=state, best=is_best)
+                save_checkpoint(
+                    folder, name, policy=policy, tokenizer=tokenizer, state=state, best=is_best
+                )
         self._saved = (number, self.counters.evaluated_at)
         return folder / name
 
@@ -231,7 +260,9 @@ class TrainingRun:
         """Return a round of the next update, the first or an extra one, or (ahead) of the update after it."""
         words = (self.config.seed, self.counters.updates + ahead, 1, extra)
         seed = _seed(*(words if extra else words[:3]))
-        return Round(self._next_tasks(extra, ahead), seed, self.config.temperature, self.counters.updates)
+        return Round(
+            self._next_tasks(extra, ahead), seed, self.config.temperature, self.counters.updates
+        )
 
     def _next_tasks(self, extra: int, ahead: int) -> tuple[str, ...]:
         """Return the tasks of the next round; where episodes are compared in groups, --group_size times in a row."""

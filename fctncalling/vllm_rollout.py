@@ -62,7 +62,9 @@ class VllmRollout(LocalRollout):
     def _check_logprobs(self, name: str) -> None:
         """Raise SettingError where the server tells log-probabilities of another distribution than it samples from."""
         prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
-        if self.server.best_logprob(name, prompt, temperature) == self.server.best_logprob(name, prompt, 1.0):
+        if self.server.best_logprob(name, prompt, temperature) == self.server.best_logprob(
+            name, prompt, 1.0
+        ):
             raise SettingError(
                 f"--temperature: got {temperature}, but the server at {self.server.url} tells log-probabilities at "
                 "temperature 1; start it with --logprobs-mode processed_logprobs"
@@ -75,7 +77,9 @@ def connected(surroundings: Surroundings) -> VllmServer:
     try:
         server = VllmServer(str(surroundings.vllm_url), patience_s=surroundings.vllm_patience_s)
     except ImportError:
-        raise SettingError("--rollout_engine vllm needs the library httpx: pip install 'fctncalling[vllm]'") from None
+        raise SettingError(
+            "--rollout_engine vllm needs the library httpx: pip install 'fctncalling[vllm]'"
+        ) from None
     try:
         server.models()
     except (OSError, ActorError, ValueError, KeyError, server.errors) as error:

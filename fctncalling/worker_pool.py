@@ -67,10 +67,17 @@ class WorkerPool:
         patience_s: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport, self.count, self._patience_s, self._clock = transport, count, patience_s, clock
+        self._transport, self.count, self._patience_s, self._clock = (
+            transport,
+            count,
+            patience_s,
+            clock,
+        )
         self._idle: deque[tuple[int, Any]] = deque()  # (number, worker)
         self._hiring: dict[Any, tuple[int, Any]] = {}  # ticket -> (number, worker)
-        self._busy: dict[Any, tuple[int, Any, Job, int]] = {}  # ticket -> (number, worker, job, share)
+        self._busy: dict[
+            Any, tuple[int, Any, Job, int]
+        ] = {}  # ticket -> (number, worker, job, share)
         self._waiting: deque[tuple[Job, int]] = deque()
         self._failed_hires = 0  # since one last succeeded
         self.num_lost = 0
@@ -116,7 +123,12 @@ class WorkerPool:
     def _hand_out(self) -> None:
         while self._idle and self._waiting:
             (number, worker), (job, share) = self._idle.popleft(), self._waiting.popleft()
-            self._busy[self._transport.ask(worker, job.shares[share])] = (number, worker, job, share)
+            self._busy[self._transport.ask(worker, job.shares[share])] = (
+                number,
+                worker,
+                job,
+                share,
+            )
 
     def _settle(self, ticket: Any, awaited: Job, on_result: Callable[[Any], None] | None) -> None:
         """Take what a ready ticket brings: a worker, a result, or the news that a worker is lost."""
@@ -137,7 +149,9 @@ class WorkerPool:
         except WorkerLost as lost:
             self._waiting.appendleft((job, share))
             job.losses[share] = job.losses.get(share, 0) + 1
-            self._replace(number, worker, lost, job.losses[share], "was lost; another plays its episodes")
+            self._replace(
+                number, worker, lost, job.losses[share], "was lost; another plays its episodes"
+            )
             return
         job.results[share] = result
         self._idle.append((number, worker))
@@ -148,7 +162,9 @@ class WorkerPool:
         self.num_lost += 1
         self._transport.dismiss(worker)
         if losses >= MAX_LOSSES:
-            raise RolloutError(f"rollout worker {number} {what}, {losses} times in a row; the last: {lost}")
+            raise RolloutError(
+                f"rollout worker {number} {what}, {losses} times in a row; the last: {lost}"
+            )
         logger.warning("rollout worker %d %s, and a new one is started: %s", number, what, lost)
         self._hire(number)
 

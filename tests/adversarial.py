@@ -12,7 +12,9 @@ _MODULUS = 2**61 - 1  # CPython gives all its multiples one hash
 
 def adversarial_texts() -> dict[str, str]:
     """Return name -> text; in the file a text is a list of parts, each a text or [unit, how often it stands there]."""
-    cases = json.loads(Path(__file__).with_name("adversarial_calls.json").read_text(encoding="utf-8"))
+    cases = json.loads(
+        Path(__file__).with_name("adversarial_calls.json").read_text(encoding="utf-8")
+    )
     return {name: "".join(map(_written, parts)) for name, parts in cases.items()}
 
 
@@ -21,5 +23,7 @@ def _written(part: Any) -> str:
         return part
     unit, count = part
     if _MULTIPLE in unit:
-        return "".join(unit.replace(_MULTIPLE, str(_MODULUS * number)) for number in range(1, count + 1))
+        return "".join(
+            unit.replace(_MULTIPLE, str(_MODULUS * number)) for number in range(1, count + 1)
+        )
     return str(unit) * int(count)

@@ -37,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_COUNTER] = VerdictCounter()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     terminalreporter.write_line(f"official verdicts compared: {config.stash[_COUNTER].total}")
 
 

@@ -65,7 +65,9 @@ def descendants(root: int) -> set[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                )
             except OSError:
                 continue
     found, grown = {root}, True
@@ -76,7 +78,9 @@ def descendants(root: int) -> set[int]:
     return found - {root}
 
 
-def complaints(executor: PythonExecutor, arena: Arena, record: Mapping[str, Any], timeout_s: float) -> Iterator[str]:
+def complaints(
+    executor: PythonExecutor, arena: Arena, record: Mapping[str, Any], timeout_s: float
+) -> Iterator[str]:
     """Run one snippet and yield what was wrong with it, in words."""
     expect, zygote = record["expect"], executor.zygote_pid
     arena.restore()
@@ -115,7 +119,9 @@ def _happened(what: str, value: Any, result: ToolResult, arena: Arena) -> bool:
         return Path(arena.fill(value)).exists() == (what == "file_exists")
     if what == "unix_hit":
         return arena.was_contacted()
-    return False  # orphans, a dead executor, a poisoned next call are looked for after every snippet
+    return (
+        False  # orphans, a dead executor, a poisoned next call are looked for after every snippet
+    )
 
 
 def run_corpus(path: Path, timeout_s: float) -> dict[str, list[str]]:
@@ -123,7 +129,10 @@ def run_corpus(path: Path, timeout_s: float) -> dict[str, list[str]]:
     records = [json.loads(line) for line in path.read_text().splitlines()]
     with tempfile.TemporaryDirectory() as folder, PythonExecutor() as executor:
         arena = Arena(Path(folder))
-        found = {record["name"]: list(complaints(executor, arena, record, timeout_s)) for record in records}
+        found = {
+            record["name"]: list(complaints(executor, arena, record, timeout_s))
+            for record in records
+        }
     return {name: told for name, told in found.items() if told}
 
 

@@ -44,8 +44,12 @@ class Shop:
 
 def doc(name: str, required: Iterable[str] = (), **properties: str) -> FunctionDoc:
     """Return a function doc whose parameters are given as name=BFCL type."""
-    described = {key: {"type": kind, "description": f"The {key}."} for key, kind in properties.items()}
-    return FunctionDoc(name, f"To {name}.", {"type": "dict", "properties": described, "required": list(required)})
+    described = {
+        key: {"type": kind, "description": f"The {key}."} for key, kind in properties.items()
+    }
+    return FunctionDoc(
+        name, f"To {name}.", {"type": "dict", "properties": described, "required": list(required)}
+    )
 
 
 SHOP_DOCS = (
@@ -103,7 +107,13 @@ def perfect_texts(task: Task) -> list[str]:
 class Played:
     """What an episode gave: every step's answer, the return and the last info."""
 
-    def __init__(self, env: FunctionCallingEnv, texts: Iterable[str], task_id: str | None = None, **reset: Any) -> None:
+    def __init__(
+        self,
+        env: FunctionCallingEnv,
+        texts: Iterable[str],
+        task_id: str | None = None,
+        **reset: Any,
+    ) -> None:
         options = {"task_id": task_id} if task_id is not None else None
         self.first = env.reset(options=options, **reset)
         self.steps = []

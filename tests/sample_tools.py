@@ -7,7 +7,9 @@ import time
 from typing import Any, Literal
 
 
-def weather(city: str, days: int = 1, unit: Literal["C", "F"] = "C", tags: list[str] | None = None) -> dict[str, Any]:
+def weather(
+    city: str, days: int = 1, unit: Literal["C", "F"] = "C", tags: list[str] | None = None
+) -> dict[str, Any]:
     """Return the weather of a city.
 
     It is always fine.

@@ -50,6 +50,8 @@ def scripted(
     tokenizer = keywords.pop("tokenizer", None) or tiny_tokenizer()
     make = keywords.pop("environment", TextEnvironment)
     keywords.setdefault("reward_fn", lambda responses: [0.0] * len(responses))
-    env: TextEnvironment = make(tiny_model(vocabulary=len(tokenizer)), tokenizer, tools or {}, **keywords)
+    env: TextEnvironment = make(
+        tiny_model(vocabulary=len(tokenizer)), tokenizer, tools or {}, **keywords
+    )
     env._speaker.engine = ScriptedEngine(env, scripts)  # type: ignore[assignment]
     return env

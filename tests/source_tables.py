@@ -15,8 +15,46 @@ from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.envs.handlers import DecodeError, Handler, get_handler
 
 TOKENS = [
-    *("(", ")", "[", "]", "{", "}", ",", ";", "=", ".", "<", ">", "/*", "*/", "//", '"', "'", "`", "\\", "\n", " "),
-    *("f", "Foo.bar", "a=1", "new ", "int[]", "x => x", "x -> x", "1", "-", "!", "é", "😀", "\0", "\ud800", "null"),
+    *(
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ";",
+        "=",
+        ".",
+        "<",
+        ">",
+        "/*",
+        "*/",
+        "//",
+        '"',
+        "'",
+        "`",
+        "\\",
+        "\n",
+        " ",
+    ),
+    *(
+        "f",
+        "Foo.bar",
+        "a=1",
+        "new ",
+        "int[]",
+        "x => x",
+        "x -> x",
+        "1",
+        "-",
+        "!",
+        "é",
+        "😀",
+        "\0",
+        "\ud800",
+        "null",
+    ),
 ]
 """What random texts are made of: enough grammar to get past the first bracket."""
 
@@ -51,13 +89,17 @@ def compare_verdicts(shared: Path, name: str, counter: VerdictCounter) -> None:
     different = [line for line in lines if judge.judged(line) != line.record]
     counter.add(len(lines))
     assert lines
-    assert not different, [(line.number, line.record["mutation"], judge.judged(line)) for line in different[:5]]
+    assert not different, [
+        (line.number, line.record["mutation"], judge.judged(line)) for line in different[:5]
+    ]
 
 
 def compare_decoded(shared: Path, language: str, counter: VerdictCounter) -> None:
     """Assert that every decoder case of a language gives the recorded value, or fails where it is recorded to."""
     handler = get_handler(f"{language}_calls")
-    with gzip.open(shared / "bfcl" / "verdicts" / "decode_cases.jsonl.gz", "rt", encoding="utf-8") as file:
+    with gzip.open(
+        shared / "bfcl" / "verdicts" / "decode_cases.jsonl.gz", "rt", encoding="utf-8"
+    ) as file:
         cases = [case for case in map(json.loads, file) if case["format"] == language]
     for case in cases:
         # Where no call is found BFCL's JavaScript parser gives None and its Java parser {}: neither is a list of calls.

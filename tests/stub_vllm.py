@@ -58,7 +58,12 @@ class StubVllm:
         assert self._peft is not None
         self._peft.set_adapter(body["model"])
         generator = torch.Generator().manual_seed(body.get("seed", 0))
-        ids, out, told, best = list(body["prompt"]), list[int](), list[float](), list[dict[str, float]]()
+        ids, out, told, best = (
+            list(body["prompt"]),
+            list[int](),
+            list[float](),
+            list[dict[str, float]](),
+        )
         reason, stop = "length", None
         while len(out) < body["max_tokens"] and reason == "length":
             logits = self._peft(torch.tensor([ids + out])).logits[0, -1]
@@ -76,7 +81,12 @@ class StubVllm:
             elif found:
                 reason, stop = "stop", found[0]
         logprobs = {"token_logprobs": told, "top_logprobs": best}
-        choice = {"token_ids": out, "logprobs": logprobs, "finish_reason": reason, "stop_reason": stop}
+        choice = {
+            "token_ids": out,
+            "logprobs": logprobs,
+            "finish_reason": reason,
+            "stop_reason": stop,
+        }
         return {"choices": [choice]}
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:

@@ -55,22 +55,47 @@ def test_the_base_stays_byte_for_byte_and_the_checkpoint_is_small_and_plain_peft
     base: Path, tmp_path: Path, critic: str
 ) -> None:
     before = digests(base)
-    flags = ["--num_updates=2", "--episodes_per_update=4", "--n_rollout_threads=4", "--num_mini_batch=2"]
-    flags += ["--max_new_tokens=4", "--max_episode_tokens=2000", "--max_steps_per_turn=1", "--eval_episodes=1"]
-    flags += [f"--results_dir={tmp_path}", "--device=cpu", "--tensorboard=false", "--lr=1e-3", "--seed=3"]
+    flags = [
+        "--num_updates=2",
+        "--episodes_per_update=4",
+        "--n_rollout_threads=4",
+        "--num_mini_batch=2",
+    ]
+    flags += [
+        "--max_new_tokens=4",
+        "--max_episode_tokens=2000",
+        "--max_steps_per_turn=1",
+        "--eval_episodes=1",
+    ]
+    flags += [
+        f"--results_dir={tmp_path}",
+        "--device=cpu",
+        "--tensorboard=false",
+        "--lr=1e-3",
+        "--seed=3",
+    ]
     # An untrained model earns nothing anywhere; the entropy bonus moves both factors all the same.
-    flags += ["--entropy_coef=0.1", "--lora_r=4", "--lora_targets=q_proj,v_proj", f"--critic={critic}"]
+    flags += [
+        "--entropy_coef=0.1",
+        "--lora_r=4",
+        "--lora_targets=q_proj,v_proj",
+        f"--critic={critic}",
+    ]
     assert main([*flags, f"--model_name_or_path={base}"]) == 0
     assert digests(base) == before
     checkpoint = tmp_path / "check" / "base" / "embedded" / "TPPO" / "checkpoints" / "last"
     moved = load_file(checkpoint / "adapter_model.safetensors")
-    factors = {kind: [weight for name, weight in moved.items() if f"lora_{kind}" in name] for kind in "AB"}
+    factors = {
+        kind: [weight for name, weight in moved.items() if f"lora_{kind}" in name] for kind in "AB"
+    }
     assert len(factors["A"]) == len(factors["B"]) == 8 * 2
     assert all(bool(weight.any()) for weight in factors["B"])  # they start at 0
     taken = torch.load(checkpoint / STATE_FILE, weights_only=True)["optimisers"]["policy"]["state"]
     assert all(bool(slot["exp_avg"].any()) for slot in taken.values())  # every factor was pulled at
     share = size(checkpoint) / size(base)
-    print(f"critic {critic}: checkpoint {size(checkpoint) / 1e6:.2f} MB of {size(base) / 1e6:.1f} MB, {share:.1%}")
+    print(
+        f"critic {critic}: checkpoint {size(checkpoint) / 1e6:.2f} MB of {size(base) / 1e6:.1f} MB, {share:.1%}"
+    )
     assert share < 0.05
 
     with torch.no_grad():
@@ -79,6 +104,8 @@ def test_the_base_stays_byte_for_byte_and_the_checkpoint_is_small_and_plain_peft
         untouched = plain(ids).logits
         adapted = PeftModel.from_pretrained(plain, str(checkpoint)).eval()(ids).logits
         assert not torch.equal(adapted, untouched)
-        assert evaluate(["export", f"--checkpoint={checkpoint}", f"--output={tmp_path / 'made'}"]) == 0
+        assert (
+            evaluate(["export", f"--checkpoint={checkpoint}", f"--output={tmp_path / 'made'}"]) == 0
+        )
         made = AutoModelForCausalLM.from_pretrained(tmp_path / "made").eval()
         assert torch.allclose(made(ids).logits, adapted, atol=1e-5)

@@ -31,7 +31,9 @@ def adapted(critic: bool = True) -> ActorCritic:
 
 def trained(policy: ActorCritic, **changes: float) -> ActorCritic:
     config = settings(ppo_epoch=3, lr=1e-2, critic_lr=1e-2, kl_coef=0.1, **changes)
-    update(policy, make_optimisers(policy, config), EPISODES, config, torch.Generator().manual_seed(0))
+    update(
+        policy, make_optimisers(policy, config), EPISODES, config, torch.Generator().manual_seed(0)
+    )
     return policy
 
 
@@ -63,7 +65,9 @@ def test_training_moves_both_factors_of_each_adapter_and_no_byte_of_the_base() -
     for name in (ACTOR, CRITIC):
         assert policy.adapters is not None
         assert start.adapters is not None
-        pairs = list(zip(start.adapters.parameters(name), policy.adapters.parameters(name), strict=True))
+        pairs = list(
+            zip(start.adapters.parameters(name), policy.adapters.parameters(name), strict=True)
+        )
         assert len(pairs) == 2 * 7 * 2  # A and B of seven linear layers in two blocks
         assert all(not torch.equal(old, new) for old, new in pairs)
 
@@ -73,7 +77,9 @@ def test_the_reference_is_the_base_from_the_first_update_to_the_last() -> None:
     wanted = targets_of(tiny_policy(), EPISODES, settings()).old_logprobs
     fresh = targets_of(policy, EPISODES, settings(kl_coef=0.1))
     assert torch.equal(fresh.reference_logprobs, wanted)
-    assert torch.equal(fresh.reference_logprobs, fresh.old_logprobs)  # an untrained adapter adds nothing: KL 0
+    assert torch.equal(
+        fresh.reference_logprobs, fresh.old_logprobs
+    )  # an untrained adapter adds nothing: KL 0
     moved = targets_of(trained(policy), EPISODES, settings(kl_coef=0.1))
     assert torch.equal(moved.reference_logprobs, wanted)
     assert not torch.allclose(moved.reference_logprobs, moved.old_logprobs, atol=1e-3)
@@ -86,9 +92,19 @@ def test_each_adapter_learns_from_its_own_loss_alone() -> None:
         outputs = policy(*BATCH)
         torch.autograd.backward(getattr(outputs, loss).sum())
         assert policy.adapters is not None
-        assert all(weight.grad is not None and bool(weight.grad.any()) for weight in policy.adapters.parameters(mover))
-        assert all(weight.grad is None or not weight.grad.any() for weight in policy.adapters.parameters(other))
-    assert all(weight.grad is None for name, weight in policy.model.named_parameters() if "lora_" not in name)
+        assert all(
+            weight.grad is not None and bool(weight.grad.any())
+            for weight in policy.adapters.parameters(mover)
+        )
+        assert all(
+            weight.grad is None or not weight.grad.any()
+            for weight in policy.adapters.parameters(other)
+        )
+    assert all(
+        weight.grad is None
+        for name, weight in policy.model.named_parameters()
+        if "lora_" not in name
+    )
 
 
 def test_without_an_adapter_of_its_own_the_critic_reads_the_actors() -> None:
@@ -181,7 +197,9 @@ def test_one_adapter_is_trained_and_another_evaluated_on_the_same_base() -> None
         with policy.adapters.use(name):
             assert torch.equal(logits(policy.model), wanted)
     got = base_weights(policy)
-    assert all(torch.equal(weight, got[name]) for name, weight in tiny_policy().model.state_dict().items())
+    assert all(
+        torch.equal(weight, got[name]) for name, weight in tiny_policy().model.state_dict().items()
+    )
 
 
 @pytest.mark.parametrize("kind", ["head", "lora", "full"])
@@ -200,7 +218,10 @@ def test_a_critic_is_taken_over_whole_with_what_it_reads_with(tmp_path: Path, ki
     assert kind_of_critic(tmp_path) == kind
     assert again.adapters is not None
     assert policy.adapters is not None
-    with again.adapters.use(None), policy.adapters.use(None):  # what the actor reads with is not the critic's
+    with (
+        again.adapters.use(None),
+        policy.adapters.use(None),
+    ):  # what the actor reads with is not the critic's
         assert torch.equal(again(*BATCH).values, policy(*BATCH).values)
     other = adapted() if kind != "lora" else tiny_policy(critic_head="linear")
     if kind == "lora":
@@ -220,7 +241,9 @@ def test_an_adapter_of_another_rank_is_refused_rather_than_half_taken(tmp_path: 
         other.adapters.load(tmp_path / "elsewhere")
 
 
-def test_merging_a_saved_adapter_gives_an_ordinary_model_and_touches_nothing_live(tmp_path: Path) -> None:
+def test_merging_a_saved_adapter_gives_an_ordinary_model_and_touches_nothing_live(
+    tmp_path: Path,
+) -> None:
     policy = trained(adapted())
     policy.save(tmp_path / "checkpoint")
     tiny_policy().model.save_pretrained(tmp_path / "base")
@@ -229,7 +252,9 @@ def test_merging_a_saved_adapter_gives_an_ordinary_model_and_touches_nothing_liv
     ordinary = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     assert not any("lora_" in name for name in ordinary.state_dict())
     assert torch.allclose(logits(ordinary), logits(policy.model), atol=1e-5)
-    assert all(torch.equal(weight, before[name]) for name, weight in policy.model.state_dict().items())
+    assert all(
+        torch.equal(weight, before[name]) for name, weight in policy.model.state_dict().items()
+    )
 
 
 def test_layers_that_are_not_there_are_told_by_name() -> None:

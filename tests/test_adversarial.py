@@ -27,7 +27,9 @@ TEXTS = adversarial_texts()
 SAMPLE = dict(list(TEXTS.items())[::6])  # what the fast tests take; `make prove` takes all
 SIZES = [pytest.param(SAMPLE, id="sample"), pytest.param(TEXTS, id="all", marks=pytest.mark.prove)]
 CLASSES = sorted(set(TOOL_CLASSES) - AGENTIC_TOOLS)
-BOUND_S = 0.05  # CPU seconds, median of five; the fast tests allow ten times that, in one of two tries
+BOUND_S = (
+    0.05  # CPU seconds, median of five; the fast tests allow ten times that, in one of two tries
+)
 MESSAGE_S = 1.0  # of a message whose calls, thousands perhaps, are all run
 
 
@@ -75,7 +77,9 @@ def multi_turn_task() -> Task:
 def test_the_set_is_as_large_as_it_is_said_to_be() -> None:
     assert len(set(TEXTS.values())) >= 160
     assert max(map(len, TEXTS.values())) > 1_000_000
-    assert sum(60_000 < len(text) <= MAX_TEXT_CHARS for text in TEXTS.values()) > 50  # just short enough to be read
+    assert (
+        sum(60_000 < len(text) <= MAX_TEXT_CHARS for text in TEXTS.values()) > 50
+    )  # just short enough to be read
 
 
 @pytest.mark.parametrize("texts", SIZES)
@@ -87,7 +91,9 @@ def test_every_handler_reads_or_refuses_every_text_soon(name: str, texts: dict[s
 
 
 @pytest.mark.parametrize("texts", SIZES)
-def test_every_text_is_executed_to_a_text_soon_and_changes_no_other_session(texts: dict[str, str]) -> None:
+def test_every_text_is_executed_to_a_text_soon_and_changes_no_other_session(
+    texts: dict[str, str],
+) -> None:
     session, other = ToolSession(CLASSES, {}), ToolSession(CLASSES, {})
     before, slow = other.public_state(), {}
     for case, text in texts.items():
@@ -101,7 +107,9 @@ def test_every_text_is_executed_to_a_text_soon_and_changes_no_other_session(text
 
 
 @pytest.mark.parametrize("texts", SIZES)
-@pytest.mark.parametrize("task", [simple_task(), multi_turn_task()], ids=["single turn", "multi turn"])
+@pytest.mark.parametrize(
+    "task", [simple_task(), multi_turn_task()], ids=["single turn", "multi turn"]
+)
 def test_every_text_is_judged(task: Task, texts: dict[str, str]) -> None:
     for form in FORMS:
         if form == "decoded_calls" and not task.is_multi_turn:
@@ -111,7 +119,9 @@ def test_every_text_is_judged(task: Task, texts: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("texts", SIZES)
-@pytest.mark.parametrize("task", [simple_task(), multi_turn_task()], ids=["single turn", "multi turn"])
+@pytest.mark.parametrize(
+    "task", [simple_task(), multi_turn_task()], ids=["single turn", "multi turn"]
+)
 def test_every_text_is_a_step_of_the_environment(task: Task, texts: dict[str, str]) -> None:
     env, slow = FunctionCallingEnv(tasks=[task]), []
     for case, text in texts.items():
@@ -159,8 +169,13 @@ def listening() -> Iterator[list[str]]:
 
 
 def test_no_text_makes_the_interpreter_run_import_or_open_anything() -> None:
-    session, texts = ToolSession(CLASSES, {}), [text for text in TEXTS.values() if len(text) < 2_000]
-    names = [name for name in NAMES if not name.startswith("lenient:")]  # the repairing library reads its own way
+    session, texts = (
+        ToolSession(CLASSES, {}),
+        [text for text in TEXTS.values() if len(text) < 2_000],
+    )
+    names = [
+        name for name in NAMES if not name.startswith("lenient:")
+    ]  # the repairing library reads its own way
 
     def everything() -> None:
         for text in texts:
@@ -182,18 +197,39 @@ MAY_CALL = {
     ("checkers/symbolic.py", "getattr"): "names of a fixed table of functions",
     ("envs/__init__.py", "getattr"): "lazy public names of the room",
     ("envs/__init__.py", "import_module"): "lazy public names of the room",
-    ("envs/handlers/arithmetic.py", "getattr"): "the evaluator's own methods, by the class of a syntax node",
-    ("envs/handlers/execution.py", "getattr"): "public methods of the task's classes, by a list made beforehand",
+    (
+        "envs/handlers/arithmetic.py",
+        "getattr",
+    ): "the evaluator's own methods, by the class of a syntax node",
+    (
+        "envs/handlers/execution.py",
+        "getattr",
+    ): "public methods of the task's classes, by a list made beforehand",
     ("envs/handlers/lenient.py", "import_module"): "the repairing library",
     ("envs/handlers/source.py", "compile"): "to a code object that is thrown away",
-    ("envs/own_tools.py", "getattr"): "classes that a task names by their path, where the user allows it",
-    ("envs/own_tools.py", "import_module"): "classes that a task names by their path, where the user allows it",
+    (
+        "envs/own_tools.py",
+        "getattr",
+    ): "classes that a task names by their path, where the user allows it",
+    (
+        "envs/own_tools.py",
+        "import_module",
+    ): "classes that a task names by their path, where the user allows it",
     ("envs/play.py", "getattr"): "fields of a dataclass",
     ("envs/tools/__init__.py", "getattr"): "classes that the registry or the user names",
     ("envs/tools/__init__.py", "import_module"): "classes that the registry or the user names",
     ("envs/tools/extras.py", "import_module"): "optional libraries",
 }
-_WATCHED = {"eval", "exec", "compile", "__import__", "import_module", "getattr", "format", "format_map"}
+_WATCHED = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "import_module",
+    "getattr",
+    "format",
+    "format_map",
+}
 
 
 def watched_calls(file: Path) -> Iterator[str]:
@@ -202,18 +238,28 @@ def watched_calls(file: Path) -> Iterator[str]:
         if not isinstance(node, ast.Call):
             continue
         method = isinstance(node.func, ast.Attribute)
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
         if name not in _WATCHED or (method and ast.unparse(node.func) == "re.compile"):
             continue
-        of_a_constant = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Constant)
+        of_a_constant = isinstance(node.func, ast.Attribute) and isinstance(
+            node.func.value, ast.Constant
+        )
         by_a_constant = name == "getattr" and isinstance(node.args[1], ast.Constant)
         if not (of_a_constant or by_a_constant):
             yield name
 
 
 def test_nothing_that_model_text_comes_to_could_run_it() -> None:
-    files = [file for room in ("data", "checkers", "envs") for file in sorted((ROOT / room).rglob("*.py"))]
-    confined = "envs/tools/python_executor/"  # whose purpose is to run text, in processes of their own
+    files = [
+        file
+        for room in ("data", "checkers", "envs")
+        for file in sorted((ROOT / room).rglob("*.py"))
+    ]
+    confined = (
+        "envs/tools/python_executor/"  # whose purpose is to run text, in processes of their own
+    )
     found = {
         (str(file.relative_to(ROOT)), name)
         for file in files

@@ -16,7 +16,16 @@ README = Path(__file__).parents[1] / "README.md"
 OFFICIAL = "BFCL_v4_multi_turn_base.json"
 PROGRAM = [".venv/bin/python", "train_fctncalling.py"]
 # Appended to a command: of equal flags the last wins.
-SHORT = ["--num_updates", "1", "--episodes_per_update", "8", "--num_mini_batch", "2", "--eval_episodes", "4"]
+SHORT = [
+    "--num_updates",
+    "1",
+    "--episodes_per_update",
+    "8",
+    "--num_mini_batch",
+    "2",
+    "--eval_episodes",
+    "4",
+]
 
 
 def commands() -> list[list[str]]:
@@ -38,17 +47,25 @@ def named(words: list[str]) -> str:
     return f"{config.algorithm_name}-{config.dataset_path or 'embedded'}"
 
 
-def test_the_parser_takes_a_command_of_appo_and_of_grpo_for_embedded_tasks_and_for_an_official_file() -> None:
+def test_the_parser_takes_a_command_of_appo_and_of_grpo_for_embedded_tasks_and_for_an_official_file() -> (
+    None
+):
     found = {named(words) for words in commands()}
-    assert found == {f"{name}-{tasks}" for name in ("APPO", "GRPO") for tasks in ("embedded", OFFICIAL)}
+    assert found == {
+        f"{name}-{tasks}" for name in ("APPO", "GRPO") for tasks in ("embedded", OFFICIAL)
+    }
 
 
 @pytest.mark.prove
 @pytest.mark.parametrize("words", commands(), ids=named)
 def test_a_command_runs_to_its_end(words: list[str], shared: Path, tmp_path: Path) -> None:
-    at_hand = [str(shared / "bfcl" / "data" / OFFICIAL) if word == OFFICIAL else word for word in words]
+    at_hand = [
+        str(shared / "bfcl" / "data" / OFFICIAL) if word == OFFICIAL else word for word in words
+    ]
     arguments = [*at_hand, *SHORT, "--results_dir", str(tmp_path)]
     assert main(arguments) == 0
-    evaluation = json.loads((results_folder(settings(arguments)) / "evaluation.json").read_text(encoding="utf-8"))
+    evaluation = json.loads(
+        (results_folder(settings(arguments)) / "evaluation.json").read_text(encoding="utf-8")
+    )
     assert evaluation["episodes"] == 8
     assert evaluation["after"]["greedy"] is not None

@@ -33,7 +33,9 @@ torch.set_num_threads(1)
 WITH_CRITIC = ("TPPO", "POAD", "NTPO", "APPO")
 
 
-def estimate(name: str, lines: Timelines, **changes: Any) -> tuple[list[list[float]], list[list[float]]]:
+def estimate(
+    name: str, lines: Timelines, **changes: Any
+) -> tuple[list[list[float]], list[list[float]]]:
     """Return advantages and returns of the tokens that count, one list an episode."""
     got = ALGORITHMS[name].estimate(lines, settings(algorithm_name=name, **changes))
     kept = [
@@ -54,7 +56,11 @@ TWO_ACTIONS: list[Action] = [([0.1, 0.3, 0.2], 0.5), ([0.4, 0.6], 1.0)]
     [
         ("TPPO", [1.192, 0.992, 1.092, 0.6, 0.4], [1.292, 1.292, 1.292, 1.0, 1.0]),
         ("POAD", [0.782016, 0.72752, 1.0344, 0.52, 0.4], [0.882016, 1.02752, 1.2344, 0.92, 1.0]),
-        ("NTPO", [0.585494, 0.577075, 0.96816, 0.428, 0.4], [0.685494, 0.877075, 1.16816, 0.828, 1.0]),
+        (
+            "NTPO",
+            [0.585494, 0.577075, 0.96816, 0.428, 0.4],
+            [0.685494, 0.877075, 1.16816, 0.828, 1.0],
+        ),
         ("APPO", [1.192, 0.6], [1.292, 1.0]),
     ],
 )
@@ -69,22 +75,31 @@ def test_each_algorithm_has_its_hand_computed_estimate(
 @pytest.mark.parametrize("name", WITH_CRITIC)
 def test_on_actions_of_one_token_all_algorithms_with_a_critic_are_one(name: str) -> None:
     short: list[Action] = [([0.1], 0.5), ([0.4], 1.0)]
-    assert estimate(name, timelines(short), gamma=0.9, lam=0.8)[0][0] == pytest.approx([1.192, 0.6], abs=1e-6)
+    assert estimate(name, timelines(short), gamma=0.9, lam=0.8)[0][0] == pytest.approx(
+        [1.192, 0.6], abs=1e-6
+    )
     policy = judging_policy()
-    episodes = [episode([(1, 0.5), (1, -1.0), (1, 1.0)], terminated=True), episode([(1, 0.2)], truncated=True)]
+    episodes = [
+        episode([(1, 0.5), (1, -1.0), (1, 1.0)], terminated=True),
+        episode([(1, 0.2)], truncated=True),
+    ]
     wanted = gradient(policy, episodes, settings(entropy_coef=0.3), push=0.3)
     for norm in ("sum", "token"):
         config = settings(entropy_coef=0.3, algorithm_name=name, action_logprob_norm=norm)
         assert torch.allclose(gradient(policy, episodes, config, push=0.3), wanted, atol=1e-6)
         assert torch.allclose(
-            targets_of(policy, episodes, config).advantages, targets_of(policy, episodes, settings()).advantages
+            targets_of(policy, episodes, config).advantages,
+            targets_of(policy, episodes, settings()).advantages,
         )
 
 
 @pytest.mark.parametrize("name", WITH_CRITIC)
 def test_the_critics_lambda_moves_its_targets_and_no_advantage(name: str) -> None:
     lines = timelines(TWO_ACTIONS)
-    both, ahead = estimate(name, lines, gamma=0.9, lam=0.5), estimate(name, lines, gamma=0.9, lam=1.0)
+    both, ahead = (
+        estimate(name, lines, gamma=0.9, lam=0.5),
+        estimate(name, lines, gamma=0.9, lam=1.0),
+    )
     apart = estimate(name, lines, gamma=0.9, lam=0.5, lam_value=1.0)
     assert apart == (both[0], ahead[1])
     assert apart[1] != both[1]
@@ -92,7 +107,13 @@ def test_the_critics_lambda_moves_its_targets_and_no_advantage(name: str) -> Non
 
 # Gradients at ratio 1.
 
-PLAIN = {"whiten_advantages": False, "entropy_coef": 0.0, "value_coef": 0.0, "lam": 1.0, "gamma": 0.9}
+PLAIN = {
+    "whiten_advantages": False,
+    "entropy_coef": 0.0,
+    "value_coef": 0.0,
+    "lam": 1.0,
+    "gamma": 0.9,
+}
 
 
 def actions_of(length: int) -> list[EpisodeRecord]:
@@ -103,12 +124,18 @@ def actions_of(length: int) -> list[EpisodeRecord]:
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_at_ratio_one_summed_tokens_are_the_actions_likelihood_and_the_token_norm_its_share(length: int) -> None:
+def test_at_ratio_one_summed_tokens_are_the_actions_likelihood_and_the_token_norm_its_share(
+    length: int,
+) -> None:
     policy, episodes = tiny_policy().eval(), actions_of(length)
     num_actions = 4
-    tokens = gradient(policy, episodes, settings(**PLAIN)) * num_actions * length  # a sum, not a mean
+    tokens = (
+        gradient(policy, episodes, settings(**PLAIN)) * num_actions * length
+    )  # a sum, not a mean
     by_norm = {
-        norm: gradient(policy, episodes, settings(**PLAIN, algorithm_name="APPO", action_logprob_norm=norm))
+        norm: gradient(
+            policy, episodes, settings(**PLAIN, algorithm_name="APPO", action_logprob_norm=norm)
+        )
         for norm in ("sum", "token")
     }
     assert tokens.abs().max() > 1e-3
@@ -128,17 +155,26 @@ def test_away_from_ratio_one_clipping_tokens_is_not_clipping_actions() -> None:
 
 
 def spans(action: list[int], row: list[int] | None = None, num_words: int = 0) -> Spans:
-    return Spans(torch.tensor(action), torch.tensor(row or action), torch.full((len(action),), float(num_words)))
+    return Spans(
+        torch.tensor(action),
+        torch.tensor(row or action),
+        torch.full((len(action),), float(num_words)),
+    )
 
 
 @pytest.mark.parametrize(
-    ("norm", "logprob", "ratio"), [("sum", -6.0, 1.349859), ("token", -2.0, 1.105171), ("word", -3.0, 1.161834)]
+    ("norm", "logprob", "ratio"),
+    [("sum", -6.0, 1.349859), ("token", -2.0, 1.105171), ("word", -3.0, 1.161834)],
 )
 def test_an_actions_log_probability_by_each_norm(norm: str, logprob: float, ratio: float) -> None:
     config = settings(algorithm_name="APPO", action_logprob_norm=norm)
     log_ratio, whole = ALGORITHMS["APPO"].log_ratio, spans([0, 0, 0], num_words=2)
-    assert log_ratio(torch.tensor([-1.0, -2.0, -3.0]), whole, config).tolist() == pytest.approx([logprob] * 3)
-    assert log_ratio(torch.full((3,), 0.1), whole, config).exp().tolist() == pytest.approx([ratio] * 3, abs=1e-6)
+    assert log_ratio(torch.tensor([-1.0, -2.0, -3.0]), whole, config).tolist() == pytest.approx(
+        [logprob] * 3
+    )
+    assert log_ratio(torch.full((3,), 0.1), whole, config).exp().tolist() == pytest.approx(
+        [ratio] * 3, abs=1e-6
+    )
 
 
 def test_words_that_nobody_counted_are_an_error_that_names_the_flag() -> None:
@@ -157,14 +193,20 @@ def test_an_actions_entropy_is_the_mean_of_its_tokens() -> None:
 def test_sums_over_spans_are_those_of_python(parts: list[list[float]]) -> None:
     numbers = torch.tensor([x for part in parts for x in part], dtype=torch.float64)
     span = torch.tensor([2 * index for index, part in enumerate(parts) for _ in part])
-    assert summed(numbers, span).tolist() == pytest.approx([sum(part) for part in parts for _ in part])
-    assert averaged(numbers, span).tolist() == pytest.approx([sum(part) / len(part) for part in parts for _ in part])
+    assert summed(numbers, span).tolist() == pytest.approx(
+        [sum(part) for part in parts for _ in part]
+    )
+    assert averaged(numbers, span).tolist() == pytest.approx(
+        [sum(part) / len(part) for part in parts for _ in part]
+    )
 
 
 # Laws of the action-level estimate.
 
 numbers = st.floats(-5, 5)
-some_actions = st.lists(st.tuples(st.lists(numbers, min_size=1, max_size=8), numbers), min_size=1, max_size=4)
+some_actions = st.lists(
+    st.tuples(st.lists(numbers, min_size=1, max_size=8), numbers), min_size=1, max_size=4
+)
 
 
 @examples(max_examples=60, deadline=None)
@@ -172,7 +214,10 @@ some_actions = st.lists(st.tuples(st.lists(numbers, min_size=1, max_size=8), num
 def test_appo_is_tppo_at_the_first_token_of_each_action_whatever_stands_inside(
     one: list[Action], two: list[Action], gamma: float, lam: float, lam_value: float
 ) -> None:
-    lines, config = timelines(one, two, bootstrap=0.7), settings(gamma=gamma, lam=lam, lam_value=lam_value)
+    lines, config = (
+        timelines(one, two, bootstrap=0.7),
+        settings(gamma=gamma, lam=lam, lam_value=lam_value),
+    )
     by_token, by_action = (ALGORITHMS[name].estimate(lines, config) for name in ("TPPO", "APPO"))
     first = by_action.counted
     assert first.sum().item() == len(one) + len(two)
@@ -195,14 +240,18 @@ def outcome(*rewards: float, task: str = "task") -> EpisodeRecord:
 def test_an_episode_is_compared_with_those_of_its_task_alone() -> None:
     episodes: list[list[Action]] = [[([9.0, 9.0], r)] for r in (1.0, 0.0, 0.0, 1.0, 5.0, 3.0)]
     got, _ = estimate("GRPO", timelines(*episodes, groups=[0, 0, 0, 0, 1, 1]))
-    assert [tokens[0] for tokens in got] == pytest.approx([1.0, -1.0, -1.0, 1.0, 1.0, -1.0], abs=1e-5)
+    assert [tokens[0] for tokens in got] == pytest.approx(
+        [1.0, -1.0, -1.0, 1.0, 1.0, -1.0], abs=1e-5
+    )
     assert all(tokens[0] == tokens[1] for tokens in got)
     raw, _ = estimate("GRPO", timelines(*episodes, groups=[0, 0, 0, 0, 1, 1]), group_std=False)
     assert [tokens[0] for tokens in raw] == pytest.approx([0.5, -0.5, -0.5, 0.5, 1.0, -1.0])
 
 
 def test_by_episode_all_tokens_share_the_return_and_by_step_each_action_has_its_own() -> None:
-    lines = timelines([([0.0], 1.0), ([0.0] * 2, 0.0)], [([0.0] * 2, 0.0), ([0.0], 4.0)], groups=[0, 0])
+    lines = timelines(
+        [([0.0], 1.0), ([0.0] * 2, 0.0)], [([0.0] * 2, 0.0), ([0.0], 4.0)], groups=[0, 0]
+    )
     whole, _ = estimate("GRPO", lines, gamma=0.5, group_std=False)
     assert whole == [[-0.5] * 3, [0.5] * 3]  # returns 1 and 0.5 * 4
     steps, _ = estimate("GRPO", lines, gamma=0.5, group_std=False, group_credit="step")
@@ -222,9 +271,15 @@ def test_the_critic_has_no_part_in_grpo() -> None:
     episodes = [*(outcome(1.0, 0.0), outcome(0.0, 0.5), outcome(0.0))]
     config = settings(algorithm_name="GRPO", group_size=2, episodes_per_update=4)
     before = [parameter.clone() for parameter in policy.critic_parameters()]
-    metrics = update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0))
-    assert all(torch.equal(old, new) for old, new in zip(before, policy.critic_parameters(), strict=True))
-    assert not any("value" in name or "critic_grad" in name or "explained" in name for name in metrics)
+    metrics = update(
+        policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)
+    )
+    assert all(
+        torch.equal(old, new) for old, new in zip(before, policy.critic_parameters(), strict=True)
+    )
+    assert not any(
+        "value" in name or "critic_grad" in name or "explained" in name for name in metrics
+    )
     assert metrics["losses/policy_grad_norm"] > 0
 
 
@@ -241,7 +296,9 @@ def test_token_sums_weigh_rows_by_their_length_over_one_constant() -> None:
     weights = targets_of(policy, episodes, settings(loss_aggregation="token_sum")).weights
     assert weights.tolist() == pytest.approx([1 / 3] * 6)  # three tokens a row on the mean
     whole = gradient(policy, episodes, settings(loss_aggregation="token_sum"))
-    assert torch.allclose(whole, gradient(policy, episodes, settings()), atol=1e-6)  # one minibatch: the token mean
+    assert torch.allclose(
+        whole, gradient(policy, episodes, settings()), atol=1e-6
+    )  # one minibatch: the token mean
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -270,8 +327,12 @@ def test_the_names_offered_are_the_algorithms_that_exist() -> None:
         assert TrainConfig(algorithm_name=name).algorithm_name == ALGORITHMS[name].name
 
 
-@pytest.mark.parametrize(("name", "verbose_wins"), [("TPPO", True), ("POAD", True), ("APPO", True), ("NTPO", False)])
-def test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm(name: str, verbose_wins: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "verbose_wins"), [("TPPO", True), ("POAD", True), ("APPO", True), ("NTPO", False)]
+)
+def test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm(
+    name: str, verbose_wins: bool
+) -> None:
     # One token that earns 0.8 against four that earn 1: gamma 0.9 at every token makes 0.729 of the 1.
     preference = torch.zeros(2)
     for _ in range(200):
@@ -282,7 +343,9 @@ def test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm(n
 
         returns = [tokens[0] for tokens in estimate(name, episodes(0.0), gamma=0.9, lam=1.0)[1]]
         baseline = float(chances @ torch.tensor(returns))  # a critic that has converged
-        advantages = [tokens[0] for tokens in estimate(name, episodes(baseline), gamma=0.9, lam=1.0)[0]]
+        advantages = [
+            tokens[0] for tokens in estimate(name, episodes(baseline), gamma=0.9, lam=1.0)[0]
+        ]
         preference += 2.0 * chances * torch.tensor(advantages)
     assert (preference[1] > preference[0]).item() is verbose_wins
     assert preference.softmax(0).max() > 0.95

@@ -16,24 +16,43 @@ from sample_tools import SmolTool, die, fail, flood, hang, leave, process_id, sh
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
-from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool, parse_docstring, type_schema
+from fctncalling.envs.tools.callables import (
+    ToolDefinitionError,
+    as_tool,
+    parse_docstring,
+    type_schema,
+)
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.tools.tool_process import result_text
-from fctncalling.envs.tools.toolbox import NEUTRAL, ToolBox, calculator_tool, neutralise, python_tool
+from fctncalling.envs.tools.toolbox import (
+    NEUTRAL,
+    ToolBox,
+    calculator_tool,
+    neutralise,
+    python_tool,
+)
 
 
 @pytest.fixture(scope="module")
 def box() -> Iterator[ToolBox]:
     tools = [as_tool(tool, timeout_s=0.5, max_output_length=500) for tool in (hang, spin)]
-    tools += [as_tool(tool, max_output_length=500) for tool in (weather, shout, fail, leave, die, flood, process_id)]
-    with ToolBox([*tools, SmolTool(), as_tool(os.getpid, name="here", timeout_s=None)], num_processes=2) as made:
+    tools += [
+        as_tool(tool, max_output_length=500)
+        for tool in (weather, shout, fail, leave, die, flood, process_id)
+    ]
+    with ToolBox(
+        [*tools, SmolTool(), as_tool(os.getpid, name="here", timeout_s=None)], num_processes=2
+    ) as made:
         made.call(Call("shout", {"query": "warm"}))
         yield made
 
 
 def test_a_typed_function_is_described_by_its_signature_and_docstring() -> None:
     doc = as_tool(weather).doc
-    assert (doc.name, doc.description) == ("weather", "Return the weather of a city. It is always fine.")
+    assert (doc.name, doc.description) == (
+        "weather",
+        "Return the weather of a city. It is always fine.",
+    )
     assert doc.parameters == {
         "type": "dict",
         "properties": {
@@ -122,7 +141,9 @@ def test_what_cannot_leave_the_process_is_refused_unless_inline() -> None:
         ("nothing", {}, "Tool error: unknown tool 'nothing'"),
     ],
 )
-def test_every_outcome_is_a_clear_text(box: ToolBox, name: str, arguments: dict[str, Any], text: str) -> None:
+def test_every_outcome_is_a_clear_text(
+    box: ToolBox, name: str, arguments: dict[str, Any], text: str
+) -> None:
     assert box.call(Call(name, arguments)).startswith(text)
 
 
@@ -167,7 +188,9 @@ def test_a_timeout_kills_the_work_itself(box: ToolBox) -> None:
 def test_independent_calls_run_at_once_and_answer_in_call_order(box: ToolBox) -> None:
     box.call_all([Call("hang", {"seconds": 0.2})] * 2)
     start = time.perf_counter()
-    texts = box.call_all([Call("hang", {"seconds": 0.4}), Call("here", {}), Call("hang", {"seconds": 0.3})])
+    texts = box.call_all(
+        [Call("hang", {"seconds": 0.4}), Call("here", {}), Call("hang", {"seconds": 0.3})]
+    )
     assert texts == ["woke", str(os.getpid()), "woke"]
     assert time.perf_counter() - start < 0.65
 
@@ -209,11 +232,17 @@ def test_a_box_works_in_a_fork_in_a_copy_and_after_pickling(box: ToolBox) -> Non
 
 
 def test_the_executor_and_the_calculator_are_tools() -> None:
-    with PythonExecutor(timeout_s=0.5) as executor, ToolBox([python_tool(executor), calculator_tool()]) as both:
+    with (
+        PythonExecutor(timeout_s=0.5) as executor,
+        ToolBox([python_tool(executor), calculator_tool()]) as both,
+    ):
         assert both.docs[0].description == executor.config.description
         assert both.call(Call("python_executor", {"code": "print(6 * 7)"})) == "42"
         assert "ZeroDivisionError" in both.call(Call("python_executor", {"code": "1 / 0"}))
-        assert both.call(Call("python_executor", {"code": "while True: pass"})) == "Timed out after 0.5 s"
+        assert (
+            both.call(Call("python_executor", {"code": "while True: pass"}))
+            == "Timed out after 0.5 s"
+        )
         assert both.call(Call("calculator", {"expression": "14 + 34"})) == "48.0"
 
 
@@ -228,7 +257,14 @@ def test_no_mark_survives_in_tool_text() -> None:
 
 
 def test_an_episode_goes_on_after_every_failure_of_a_tool_and_is_invalid_after_a_death() -> None:
-    tools = [shout, fail, as_tool(hang, timeout_s=0.5), as_tool(flood, max_output_length=300), weather, die]
+    tools = [
+        shout,
+        fail,
+        as_tool(hang, timeout_s=0.5),
+        as_tool(flood, max_output_length=300),
+        weather,
+        die,
+    ]
     with ToolBox(tools, num_processes=1) as box:
         task = Task(
             id="own_tools",

@@ -29,10 +29,14 @@ from fctncalling.envs.schemas import openai_tool
 
 
 def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> Situation:
-    return Situation(task, turn, step, text, [openai_tool(doc) for doc in task.functions], "Call the functions.")
+    return Situation(
+        task, turn, step, text, [openai_tool(doc) for doc in task.functions], "Call the functions."
+    )
 
 
-def test_only_the_oracle_solves_the_embedded_tasks_that_need_calls(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_oracle_solves_the_embedded_tasks_that_need_calls(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert evaluate_fctncalling.main(["canaries", "--limit", "25", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["unsolved"] == {}
@@ -54,7 +58,11 @@ def test_unsolvable_tasks_are_named_and_the_exit_code_is_one(
         "id": "simple_python_0",
         "question": [user("?")],
         "function": [
-            {"name": "f", "description": "", "parameters": {"type": "dict", "properties": {}, "required": ["x"]}}
+            {
+                "name": "f",
+                "description": "",
+                "parameters": {"type": "dict", "properties": {}, "required": ["x"]},
+            }
         ],
         "ground_truth": [{"f": {}}],
     }
@@ -66,7 +74,9 @@ def test_unsolvable_tasks_are_named_and_the_exit_code_is_one(
     assert shown.out.startswith("category")
 
 
-def test_unreadable_data_is_one_message_and_exit_code_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_data_is_one_message_and_exit_code_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert evaluate_fctncalling.main(["canaries", "--dataset_path", str(tmp_path / "no.json")]) == 2
     assert "no.json" in capsys.readouterr().err
 
@@ -75,7 +85,11 @@ def test_degenerate_policies_say_what_they_are_named_for() -> None:
     task = shop_task(["look()"])
     assert noop(situation(task)) == ""
     assert echo(situation(task, "Hello")) == "Hello"
-    assert first_function(situation(task)) == always_call(situation(task, step=9)) == "[sell(item='value')]"
+    assert (
+        first_function(situation(task))
+        == always_call(situation(task, step=9))
+        == "[sell(item='value')]"
+    )
     assert first_function(situation(task, step=1)) == "Done."
     assert always_call(situation(simple_task(functions=()))) == "Done."
     assert (oracle(situation(task)), oracle(situation(task, step=1))) == ("[look()]", "Done.")
@@ -89,7 +103,14 @@ def test_degenerate_policies_say_what_they_are_named_for() -> None:
         ({"type": "array", "items": {"type": "string"}}, []),
         ({"type": "string", "enum": ["b", "a"]}, "b"),
         ({"type": "string", "default": ""}, ""),
-        ({"type": "object", "properties": {"a": {"type": "boolean"}, "b": {}}, "required": ["a"]}, {"a": True}),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"type": "boolean"}, "b": {}},
+                "required": ["a"],
+            },
+            {"a": True},
+        ),
         ({}, "value"),
     ],
 )
@@ -111,13 +132,20 @@ def test_placeholder_fits_its_schema(schema: dict[str, object], value: object) -
         (2, "v1.2", False),
     ],
 )
-def test_a_value_occurs_as_a_whole_number_or_anywhere_as_text(value: object, text: str, occurs: bool) -> None:
+def test_a_value_occurs_as_a_whole_number_or_anywhere_as_text(
+    value: object, text: str, occurs: bool
+) -> None:
     assert _occurs(value, text, set()) == occurs
 
 
 def test_history_blind_plays_what_is_told_and_guesses_what_is_not() -> None:
-    told = shop_task(["sell('apple', 4)"], question=[user("Sell an apple for 4.")], task_id="multi_turn_base_0")
-    others = [shop_task([f"sell('fruit{i}', {i})"], task_id=f"multi_turn_base_{i}") for i in range(100, 150)]
+    told = shop_task(
+        ["sell('apple', 4)"], question=[user("Sell an apple for 4.")], task_id="multi_turn_base_0"
+    )
+    others = [
+        shop_task([f"sell('fruit{i}', {i})"], task_id=f"multi_turn_base_{i}")
+        for i in range(100, 150)
+    ]
     blind = HistoryBlind([told, *others], seed=1)
     assert blind(situation(told, "Sell an apple for 4.")) == "[sell(item='apple', price=4)]"
     guesses = {blind(situation(task, "The same again.")) for task in others}
@@ -125,9 +153,12 @@ def test_history_blind_plays_what_is_told_and_guesses_what_is_not() -> None:
     # Each of its 51 x 51 guesses is one the data set holds; right ones by chance alone.
     right = sum(blind(situation(task, "?")) == oracle(situation(task)) for task in others)
     assert right <= 2
-    assert blind(situation(others[0], "?")) == HistoryBlind([told, *others], seed=1)(situation(others[0], "?"))
+    assert blind(situation(others[0], "?")) == HistoryBlind([told, *others], seed=1)(
+        situation(others[0], "?")
+    )
     assert any(
-        blind(situation(task, "?")) != HistoryBlind([told, *others], seed=2)(situation(task, "?")) for task in others
+        blind(situation(task, "?")) != HistoryBlind([told, *others], seed=2)(situation(task, "?"))
+        for task in others
     )
 
 
@@ -142,8 +173,13 @@ def test_history_blind_finds_what_enum_default_and_instructions_tell() -> None:
         "required": ["a"],
     }
     functions = [FunctionDoc("f", "", parameters)]
-    truths = [[{"f": {"a": [a], "b": [7], "c": [c]}}] for a, c in (("x", "functions"), ("y", "unheard"))]
-    tasks = [simple_task(f"simple_python_{i}", functions=functions, ground_truth=t) for i, t in enumerate(truths)]
+    truths = [
+        [{"f": {"a": [a], "b": [7], "c": [c]}}] for a, c in (("x", "functions"), ("y", "unheard"))
+    ]
+    tasks = [
+        simple_task(f"simple_python_{i}", functions=functions, ground_truth=t)
+        for i, t in enumerate(truths)
+    ]
     blind = HistoryBlind(tasks, seed=0)
     assert blind(situation(tasks[0], "?")) == "[f(a='x', b=7, c='functions')]"
     assert {HistoryBlind(tasks, seed)(situation(tasks[1], "?")) for seed in range(30)} == {
@@ -158,12 +194,18 @@ def test_canaries_write_the_literals_of_a_task_s_language(language: str) -> None
     kind = "boolean" if language == "java" else "Boolean"
     docs = [doc("f", ["a", "b"], a=kind, b="String")]
     truth = [{"f": {"a": [True], "b": ["told"]}}]
-    task = simple_task(f"simple_{language}_0", category=f"simple_{language}", functions=docs, ground_truth=truth)
+    task = simple_task(
+        f"simple_{language}_0", category=f"simple_{language}", functions=docs, ground_truth=truth
+    )
     tasks = [task, simple_task()]
     rates, unsolved = play_all(tasks, policies(tasks, 0))
     assert unsolved == {}
     of_language = rates[f"simple_{language}"]
-    assert (of_language["oracle"], of_language["history_blind"], of_language["noop"]) == (1.0, 1.0, 0.0)
+    assert (of_language["oracle"], of_language["history_blind"], of_language["noop"]) == (
+        1.0,
+        1.0,
+        0.0,
+    )
 
 
 def test_episodes_without_verdict_are_neither_success_nor_failure() -> None:

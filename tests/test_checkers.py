@@ -40,7 +40,12 @@ DICTS = {"type": "array", "items": {"type": "dict"}}
         (INTEGER, [1], True, "type_error:simple"),
         (INTEGER, [5], 6, "value_error:others"),
         (INTEGER, ["count"], "count", None),  # the ground truth names a variable
-        (INTEGER, ["count"], "Count", "value_error:others"),  # and a variable's name is compared raw
+        (
+            INTEGER,
+            ["count"],
+            "Count",
+            "value_error:others",
+        ),  # and a variable's name is compared raw
         (INTEGER, ["count"], 5, "value_error:others"),
         (FLOAT, [5.0], 5, None),
         (FLOAT, [5], 5, None),
@@ -51,34 +56,63 @@ DICTS = {"type": "array", "items": {"type": "dict"}}
         (INTEGERS, [[1, 2]], [1, 2], None),
         (INTEGERS, [[1, 2]], (1, 2), "type_error:simple"),
         (INTEGERS, [[1, 2]], [1, 2.0], "type_error:nested"),
-        (INTEGERS, [[1, 2], ""], [1, 2.0], None),  # an alternative that is no list lets the type pass: 2.0 equals 2
+        (
+            INTEGERS,
+            [[1, 2], ""],
+            [1, 2.0],
+            None,
+        ),  # an alternative that is no list lets the type pass: 2.0 equals 2
         (INTEGERS, [[1, 2]], [2, 1], "value_error:list/tuple"),
         (INTEGERS, [[1, 2]], [], "value_error:list/tuple"),
         (INTEGERS, [[1, 2], ""], [], None),
         (TUPLE, [[1, 2]], (1, 2), None),
         ({"type": "array", "items": {"type": "string"}}, [["A b"]], ["a-B"], None),
-        ({"type": "array", "items": {"type": "array"}}, [[["A"]]], [["a"]], "value_error:list/tuple"),
+        (
+            {"type": "array", "items": {"type": "array"}},
+            [[["A"]]],
+            [["a"]],
+            "value_error:list/tuple",
+        ),
         ({"type": "dict"}, [{"k": ["A b"]}], {"k": "ab"}, None),
         ({"type": "dict"}, [{"k": [1], "o": [2, ""]}], {"k": 1}, None),
         ({"type": "dict"}, [{"k": [1]}], {}, "value_error:dict_key"),
         ({"type": "dict"}, [{"k": [1]}], {"k": 1, "z": 2}, "value_error:dict_key"),
         ({"type": "dict"}, [{"k": [1]}], {"k": 2}, "value_error:dict_value"),
-        ({"type": "dict"}, [{"k": [1], "m": [1]}], {"k": 2}, "value_error:dict_key"),  # the fault found last
+        (
+            {"type": "dict"},
+            [{"k": [1], "m": [1]}],
+            {"k": 2},
+            "value_error:dict_key",
+        ),  # the fault found last
         ({"type": "dict"}, [{"k": [1]}, {"k": [2]}], {"k": 2}, None),
         ({"type": "dict"}, [""], {}, "dict_checker:unclear"),
-        ({"type": "dict"}, [{"k": "word"}], {"k": "w"}, None),  # a plain string is read letter by letter
+        (
+            {"type": "dict"},
+            [{"k": "word"}],
+            {"k": "w"},
+            None,
+        ),  # a plain string is read letter by letter
         ({"type": "dict"}, [{"k": "word"}], {}, None),
         (DICTS, [[{"k": [1]}, {"k": [2]}]], [{"k": 1}, {"k": 2}], None),
         (DICTS, [[{"k": [1]}, {"k": [2]}]], [{"k": 2}, {"k": 1}], "value_error:dict_value"),
         (DICTS, [[{"k": [1]}]], [{"k": 1}, {"k": 1}], "value_error:list_dict_count"),
-        (DICTS, [[{"k": [1]}], ""], [{"k": 2}], "value_error:list_dict_count"),  # the last alternative's fault
+        (
+            DICTS,
+            [[{"k": [1]}], ""],
+            [{"k": 2}],
+            "value_error:list_dict_count",
+        ),  # the last alternative's fault
     ],
 )
 def test_a_value_is_judged_by_the_rule_of_its_type(
     declared: dict[str, Any], accepted: list[Any], given: Any, error_type: str | None
 ) -> None:
     verdict = verdict_on(given, accepted, **declared)
-    assert (verdict.valid, verdict.score, verdict.error_type) == (error_type is None, error_type is None, error_type)
+    assert (verdict.valid, verdict.score, verdict.error_type) == (
+        error_type is None,
+        error_type is None,
+        error_type,
+    )
     assert (verdict.message == "") is verdict.valid
 
 
@@ -94,8 +128,15 @@ def test_a_value_is_judged_by_the_rule_of_its_type(
         ({"z": 3, "x": 1}, "unexpected_param"),
     ],
 )
-def test_parameters_are_judged_in_bfcl_s_order(arguments: dict[Any, Any], error_type: str | None) -> None:
-    one = task(truth=[{"a.f": {"x": [1], "o": [2, ""]}}], x={**INTEGER, "required": True}, o=INTEGER, p=INTEGER)
+def test_parameters_are_judged_in_bfcl_s_order(
+    arguments: dict[Any, Any], error_type: str | None
+) -> None:
+    one = task(
+        truth=[{"a.f": {"x": [1], "o": [2, ""]}}],
+        x={**INTEGER, "required": True},
+        o=INTEGER,
+        p=INTEGER,
+    )
     expected = error_type and f"simple_function_checker:{error_type}"
     assert check(one, [{"a.f": arguments}]).error_type == expected
 
@@ -123,7 +164,9 @@ def test_parallel_calls_are_matched_greedily() -> None:
     assert greedy.error_type == "parallel_function_checker_no_order:cannot_find_match"
 
 
-@pytest.mark.parametrize("record", [5, {"f": {}}, [5], [{}], [{"f": 1}], [{"f": {}, "g": {}}], ({"f": {}},)])
+@pytest.mark.parametrize(
+    "record", [5, {"f": {}}, [5], [{}], [{"f": 1}], [{"f": {}, "g": {}}], ({"f": {}},)]
+)
 def test_what_is_no_list_of_calls_is_a_wrong_format(record: Any) -> None:
     one = task(truth=[{"a.f": {}}])
     assert check(one, record).error_type == "ast_decoder:decoder_wrong_output_format"
@@ -154,19 +197,45 @@ TRUTH = (turn("a", "b", n=1), turn(n=1), turn("c", n=2))
     ("turns", "error_type", "per_turn"),
     [
         ((turn("b", "a", n=1), turn(n=1), turn("c", n=2)), None, (True, True, True)),
-        ((turn("b", "x", "a", n=1.0), turn("y", n=7), turn("z", "c", n=2)), None, (True, True, True)),
-        ((turn("a", "b", "c", n=1), turn(n=1), turn("z", n=2)), None, (True, True, True)),  # seen earlier is seen
-        ((turn("a", "a", n=1), turn(n=1), turn("c", n=2)), "execution_response_mismatch", (False, True, True)),
-        ((turn("a", n=5), turn(n=1), turn("c", n=2)), "instance_state_mismatch", (False, True, True)),
-        ((turn("a", "b", n=1), turn(n=1), turn(n=2)), "empty_turn_model_response", (True, True, False)),
+        (
+            (turn("b", "x", "a", n=1.0), turn("y", n=7), turn("z", "c", n=2)),
+            None,
+            (True, True, True),
+        ),
+        (
+            (turn("a", "b", "c", n=1), turn(n=1), turn("z", n=2)),
+            None,
+            (True, True, True),
+        ),  # seen earlier is seen
+        (
+            (turn("a", "a", n=1), turn(n=1), turn("c", n=2)),
+            "execution_response_mismatch",
+            (False, True, True),
+        ),
+        (
+            (turn("a", n=5), turn(n=1), turn("c", n=2)),
+            "instance_state_mismatch",
+            (False, True, True),
+        ),
+        (
+            (turn("a", "b", n=1), turn(n=1), turn(n=2)),
+            "empty_turn_model_response",
+            (True, True, False),
+        ),
         ((turn("a", "b", n=1), turn(n=1)), "force_terminated", (True, True, False)),
-        ((turn("a", "b", n=1), turn(n=1), turn("c", n=2), turn()), "force_terminated", (True, True, True)),
+        (
+            (turn("a", "b", n=1), turn(n=1), turn("c", n=2), turn()),
+            "force_terminated",
+            (True, True, True),
+        ),
         ((), "force_terminated", (False, False, False)),
         (None, "inference_error", (False, False, False)),
         ("text", "inference_error", (False, False, False)),
     ],
 )
-def test_turns_are_judged_one_by_one(turns: Any, error_type: str | None, per_turn: tuple[bool, ...]) -> None:
+def test_turns_are_judged_one_by_one(
+    turns: Any, error_type: str | None, per_turn: tuple[bool, ...]
+) -> None:
     verdict = check(task("multi_turn_base", truth=[]), turns, TRUTH)
     assert verdict.error_type == (error_type and f"multi_turn:{error_type}")
     assert verdict.valid is (error_type is None)

@@ -40,7 +40,13 @@ class DiesWhileSaving:
 
 
 def draw() -> list[Any]:
-    return [random.random(), random.gauss(0, 1), np.random.rand(), torch.rand(1).item(), torch.randn(3).tolist()]  # noqa: NPY002
+    return [
+        random.random(),
+        random.gauss(0, 1),
+        np.random.rand(),  # noqa: NPY002
+        torch.rand(1).item(),
+        torch.randn(3).tolist(),
+    ]
 
 
 def test_every_random_stream_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -64,7 +70,9 @@ def test_an_optimiser_goes_on_exactly(tmp_path: Path) -> None:
     optimiser = torch.optim.AdamW([weight], lr=0.1)
     stepped(weight, optimiser)
     saved = weight.detach().clone()
-    path = save_checkpoint(tmp_path, "one", policy=OneWeight(), state={"optimiser": optimiser.state_dict()})
+    path = save_checkpoint(
+        tmp_path, "one", policy=OneWeight(), state={"optimiser": optimiser.state_dict()}
+    )
     expected = stepped(weight, optimiser)
 
     other = torch.nn.Parameter(saved)
@@ -94,9 +102,15 @@ def test_only_the_newest_checkpoints_stay_and_the_last_is_found(tmp_path: Path) 
 def test_the_best_checkpoint_stays_and_is_found_beside_the_newest(tmp_path: Path) -> None:
     for number in (1, 2, 3, 4, 5):
         save_checkpoint(
-            tmp_path, f"update_{number:06d}", policy=OneWeight(number), state={"n": number}, best=number == 2
+            tmp_path,
+            f"update_{number:06d}",
+            policy=OneWeight(number),
+            state={"n": number},
+            best=number == 2,
         )
-    assert sorted(p.name for p in tmp_path.glob("update_*")) == [f"update_00000{n}" for n in (2, 4, 5)]
+    assert sorted(p.name for p in tmp_path.glob("update_*")) == [
+        f"update_00000{n}" for n in (2, 4, 5)
+    ]
     assert load_state(find_checkpoint(tmp_path, "best")) == {"n": 2}
     assert load_state(find_checkpoint(tmp_path, "last")) == {"n": 5}
     assert (tmp_path / "best" / "weight").read_text() == "2"  # a folder to load a model from
@@ -132,7 +146,12 @@ def test_a_kill_between_any_two_steps_of_saving_leaves_a_whole_checkpoint(
         return step
 
     with monkeypatch.context() as patched:
-        for owner, name in ((Path, "rename"), (Path, "replace"), (Path, "symlink_to"), (shutil, "rmtree")):
+        for owner, name in (
+            (Path, "rename"),
+            (Path, "replace"),
+            (Path, "symlink_to"),
+            (shutil, "rmtree"),
+        ):
             patched.setattr(owner, name, dying(getattr(owner, name)))
         name = "update_000001" if again else "update_000002"
         with contextlib.suppress(Killed):
@@ -159,7 +178,9 @@ def test_a_missing_checkpoint_is_told_with_the_way_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", None], ids=["empty", "garbage", "cut"])
 def test_a_broken_checkpoint_is_told_by_its_file(tmp_path: Path, damage: bytes | None) -> None:
-    path = save_checkpoint(tmp_path, "one", policy=OneWeight(), state={"n": 1, "t": torch.rand(100)})
+    path = save_checkpoint(
+        tmp_path, "one", policy=OneWeight(), state={"n": 1, "t": torch.rand(100)}
+    )
     whole = (path / STATE_FILE).read_bytes()
     (path / STATE_FILE).write_bytes(whole[: len(whole) // 2] if damage is None else damage)
     with pytest.raises(CheckpointError, match=STATE_FILE):

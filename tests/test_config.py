@@ -14,8 +14,23 @@ import torch
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, resolve_device
 
 PUBLISHED_FLAGS = (
-    *("seed", "env_name", "algorithm_name", "experiment_name", "num_mini_batch", "ppo_epoch", "lr", "critic_lr"),
-    *("dataset_path", "model_name_or_path", "n_rollout_threads", "gradient_cp_steps", "max_new_tokens"),
+    *(
+        "seed",
+        "env_name",
+        "algorithm_name",
+        "experiment_name",
+        "num_mini_batch",
+        "ppo_epoch",
+        "lr",
+        "critic_lr",
+    ),
+    *(
+        "dataset_path",
+        "model_name_or_path",
+        "n_rollout_threads",
+        "gradient_cp_steps",
+        "max_new_tokens",
+    ),
     "save_interval",
 )
 
@@ -32,7 +47,9 @@ def test_no_flags_give_the_defaults() -> None:
 
 def test_every_field_is_a_flag_that_round_trips_through_the_command_line() -> None:
     settings = dataclasses.asdict(TrainConfig(resume="results/x", value_clip=0.5))
-    arguments = [word for name, value in settings.items() for word in (f"--{name}", str(value).lower())]
+    arguments = [
+        word for name, value in settings.items() for word in (f"--{name}", str(value).lower())
+    ]
     arguments[arguments.index("--algorithm_name") + 1] = "TPPO"
     assert dataclasses.asdict(parse(*arguments)) == settings
 
@@ -43,8 +60,14 @@ def test_the_published_flags_exist(flag: str) -> None:
 
 
 def test_none_true_false_and_bare_flags_are_understood() -> None:
-    config = parse("--value_clip", "none", "--critic_detach", "--whiten_advantages", "false", "--resume")
-    assert (config.value_clip, config.critic_detach, config.whiten_advantages) == (None, True, False)
+    config = parse(
+        "--value_clip", "none", "--critic_detach", "--whiten_advantages", "false", "--resume"
+    )
+    assert (config.value_clip, config.critic_detach, config.whiten_advantages) == (
+        None,
+        True,
+        False,
+    )
     assert config.resume == "auto"
     assert parse("--max_grad_norm", "inf").max_grad_norm == float("inf")
 
@@ -83,9 +106,18 @@ def test_a_bad_value_is_told_by_flag_value_and_range(
         ({"lr": -1.0}, "--lr: got -1.0, expected a number in [0, inf)"),
         ({"seed": True}, "--seed: got true, expected a whole number"),
         ({"ppo_epoch": 2.0}, "--ppo_epoch: got 2.0, expected a whole number"),
-        ({"algorithm_name": "GRPO", "group_size": 7}, "--episodes_per_update: got 256, expected a multiple of"),
-        ({"num_mini_batch": 9, "episodes_per_update": 8}, "--num_mini_batch: got 9, expected at most"),
-        ({"max_new_tokens": 64, "max_episode_tokens": 64}, "--max_new_tokens: got 64, expected less than"),
+        (
+            {"algorithm_name": "GRPO", "group_size": 7},
+            "--episodes_per_update: got 256, expected a multiple of",
+        ),
+        (
+            {"num_mini_batch": 9, "episodes_per_update": 8},
+            "--num_mini_batch: got 9, expected at most",
+        ),
+        (
+            {"max_new_tokens": 64, "max_episode_tokens": 64},
+            "--max_new_tokens: got 64, expected less than",
+        ),
     ],
 )
 def test_bad_values_in_code_are_told_alike(settings: dict[str, Any], told: str) -> None:
@@ -105,7 +137,10 @@ def test_help_names_every_flag_with_its_range_and_untangles_the_algorithms_name(
 def test_auto_finds_a_device_and_an_absent_one_is_told() -> None:
     assert resolve_device("auto").type in ("cpu", "cuda", "mps")
     assert resolve_device("cpu") == torch.device("cpu")
-    for name, present in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())):
+    for name, present in (
+        ("cuda", torch.cuda.is_available()),
+        ("mps", torch.backends.mps.is_available()),
+    ):
         if not present:
             with pytest.raises(SettingError, match=f'--device: got "{name}"'):
                 resolve_device(name)

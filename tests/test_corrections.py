@@ -28,7 +28,10 @@ def told(text: str, *, corrective: bool = True, **fields: object) -> list[str]:
         ("sell(item='apple', cost=1)", "sell has no parameter cost; it takes item, price."),
         ("look(where='till')", "look has no parameter where; it takes no parameters."),
         ("sell(item='apple', price='x')", "price must be of type integer, not string."),
-        ("sell(thing='apple', price=True)", "sell lacks item (string). sell has no parameter thing"),
+        (
+            "sell(thing='apple', price=True)",
+            "sell lacks item (string). sell has no parameter thing",
+        ),
         ("sell(thing='apple', price=True)", "price must be of type integer, not boolean."),
     ],
 )
@@ -39,7 +42,14 @@ def test_a_wrong_calls_result_goes_on_with_what_to_mend(call: str, advice: str) 
 
 
 @pytest.mark.parametrize(
-    "call", ["look()", "sell(item='apple', price=2)", "sell(item='pear')", "shout(text='Error')", "sell(item='apple')"]
+    "call",
+    [
+        "look()",
+        "sell(item='apple', price=2)",
+        "sell(item='pear')",
+        "shout(text='Error')",
+        "sell(item='apple')",
+    ],
 )
 def test_what_the_doc_allows_is_not_commented_on(call: str) -> None:
     assert told(f"[{call}]") == told(f"[{call}]", corrective=False)
@@ -69,13 +79,24 @@ def test_a_flood_of_names_is_cut(call: str) -> None:
 
 def test_single_turn_tasks_end_as_they_did() -> None:
     for text in ("[sel()]", "[sell()]", "no"):
-        one, other = (Played(shop_env(simple_task(), corrective_feedback=flag), [text]).steps for flag in (True, False))
+        one, other = (
+            Played(shop_env(simple_task(), corrective_feedback=flag), [text]).steps
+            for flag in (True, False)
+        )
         assert one[0][1:4] == other[0][1:4]
         assert one[0][4]["verdict"] == other[0][4]["verdict"]
 
 
 def test_the_record_of_an_episode_and_its_verdict_are_those_without_feedback() -> None:
-    texts = ["[sel()]", "[sell(cost=1)]", "[sell(item='apple', price='x')]", "[look()]", DONE, "[look()]", DONE]
+    texts = [
+        "[sel()]",
+        "[sell(cost=1)]",
+        "[sell(item='apple', price='x')]",
+        "[look()]",
+        DONE,
+        "[look()]",
+        DONE,
+    ]
     records = []
     for flag in (False, True):
         env = shop_env(shop_task(["look()"], ["look()"]), corrective_feedback=flag)
@@ -91,10 +112,14 @@ def test_official_tasks_under_random_calls_keep_their_verdicts(shared: Path) -> 
     for task in tasks:
         names = [doc.name for doc in task.functions]
         texts = [
-            DONE if draw.random() < 0.3 else f"[{draw.choice(names)[: draw.choice([3, None])]}(x=1, name='a')]"  # type: ignore[misc]
+            DONE
+            if draw.random() < 0.3
+            else f"[{draw.choice(names)[: draw.choice([3, None])]}(x=1, name='a')]"  # type: ignore[misc]
             for _ in range(40)
         ]
-        plain, corrective = (FunctionCallingEnv(tasks=[task], corrective_feedback=flag) for flag in (False, True))
+        plain, corrective = (
+            FunctionCallingEnv(tasks=[task], corrective_feedback=flag) for flag in (False, True)
+        )
         one, other = Played(plain, texts), Played(corrective, texts)
         assert one.info["verdict"] == other.info["verdict"]
         assert one.rewards == other.rewards

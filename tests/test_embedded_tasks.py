@@ -42,12 +42,18 @@ def calls(task: Task) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
     for part in task.ground_truth or ():
         if isinstance(part, dict):
             for name, arguments in part.items():
-                yield name, tuple(sorted((key, repr(accepted[0])) for key, accepted in arguments.items()))
+                yield (
+                    name,
+                    tuple(sorted((key, repr(accepted[0])) for key, accepted in arguments.items())),
+                )
             continue
         for text in part:
             call = ast.parse(text, mode="eval").body
             assert isinstance(call, ast.Call)
-            yield ast.unparse(call.func), tuple(sorted((str(k.arg), ast.unparse(k.value)) for k in call.keywords))
+            yield (
+                ast.unparse(call.func),
+                tuple(sorted((str(k.arg), ast.unparse(k.value)) for k in call.keywords)),
+            )
 
 
 def test_the_committed_tasks_are_what_the_command_makes(tmp_path: Path) -> None:
@@ -74,7 +80,9 @@ def test_at_most_twelve_functions_are_offered(splits: Splits) -> None:
 def test_no_call_names_a_ticket_that_is_made_in_the_same_turn(splits: Splits) -> None:
     """Both calls are written at once: the number of the new ticket is nowhere to be read."""
     makers = 0
-    for task in (task for tasks in splits.values() for task in tasks if "TicketAPI" in task.initial_config):
+    for task in (
+        task for tasks in splits.values() for task in tasks if "TicketAPI" in task.initial_config
+    ):
         number = str(task.initial_config["TicketAPI"]["ticket_counter"])
         for turn in task.ground_truth or ():
             if any(call.startswith("create_ticket(") for call in turn):
@@ -90,7 +98,9 @@ def test_no_held_out_text_or_argument_combination_occurs_in_training(splits: Spl
     for task in splits["held_out"]:
         combinations = [call for call in calls(task) if len(call[1]) > 1]
         assert not seen_calls.intersection(combinations), task.id
-        assert combinations or task.category == "irrelevance", f"{task.id} has nothing new but its text"
+        assert combinations or task.category == "irrelevance", (
+            f"{task.id} has nothing new but its text"
+        )
 
 
 def test_every_held_out_word_occurs_in_training(splits: Splits) -> None:
@@ -121,7 +131,11 @@ def leans_on_history(task: Task) -> bool:
         for text in truth:
             call = ast.parse(text, mode="eval").body
             assert isinstance(call, ast.Call)
-            named = [k for k in call.keywords if k.arg in ("source", "file_name", "ticket_id", "title", "folder")]
+            named = [
+                k
+                for k in call.keywords
+                if k.arg in ("source", "file_name", "ticket_id", "title", "folder")
+            ]
             if any(str(ast.literal_eval(k.value)) not in said for k in named):
                 return True
     return False
@@ -148,7 +162,9 @@ def play(env: FunctionCallingEnv, task: Task, demonstrator: Demonstrator) -> boo
     step_in_turn, ended = 0, False
     while not ended:
         turn = info["turn"]
-        _, _, terminated, truncated, info = env.step(demonstrator(task.id, turn, step_in_turn, info))
+        _, _, terminated, truncated, info = env.step(
+            demonstrator(task.id, turn, step_in_turn, info)
+        )
         ended = terminated or truncated
         step_in_turn = step_in_turn + 1 if info["turn"] == turn else 0
     return bool(info["verdict"].valid)
@@ -164,7 +180,9 @@ def test_the_committed_model_is_the_one_its_hashes_name() -> None:
     folder = embedded_path("model")
     recorded = json.loads((folder / "SHA256.json").read_text())["sha256"]
     files = {path.name: path for path in folder.iterdir() if path.name != "SHA256.json"}
-    assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()} == recorded
+    assert {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
+    } == recorded
     assert sum(path.stat().st_size for path in files.values()) <= 2_000_000
 
 
@@ -219,7 +237,9 @@ def spoil(env: FunctionCallingEnv, task: Task, demonstrator: Demonstrator) -> No
 
 
 @pytest.mark.parametrize("split", ["held_out", pytest.param("train", marks=pytest.mark.prove)])
-def test_a_perfect_episode_after_a_bad_one_is_valid_alone_and_in_eight_threads(splits: Splits, split: str) -> None:
+def test_a_perfect_episode_after_a_bad_one_is_valid_alone_and_in_eight_threads(
+    splits: Splits, split: str
+) -> None:
     tasks = [task for task in splits[split] if task.is_multi_turn]
     assert flips(tasks) == []
     with ThreadPoolExecutor(8) as threads:

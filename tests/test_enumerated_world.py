@@ -42,7 +42,10 @@ def enumerated(values: dict[tuple[int, ...], float]) -> Timelines:
 
 def reach(policy: dict[tuple[int, ...], Tensor]) -> list[Tensor]:
     """Return the probability of each trajectory; policy: state -> probabilities of the two tokens."""
-    return [torch.stack([policy[tokens[:i]][tokens[i]] for i in range(len(tokens))]).prod() for tokens in TRAJECTORIES]
+    return [
+        torch.stack([policy[tokens[:i]][tokens[i]] for i in range(len(tokens))]).prod()
+        for tokens in TRAJECTORIES
+    ]
 
 
 UNIFORM = {state: torch.tensor([0.5, 0.5], dtype=torch.float64) for state in STATES}
@@ -57,13 +60,17 @@ def test_expected_targets_are_the_values_of_the_enumerated_world(
     chances = reach(UNIFORM)
     for state in STATES:
         through = [i for i, tokens in enumerate(TRAJECTORIES) if tokens[: len(state)] == state]
-        mean = sum(chances[i] * returns[i, len(state)] for i in through) / sum(chances[i] for i in through)
+        mean = sum(chances[i] * returns[i, len(state)] for i in through) / sum(
+            chances[i] for i in through
+        )
         assert float(mean) == pytest.approx(wanted[state], abs=1e-7)
 
 
 def test_at_the_exact_values_advantages_are_those_of_the_action_values_and_add_up() -> None:
     lines = enumerated(EXACT)
-    got = ALGORITHMS["TPPO"].estimate(lines, settings(gamma=GAMMA, lam=0.0, lam_token=0.0)).advantages
+    got = (
+        ALGORITHMS["TPPO"].estimate(lines, settings(gamma=GAMMA, lam=0.0, lam_token=0.0)).advantages
+    )
     right = TRAJECTORIES.index((0, 1, 1, 0))
     assert got[right, :2].tolist() == pytest.approx([0.05625, 0.1125], abs=1e-6)
     assert got[right, :2].sum().item() == pytest.approx(GAMMA * 0.25 - 0.05625, abs=1e-6)
@@ -82,7 +89,9 @@ def test_a_tabular_critic_trained_by_the_value_loss_finds_the_values(name: str) 
         returns = ALGORITHMS[name].estimate(lines, settings(gamma=GAMMA, lam=0.5)).returns
         places = [(i, j) for i, tokens in enumerate(TRAJECTORIES) for j in range(len(tokens))]
         states = torch.tensor([STATES.index(TRAJECTORIES[i][:j]) for i, j in places])
-        losses = value_loss(table[states], torch.stack([returns[p] for p in places]), table.detach()[states])
+        losses = value_loss(
+            table[states], torch.stack([returns[p] for p in places]), table.detach()[states]
+        )
         optimiser.zero_grad()
         torch.autograd.backward((losses * torch.stack([chances[i] for i, _ in places])).sum())
         optimiser.step()
@@ -93,31 +102,52 @@ def test_a_tabular_critic_trained_by_the_value_loss_finds_the_values(name: str) 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_expected_gradient_is_that_of_the_discounted_return_for_any_critic(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    logits = {s: torch.randn(2, generator=generator, dtype=torch.float64).requires_grad_() for s in STATES}
+    logits = {
+        s: torch.randn(2, generator=generator, dtype=torch.float64).requires_grad_() for s in STATES
+    }
     critic = torch.randn(len(STATES), generator=generator, dtype=torch.float64).tolist()
     policy = {state: logit.softmax(0) for state, logit in logits.items()}
     chances = reach(policy)
     wanted = torch.autograd.grad(
-        GAMMA * chances[TRAJECTORIES.index((0, 1, 1, 0))], list(logits.values()), retain_graph=True, allow_unused=True
+        GAMMA * chances[TRAJECTORIES.index((0, 1, 1, 0))],
+        list(logits.values()),
+        retain_graph=True,
+        allow_unused=True,
     )
     lines = enumerated(dict(zip(STATES, critic, strict=True)))
     advantages, _ = decomposed_gae(
-        lines.rewards.double(), lines.values.double(), *lines[2:4], lines.bootstrap.double(), gamma=GAMMA, lam=1.0
+        lines.rewards.double(),
+        lines.values.double(),
+        *lines[2:4],
+        lines.bootstrap.double(),
+        gamma=GAMMA,
+        lam=1.0,
     )
     surrogate = torch.zeros((), dtype=torch.float64)
     for i, tokens in enumerate(TRAJECTORIES):
         for j, token in enumerate(tokens):
             discount = GAMMA ** (j // 2)
-            surrogate = surrogate + chances[i].detach() * discount * advantages[i, j] * policy[tokens[:j]][token].log()
+            surrogate = (
+                surrogate
+                + chances[i].detach()
+                * discount
+                * advantages[i, j]
+                * policy[tokens[:j]][token].log()
+            )
     got = torch.autograd.grad(surrogate, list(logits.values()), allow_unused=True)
     for one, other in zip(got, wanted, strict=True):
-        assert torch.allclose(one, torch.zeros(2).double() if other is None else other, atol=1e-6)  # values are fp32
+        assert torch.allclose(
+            one, torch.zeros(2).double() if other is None else other, atol=1e-6
+        )  # values are fp32
 
 
 @pytest.mark.parametrize("name", ["TPPO", "POAD", "NTPO"])
 def test_tabular_ppo_solves_it_and_its_critic_finds_the_optimal_value(name: str) -> None:
     states = len(STATES)
-    logits, table = (torch.zeros(*size, dtype=torch.float64, requires_grad=True) for size in ((states, 2), (states,)))
+    logits, table = (
+        torch.zeros(*size, dtype=torch.float64, requires_grad=True)
+        for size in ((states, 2), (states,))
+    )
     optimiser = torch.optim.SGD([{"params": [logits], "lr": 4.0}, {"params": [table], "lr": 0.5}])
     places = [(i, j) for i, tokens in enumerate(TRAJECTORIES) for j in range(len(tokens))]
     at = torch.tensor([STATES.index(TRAJECTORIES[i][:j]) for i, j in places])
@@ -128,9 +158,12 @@ def test_tabular_ppo_solves_it_and_its_critic_finds_the_optimal_value(name: str)
         chances = torch.stack(reach(dict(zip(STATES, old.exp(), strict=True))))
         weights = torch.stack([chances[i] for i, _ in places])
         estimate = ALGORITHMS[name].estimate(
-            enumerated(dict(zip(STATES, table.tolist(), strict=True))), settings(gamma=GAMMA, lam=0.9)
+            enumerated(dict(zip(STATES, table.tolist(), strict=True))),
+            settings(gamma=GAMMA, lam=0.9),
         )
-        advantages, returns = (torch.stack([field[place] for place in places]) for field in estimate[:2])
+        advantages, returns = (
+            torch.stack([field[place] for place in places]) for field in estimate[:2]
+        )
         for _ in range(4):
             ratios = (logits.log_softmax(-1) - old)[at, taken]
             losses = policy_loss(ratios, advantages, clip_low=0.2, clip_high=0.2)

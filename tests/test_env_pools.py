@@ -27,7 +27,9 @@ TASKS = [f"t{i}" for i in range(12)]
 TEMPLATE = ChatTemplate(tiny_tokenizer())
 
 
-def threads(make_env: Callable[[], Any], count: int, *, in_order: bool = True) -> ThreadedEnvironments:
+def threads(
+    make_env: Callable[[], Any], count: int, *, in_order: bool = True
+) -> ThreadedEnvironments:
     envs = ThreadedEnvironments(make_env, count)
     envs.in_order = in_order
     return envs
@@ -96,7 +98,9 @@ def test_environments_declared_quick_are_always_waited_for() -> None:
     assert threads(TwoStepEnv, 2).patience_s < 1
 
 
-def test_what_is_played_with_slow_tools_is_played_again_from_seed_and_schedule(tmp_path: Path) -> None:
+def test_what_is_played_with_slow_tools_is_played_again_from_seed_and_schedule(
+    tmp_path: Path,
+) -> None:
     slow = Gate(5)
     envs = threads(lambda: TwoStepEnv({"t0": slow, "t4": slow}), 4, in_order=False)
     schedule = Schedule(envs)
@@ -115,7 +119,9 @@ def test_a_schedule_of_other_episodes_is_refused() -> None:
         played(envs, schedule=Schedule(envs, []))
 
 
-def test_a_tool_that_hangs_costs_its_episode_and_no_other(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tool_that_hangs_costs_its_episode_and_no_other(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     others, forever = Gate(len(TASKS) - 1), Gate(1)
 
     def hang() -> None:
@@ -145,7 +151,9 @@ def test_a_hanging_environment_is_replaced_by_one_that_plays_on(clock: Clock) ->
     assert [record.num_steps for record in records] == [2, 2, 0, *[2] * 9]
 
 
-def test_an_environment_that_raises_in_its_thread_costs_its_episode(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_environment_that_raises_in_its_thread_costs_its_episode(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     records = scripted(threads(lambda: TwoStepEnv({"t5": "raise"}), 3))
     assert [record.task_id for record in records if record.invalid] == ["t5"]
     assert "task t5: the environment raised OSError: the disk is gone" in caplog.text
@@ -170,11 +178,15 @@ def test_a_worker_process_that_is_killed_costs_what_it_played_and_is_started_aga
 
 def test_what_cannot_be_made_in_another_process_is_told_by_the_flag() -> None:
     gate = Gate(1)  # holds a lock
-    with pytest.raises(SettingError, match=r"--env_processes: got 1.*cannot be made in another process"):
+    with pytest.raises(
+        SettingError, match=r"--env_processes: got 1.*cannot be made in another process"
+    ):
         env_pool(TrainConfig(env_processes=1), lambda: TwoStepEnv({"t1": gate}))
 
 
-def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_nothing_behind() -> None:
+def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_nothing_behind() -> (
+    None
+):
     envs = threads(lambda: TwoStepEnv({"t4": "interrupt"}), 4)
     with pytest.raises(KeyboardInterrupt):
         played(envs)
@@ -184,8 +196,13 @@ def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_noth
 
 
 def test_as_many_episodes_run_side_by_side_as_the_cache_budget_surely_holds() -> None:
-    config = TrainConfig(n_rollout_threads=16, max_episode_tokens=100, max_new_tokens=20, max_cache_tokens=750)
+    config = TrainConfig(
+        n_rollout_threads=16, max_episode_tokens=100, max_new_tokens=20, max_cache_tokens=750
+    )
     assert num_side_by_side(config) == 7
     assert num_side_by_side(config, share=4) == 4
-    with pytest.raises(SettingError, match=r"--max_cache_tokens: got 99.*one episode of --max_episode_tokens \(100\)"):
+    with pytest.raises(
+        SettingError,
+        match=r"--max_cache_tokens: got 99.*one episode of --max_episode_tokens \(100\)",
+    ):
         TrainConfig(max_episode_tokens=100, max_new_tokens=20, max_cache_tokens=99)

@@ -10,14 +10,34 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
-from players import DONE, SHOP_DOCS, Played, Shop, perfect_texts, shop_env, shop_task, simple_task, user
+from players import (
+    DONE,
+    SHOP_DOCS,
+    Played,
+    Shop,
+    perfect_texts,
+    shop_env,
+    shop_task,
+    simple_task,
+    user,
+)
 
 from fctncalling.data.types import Message
 from fctncalling.envs import spaces
 from fctncalling.envs.prompts import MORE_FUNCTIONS
 
 SELL = "[sell(item='apple')]"
-INFO = {"task_id", "category", "turn", "messages", "tools", "calls", "error", "stop", "continuation"}
+INFO = {
+    "task_id",
+    "category",
+    "turn",
+    "messages",
+    "tools",
+    "calls",
+    "error",
+    "stop",
+    "continuation",
+}
 
 
 def test_first_observation_is_the_instructions_and_the_first_turn() -> None:
@@ -25,10 +45,19 @@ def test_first_observation_is_the_instructions_and_the_first_turn() -> None:
     assert observation == info["instructions"] + "\n\nRequest 0."
     assert all(json.dumps(doc.name) in info["instructions"] for doc in SHOP_DOCS)
     assert set(info) == INFO | {"instructions"}
-    assert (info["task_id"], info["category"], info["turn"]) == ("multi_turn_base_0", "multi_turn_base", 0)
+    assert (info["task_id"], info["category"], info["turn"]) == (
+        "multi_turn_base_0",
+        "multi_turn_base",
+        0,
+    )
     assert info["messages"] == user("Request 0.")
     assert [tool["function"]["name"] for tool in info["tools"]] == [doc.name for doc in SHOP_DOCS]
-    assert (info["calls"], info["error"], info["stop"], info["continuation"]) == ([], None, [], "message")
+    assert (info["calls"], info["error"], info["stop"], info["continuation"]) == (
+        [],
+        None,
+        [],
+        "message",
+    )
 
 
 def test_system_message_of_a_task_stands_behind_the_instructions() -> None:
@@ -41,7 +70,9 @@ def test_system_message_of_a_task_stands_behind_the_instructions() -> None:
 def test_calls_are_answered_by_their_results_and_text_ends_the_turn() -> None:
     env = shop_env(shop_task(["sell('apple')"], ["look()"]))
     env.reset()
-    observation, reward, terminated, truncated, info = env.step("[sell(item='apple', price=2), look()]")
+    observation, reward, terminated, truncated, info = env.step(
+        "[sell(item='apple', price=2), look()]"
+    )
     expected = [
         {"role": "tool", "name": "sell(item='apple', price=2)", "content": '{"till": 12}'},
         {"role": "tool", "name": "look()", "content": "till 12"},
@@ -52,13 +83,25 @@ def test_calls_are_answered_by_their_results_and_text_ends_the_turn() -> None:
         ("sell", {"item": "apple", "price": 2}),
         ("look", {}),
     ]
-    assert (reward, terminated, truncated, info["turn"], info["error"]) == (0.0, False, False, 0, None)
+    assert (reward, terminated, truncated, info["turn"], info["error"]) == (
+        0.0,
+        False,
+        False,
+        0,
+        None,
+    )
     observation, _, terminated, truncated, info = env.step("Sold.")
     assert (observation, info["messages"]) == ("Request 1.", user("Request 1."))
     assert (terminated, truncated, info["turn"], info["error"]) == (False, False, 1, "no_call")
     assert "verdict" not in info
     observation, reward, terminated, truncated, info = env.step("Bye.")
-    assert (observation, info["messages"], info["turn"], terminated, truncated) == ("", [], 1, True, False)
+    assert (observation, info["messages"], info["turn"], terminated, truncated) == (
+        "",
+        [],
+        1,
+        True,
+        False,
+    )
     assert info["verdict"].error_type == "multi_turn:instance_state_mismatch"
     assert info["verdict"].per_turn == (False, False)
 
@@ -78,7 +121,12 @@ def test_the_step_over_the_limit_is_executed_and_ends_the_task(limit: int) -> No
 def test_step_limit_in_the_last_turn_is_graded_as_usual() -> None:
     task = shop_task(["look()"], ["look()"])
     played = Played(shop_env(task, max_steps_per_turn=2), ["[look()]", DONE, *["[look()]"] * 9])
-    assert (len(played.steps), played.info["error"], played.valid, played.total) == (5, "step_limit", True, 1.0)
+    assert (len(played.steps), played.info["error"], played.valid, played.total) == (
+        5,
+        "step_limit",
+        True,
+        1.0,
+    )
 
 
 def test_limit_counts_calling_steps_of_one_turn_only() -> None:
@@ -100,7 +148,9 @@ def test_limit_counts_calling_steps_of_one_turn_only() -> None:
         ("[]", "simple_function_checker:wrong_count", "no_call"),
     ],
 )
-def test_single_turn_is_one_step_checked_at_once(text: str, error_type: str | None, error: str | None) -> None:
+def test_single_turn_is_one_step_checked_at_once(
+    text: str, error_type: str | None, error: str | None
+) -> None:
     played = Played(shop_env(simple_task()), [text])
     assert played.steps[0][2:4] == (True, False)
     assert (played.info["verdict"].error_type, played.info["error"]) == (error_type, error)
@@ -171,7 +221,9 @@ def test_user_answers_a_message_without_calls_within_the_turn() -> None:
 
 
 def test_a_chatty_user_cannot_keep_an_episode_alive() -> None:
-    env = shop_env(shop_task(["look()"]), user=lambda messages, about: "Go on.", max_steps_per_turn=5)
+    env = shop_env(
+        shop_task(["look()"]), user=lambda messages, about: "Go on.", max_steps_per_turn=5
+    )
     assert len(Played(env, ["Hm?"] * 99).steps) == 6
 
 
@@ -194,7 +246,9 @@ def test_held_out_functions_are_offered_at_their_turn() -> None:
     docs, sentence = observation.rsplit("\n", 1)
     assert sentence == MORE_FUNCTIONS
     assert docs.startswith("[{'name': 'sell', 'description': 'To sell.")
-    assert info["messages"] == [{"role": "user", "content": observation, "tools": info["tools"][:1]}]
+    assert info["messages"] == [
+        {"role": "user", "content": observation, "tools": info["tools"][:1]}
+    ]
     env.step(SELL)
     assert env.step(DONE)[4]["verdict"].valid
 
@@ -208,7 +262,11 @@ def test_infos_share_nothing_with_the_environment_or_the_task() -> None:
         for text, step in zip(perfect_texts(task), expected.steps, strict=True):
             outputs.append(env.step(text))
             assert outputs[-1] == step
-            for container in (outputs[-1][-1]["messages"], outputs[-1][-1]["tools"], outputs[-2][-1]["tools"]):
+            for container in (
+                outputs[-1][-1]["messages"],
+                outputs[-1][-1]["tools"],
+                outputs[-2][-1]["tools"],
+            ):
                 for item in container:
                     item.clear()
                 container.clear()
@@ -227,7 +285,10 @@ def test_the_same_episode_twice_gives_identical_observations() -> None:
 
 @pytest.mark.parametrize("cut", range(5))
 def test_restored_state_continues_identically(cut: int) -> None:
-    tasks = [shop_task(["look()", "sell('apple')"], ["look()"], task_id=f"multi_turn_base_{i}") for i in range(5)]
+    tasks = [
+        shop_task(["look()", "sell('apple')"], ["look()"], task_id=f"multi_turn_base_{i}")
+        for i in range(5)
+    ]
     texts = ["[sell(item='apple')]", "[look()]", DONE, "[look()]", DONE]
     env = shop_env(*tasks, reward="progress")
     env.reset(seed=3)
@@ -264,7 +325,9 @@ def test_long_observation_is_cut_and_the_cut_is_told(monkeypatch: pytest.MonkeyP
     observation, *_, info = env.step(f"[shout(text='{text}')]")
     assert observation in env.observation_space
     assert info["messages"][0]["content"] == text
-    assert info["observation_bytes_cut"] == len(repr(info["messages"]).encode()) - len(observation.encode())
+    assert info["observation_bytes_cut"] == len(repr(info["messages"]).encode()) - len(
+        observation.encode()
+    )
 
 
 def test_episode_holds_every_step() -> None:
@@ -275,7 +338,12 @@ def test_episode_holds_every_step() -> None:
     assert episode.steps[0].executed == ("sell(item='apple')",)
     assert episode.steps[0].results == ('{"till": 11}',)
     assert sum(step.reward for step in episode.steps) == played.total == 1.0
-    assert (episode.seed, episode.terminated, episode.truncated, episode.invalid) == (4, True, False, False)
+    assert (episode.seed, episode.terminated, episode.truncated, episode.invalid) == (
+        4,
+        True,
+        False,
+        False,
+    )
     assert episode.verdict == played.info["verdict"]
 
 

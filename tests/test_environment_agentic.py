@@ -20,12 +20,17 @@ def task_file(shared: Path, category: str) -> Path:
     return shared / "bfcl/data" / f"BFCL_v4_{category}.json"
 
 
-@pytest.mark.parametrize("category", ["memory_kv", "memory_rec_sum", "web_search_base", "web_search_no_snippet"])
+@pytest.mark.parametrize(
+    "category", ["memory_kv", "memory_rec_sum", "web_search_base", "web_search_no_snippet"]
+)
 def test_the_accepted_answer_succeeds_and_another_fails(shared: Path, category: str) -> None:
     tasks = load_tasks(task_file(shared, category))[::7]
     env = FunctionCallingEnv(tasks=tasks, reward="progress")
     for task in tasks:
-        for answer, error in ((task.ground_truth[0], None), ("I do not know", "agentic:answer_not_found")):  # type: ignore[index]
+        for answer, error in (
+            (task.ground_truth[0], None),
+            ("I do not know", "agentic:answer_not_found"),
+        ):  # type: ignore[index]
             _, info = env.reset(options={"task_id": task.id})
             assert info["messages"][0]["role"] == "system"
             *_, reward, terminated, _, info = env.step(FORM.format(answer))
@@ -36,10 +41,15 @@ def test_the_accepted_answer_succeeds_and_another_fails(shared: Path, category: 
 def test_notes_of_earlier_conversations_are_shown_and_found_by_calls(shared: Path) -> None:
     env = FunctionCallingEnv(dataset_path=task_file(shared, "memory_kv"))
     observation, info = env.reset(options={"task_id": "memory_kv_0-customer-0"})
-    assert {tool["function"]["name"] for tool in info["tools"]} >= {"core_memory_add", "archival_memory_key_search"}
+    assert {tool["function"]["name"] for tool in info["tools"]} >= {
+        "core_memory_add",
+        "archival_memory_key_search",
+    }
     assert "Michael" in observation  # the core, always shown
     assert "What is my first name?" in observation
-    observation, _, terminated, _, info = env.step("[archival_memory_key_search(query='espresso machine')]")
+    observation, _, terminated, _, info = env.step(
+        "[archival_memory_key_search(query='espresso machine')]"
+    )
     assert not terminated
     assert "customer_" in observation
     *_, terminated, _, info = env.step("Your name is Michael.")
@@ -75,14 +85,18 @@ def test_a_policy_holds_the_conversations_itself_and_is_asked_about_its_notes(sh
             return "Noted."
         return f"[memory_append(text={text[:40]!r})]"
 
-    conversations = [t for t in load_tasks(task_file(shared, "memory_rec_sum_prereq")) if "notetaker" in t.id]
+    conversations = [
+        t for t in load_tasks(task_file(shared, "memory_rec_sum_prereq")) if "notetaker" in t.id
+    ]
     held = keep_notes(conversations, policy)
     [notes] = held.values()
     assert 0 < len(notes["memory"]) <= 10_000
     first, last = conversations[0].question[0][0], conversations[-1].question[0][0]
     assert first["content"][:40] in notes["memory"]
     assert last["content"][:40] in notes["memory"]
-    tasks = [task for task in load_tasks(task_file(shared, "memory_rec_sum")) if "notetaker" in task.id]
+    tasks = [
+        task for task in load_tasks(task_file(shared, "memory_rec_sum")) if "notetaker" in task.id
+    ]
     env = FunctionCallingEnv(tasks=with_snapshots(tasks, held))
     observation, _ = env.reset(options={"task_id": tasks[0].id})
     assert notes["memory"] in observation

@@ -15,13 +15,17 @@ from fctncalling.envs.handlers.execution import InfrastructureError
 
 
 @pytest.mark.parametrize("stage", ["call", "load", "truth", "user", "checker"])
-def test_failed_infrastructure_is_told_and_never_scored(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_infrastructure_is_told_and_never_scored(
+    stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*args: object) -> str:
         raise OSError("line is down")
 
     task = shop_task(["burn()"] if stage == "truth" else ["look()"], task_id="multi_turn_base_7")
     if stage == "load":
-        task = shop_task(["look()"], initial_config={"Shop": {"broken": True}}, task_id="multi_turn_base_7")
+        task = shop_task(
+            ["look()"], initial_config={"Shop": {"broken": True}}, task_id="multi_turn_base_7"
+        )
     if stage == "checker":
         monkeypatch.setattr(referee, "judge_turns", broken)
     env = shop_env(task, user=broken if stage == "user" else None, reward="progress")
@@ -54,7 +58,8 @@ def test_a_decoders_crash_is_the_models_mistake(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "text", ["(" * 10_000, "[" * 100_000, "\x00", "\ud83d(", "f(a=" + "9" * 5000 + ")", "x" * 300_000]
+    "text",
+    ["(" * 10_000, "[" * 100_000, "\x00", "\ud83d(", "f(a=" + "9" * 5000 + ")", "x" * 300_000],
 )
 def test_hostile_text_ends_a_turn_and_nothing_more(text: str) -> None:
     played = Played(shop_env(shop_task(["look()"], ["look()"])), [text, text])
@@ -74,15 +79,50 @@ def error_cases() -> list[tuple[str, type[Exception], list[str], Any]]:
             ["simple_python_9", "simple_python_0"],
             lambda: shop_env(task).reset(options={"task_id": "simple_python_9"}),
         ),
-        ("option", ValueError, ["taskid", "task_id"], lambda: shop_env(task).reset(options={"taskid": "x"})),
-        ("handler", LookupError, ["klingon", "python_calls"], lambda: shop_env(task, handler="klingon")),
-        ("reward", ValueError, ["luck", "success", "progress"], lambda: shop_env(task, reward="luck")),
-        ("two sources", ValueError, ["x.json", "one of the two"], lambda: shop_env(task, dataset_path="x.json")),
+        (
+            "option",
+            ValueError,
+            ["taskid", "task_id"],
+            lambda: shop_env(task).reset(options={"taskid": "x"}),
+        ),
+        (
+            "handler",
+            LookupError,
+            ["klingon", "python_calls"],
+            lambda: shop_env(task, handler="klingon"),
+        ),
+        (
+            "reward",
+            ValueError,
+            ["luck", "success", "progress"],
+            lambda: shop_env(task, reward="luck"),
+        ),
+        (
+            "two sources",
+            ValueError,
+            ["x.json", "one of the two"],
+            lambda: shop_env(task, dataset_path="x.json"),
+        ),
         ("no task", ValueError, ["at least one"], lambda: shop_env()),
-        ("no Task", TypeError, ["dict", "load_tasks"], lambda: FunctionCallingEnv(tasks=[{"id": 1}])),  # type: ignore[list-item]
+        (
+            "no Task",
+            TypeError,
+            ["dict", "load_tasks"],
+            lambda: FunctionCallingEnv(tasks=[{"id": 1}]),
+        ),  # type: ignore[list-item]
         ("twice", ValueError, ["simple_python_0", "unique"], lambda: shop_env(task, task)),
-        ("render_mode", ValueError, ["rgb_array", "ansi"], lambda: shop_env(task, render_mode="rgb_array")),
-        ("limit", ValueError, ["max_steps_per_turn=0", "at least 1"], lambda: shop_env(task, max_steps_per_turn=0)),
+        (
+            "render_mode",
+            ValueError,
+            ["rgb_array", "ansi"],
+            lambda: shop_env(task, render_mode="rgb_array"),
+        ),
+        (
+            "limit",
+            ValueError,
+            ["max_steps_per_turn=0", "at least 1"],
+            lambda: shop_env(task, max_steps_per_turn=0),
+        ),
         ("before reset", ResetNeeded, ["reset() first"], lambda: shop_env(task).step("x")),
         (
             "after the end",
@@ -91,8 +131,18 @@ def error_cases() -> list[tuple[str, type[Exception], list[str], Any]]:
             lambda: Played(e := shop_env(task), ["x"]) and e.step("y"),
         ),
         ("action", TypeError, ["list", "str"], lambda: Played(shop_env(task), [["x"]])),  # type: ignore[list-item]
-        ("tool class", LookupError, ["Bazaar", "multi_turn_base_0", "Shop"], lambda: shop_env(unknown_class).reset()),
-        ("user", TypeError, ["7", "None"], lambda: Played(shop_env(task, user=lambda m, a: 7), ["x"])),
+        (
+            "tool class",
+            LookupError,
+            ["Bazaar", "multi_turn_base_0", "Shop"],
+            lambda: shop_env(unknown_class).reset(),
+        ),
+        (
+            "user",
+            TypeError,
+            ["7", "None"],
+            lambda: Played(shop_env(task, user=lambda m, a: 7), ["x"]),
+        ),
         (
             "retired category",
             ValueError,

@@ -29,9 +29,19 @@ SINGLE_TURN = (
     "live_parallel_multiple",
 )
 RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
-MULTI_TURN = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
+MULTI_TURN = (
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+)
 # Ground truths that BFCL's own checker accepts no answer for.
-UNSATISFIABLE = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
+UNSATISFIABLE = {
+    "live_simple_106-63-0",
+    "live_simple_112-68-0",
+    "live_multiple_862-181-3",
+    "live_multiple_964-207-0",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +67,9 @@ def test_ground_truth_of_every_single_turn_task_succeeds(shared: Path, category:
 
 
 @pytest.mark.parametrize("category", MULTI_TURN)
-def test_perfect_episode_after_a_bad_one_succeeds_on_every_multi_turn_task(shared: Path, category: str) -> None:
+def test_perfect_episode_after_a_bad_one_succeeds_on_every_multi_turn_task(
+    shared: Path, category: str
+) -> None:
     tasks = tasks_of(shared, category)
     env = FunctionCallingEnv(tasks=tasks, reward="progress")
     flipped = []

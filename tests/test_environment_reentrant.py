@@ -17,7 +17,12 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judge import judge
 
-MULTI_TURN = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
+MULTI_TURN = (
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+)
 NUM_THREADS, NUM_EPISODES = 8, 4
 NUM_PASSES, WARM_PASSES = 20, 4  # the first passes fill what is remembered of tasks: truths, offers
 MAX_GROWTH = 2_000  # blocks: below one for each episode of a pass, so that nothing of any may stay
@@ -76,7 +81,8 @@ def tools_alive() -> int:
     """Return how many tools exist, their cyclic remains collected."""
     gc.collect()
     return sum(
-        type(each).__module__.startswith("fctncalling.envs.tools.") and hasattr(each, "_load_scenario")
+        type(each).__module__.startswith("fctncalling.envs.tools.")
+        and hasattr(each, "_load_scenario")
         for each in gc.get_objects()
         if not isinstance(each, type)
     )
@@ -109,7 +115,9 @@ def test_no_tool_survives_its_episode(shared: Path) -> None:
     env = FunctionCallingEnv(tasks=tasks)
     for task in tasks:
         Played(env, perfect_texts(task), task.id)
-    assert tools_alive() - before <= len(tasks[-1].involved_classes), "those of the episode that the environment shows"
+    assert tools_alive() - before <= len(tasks[-1].involved_classes), (
+        "those of the episode that the environment shows"
+    )
     del env
     assert tools_alive() == before
     assert play_all(tasks) == len(tasks)

@@ -30,9 +30,16 @@ def vector(mode: str, **keywords: Any) -> Iterator[VectorEnv[Any, Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    "keywords", [{}, {"reward": "progress", "strict": True}, {"retry_malformed": True, "handler": "python_calls"}]
+    "keywords",
+    [
+        {},
+        {"reward": "progress", "strict": True},
+        {"retry_malformed": True, "handler": "python_calls"},
+    ],
 )
-def test_check_env_has_nothing_to_say(keywords: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_env_has_nothing_to_say(
+    keywords: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env = gym.make(ID, **keywords).unwrapped
@@ -50,7 +57,9 @@ def test_a_thousand_steps_of_random_text(mode: str) -> None:
             assert observations in envs.observation_space
             assert not truncated.any()
             assert "invalid" not in infos
-            assert set(np.flatnonzero(terminated)) == set(np.flatnonzero(infos.get("_verdict", np.zeros(8))))
+            assert set(np.flatnonzero(terminated)) == set(
+                np.flatnonzero(infos.get("_verdict", np.zeros(8)))
+            )
             ended += terminated.sum()
         assert ended > 100
 
@@ -89,7 +98,9 @@ def replay(envs: VectorEnv[Any, Any, Any], num_steps: int) -> list[Any]:
 def same(one: Any, other: Any) -> bool:
     """Whether two outputs are equal, arrays of objects included."""
     if isinstance(one, np.ndarray):
-        return type(one) is type(other) and one.dtype == other.dtype and one.tolist() == other.tolist()
+        return (
+            type(one) is type(other) and one.dtype == other.dtype and one.tolist() == other.tolist()
+        )
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
@@ -108,7 +119,16 @@ def test_sync_and_async_and_a_second_run_agree_on_everything() -> None:
 def test_nested_infos_survive_the_merging(mode: str) -> None:
     # Environments at different places: some ended, some with tool messages, some with errors.
     task = shop_task(["look()"], ["sell('apple')"])
-    texts = ["[look()]", "[nothing()]", DONE, "[sell(item='pear'), look()]", "[look(", "", "[shout(text='ü')]", "{}"]
+    texts = [
+        "[look()]",
+        "[nothing()]",
+        DONE,
+        "[sell(item='pear'), look()]",
+        "[look(",
+        "",
+        "[shout(text='ü')]",
+        "{}",
+    ]
     with vector(mode, tasks=[task], tools={"Shop": Shop}) as envs:
         singles = [shop_env(task) for _ in texts]
         _, infos = envs.reset(seed=0)
@@ -134,7 +154,16 @@ def test_same_step_autoreset_keeps_the_final_info(mode: str) -> None:
 
 
 def test_text_of_any_kind_passes_through_shared_memory() -> None:
-    hard = ["\ud83d", "\x00", "日本語 😀", '{"a": ["ü\\n"]}', "", "'" * 999, "\u202e", "[f(a='\udfff')]"]
+    hard = [
+        "\ud83d",
+        "\x00",
+        "日本語 😀",
+        '{"a": ["ü\\n"]}',
+        "",
+        "'" * 999,
+        "\u202e",
+        "[f(a='\udfff')]",
+    ]
     with vector("async", tasks=[shop_task(["look()"])], tools={"Shop": Shop}, user=echo) as envs:
         assert isinstance(envs, AsyncVectorEnv)
         assert envs.shared_memory
@@ -173,7 +202,9 @@ def test_a_dataset_is_parsed_once_per_process(monkeypatch: pytest.MonkeyPatch) -
     task_set._loaded.cache_clear()
     parsed = []
     read: Callable[[Any], Any] = task_set.load_tasks
-    monkeypatch.setattr(task_set, "load_tasks", lambda path, **docs: parsed.append(path) or read(path, **docs))
+    monkeypatch.setattr(
+        task_set, "load_tasks", lambda path, **docs: parsed.append(path) or read(path, **docs)
+    )
     for _ in range(8):
         FunctionCallingEnv()
     assert len(parsed) == 1
@@ -189,7 +220,9 @@ def test_an_edited_dataset_is_parsed_anew(tmp_path: Any) -> None:
     assert FunctionCallingEnv(dataset_path=path).reset()[1]["task_id"] == "simple_python_11"
 
 
-def test_ansi_returns_the_transcript_and_human_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ansi_returns_the_transcript_and_human_prints_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     task = shop_task(["look()"])
     env = shop_env(task, render_mode="ansi")
     played = Played(env, perfect_texts(task))

@@ -39,7 +39,12 @@ ENTRY = {
     ],
 }
 ANSWER = {"id": "simple_python_0", "ground_truth": [{"add": {"a": [1], "b": [2]}}]}
-RECORD = {"category": "simple_python", "form": "prompting", "id": "simple_python_0", "response": "[add(a=1, b=2)]"}
+RECORD = {
+    "category": "simple_python",
+    "form": "prompting",
+    "id": "simple_python_0",
+    "response": "[add(a=1, b=2)]",
+}
 
 
 FILES = {"root": {"home": {"type": "directory", "contents": {}}}}
@@ -62,7 +67,10 @@ def broken_dir(tmp_path: Path) -> Path:
     """A folder of three tasks of which the second's tools cannot be loaded."""
     folder = tmp_path / "broken"
     folder.mkdir()
-    write(folder / "BFCL_v4_multi_turn_base.json", *map(folder_task, range(3), (FILES, {"root": 5}, FILES)))
+    write(
+        folder / "BFCL_v4_multi_turn_base.json",
+        *map(folder_task, range(3), (FILES, {"root": 5}, FILES)),
+    )
     return folder
 
 
@@ -71,12 +79,16 @@ def data_dir(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     (folder / "possible_answer").mkdir(parents=True)
     (folder / "BFCL_v4_simple_python.json").write_text(json.dumps(ENTRY) + "\n")
-    (folder / "possible_answer" / "BFCL_v4_simple_python.json").write_text(json.dumps(ANSWER) + "\n")
+    (folder / "possible_answer" / "BFCL_v4_simple_python.json").write_text(
+        json.dumps(ANSWER) + "\n"
+    )
     return folder
 
 
 def run(subcommand: str, data_dir: Path, source: Path, target: Path) -> int:
-    return main([subcommand, "--data_dir", str(data_dir), "--input", str(source), "--output", str(target)])
+    return main(
+        [subcommand, "--data_dir", str(data_dir), "--input", str(source), "--output", str(target)]
+    )
 
 
 def write(path: Path, *records: Any) -> Path:
@@ -84,7 +96,9 @@ def write(path: Path, *records: Any) -> Path:
     return path
 
 
-def test_records_come_back_in_order_with_their_keys_and_our_verdict(data_dir: Path, tmp_path: Path) -> None:
+def test_records_come_back_in_order_with_their_keys_and_our_verdict(
+    data_dir: Path, tmp_path: Path
+) -> None:
     wrong = {**RECORD, "response": "[add(a=1, b=3)]", "valid": True, "note": "kept"}
     source = write(tmp_path / "in.jsonl", RECORD, wrong)
     packed = tmp_path / "in.jsonl.gz"
@@ -104,18 +118,31 @@ def test_records_come_back_in_order_with_their_keys_and_our_verdict(data_dir: Pa
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"id": "simple_python_9"}, 'field "id": no task of simple_python .* is called "simple_python_9"'),
+        (
+            {"id": "simple_python_9"},
+            'field "id": no task of simple_python .* is called "simple_python_9"',
+        ),
         ({"id": 5}, 'field "id": expected a task.s id, got 5'),
         ({"category": "multiple"}, 'field "category": no task file .*BFCL_v4_multiple.json'),
         ({"category": "exec_simple"}, 'field "category": .*"exec_simple"'),
-        ({"form": "telepathy"}, 'field "form": expected one of prompting, tool_call, decoded_calls, got "telepathy"'),
+        (
+            {"form": "telepathy"},
+            'field "form": expected one of prompting, tool_call, decoded_calls, got "telepathy"',
+        ),
         ({"form": "decoded_calls"}, "decoded_calls is for multi-turn"),
     ],
 )
 def test_a_bad_record_is_told_by_file_line_and_field(
-    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], told: str
+    data_dir: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, Any],
+    told: str,
 ) -> None:
-    source, target = write(tmp_path / "in.jsonl", RECORD, {**RECORD, **change}), tmp_path / "out.jsonl"
+    source, target = (
+        write(tmp_path / "in.jsonl", RECORD, {**RECORD, **change}),
+        tmp_path / "out.jsonl",
+    )
     assert run("verdicts", data_dir, source, target) == 2
     errors = capsys.readouterr().err
     assert len(errors.splitlines()) == 1
@@ -124,11 +151,23 @@ def test_a_bad_record_is_told_by_file_line_and_field(
     assert sorted(tmp_path.iterdir()) == [data_dir, source]
 
 
-def test_what_was_judged_is_counted(data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_judged_is_counted(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wrong = {**RECORD, "response": "[add(a=1, b=3)]"}
-    source = write(tmp_path / "in.jsonl", RECORD, wrong, {**RECORD, "response": None, "invalid": True})
+    source = write(
+        tmp_path / "in.jsonl", RECORD, wrong, {**RECORD, "response": None, "invalid": True}
+    )
     target = tmp_path / "out.jsonl"
-    arguments = ["verdicts", "--data_dir", str(data_dir), "--input", str(source), "--output", str(target)]
+    arguments = [
+        "verdicts",
+        "--data_dir",
+        str(data_dir),
+        "--input",
+        str(source),
+        "--output",
+        str(target),
+    ]
     assert main([*arguments, "--json"]) == 1, "a record that came in as invalid is told"
     counts = {"records": 3, "valid": 1, "invalid": 1}
     report = json.loads(capsys.readouterr().out)
@@ -141,11 +180,22 @@ def test_what_was_judged_is_counted(data_dir: Path, tmp_path: Path, capsys: pyte
 def test_a_failure_of_our_tools_makes_its_record_invalid_and_the_others_are_judged(
     broken_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = {"category": "multi_turn_base", "form": "decoded_calls", "response": [["mkdir(dir_name='x')"]]}
-    source = write(tmp_path / "in.jsonl", *({"id": f"multi_turn_base_{number}", **record} for number in range(3)))
+    record = {
+        "category": "multi_turn_base",
+        "form": "decoded_calls",
+        "response": [["mkdir(dir_name='x')"]],
+    }
+    source = write(
+        tmp_path / "in.jsonl",
+        *({"id": f"multi_turn_base_{number}", **record} for number in range(3)),
+    )
     assert run("verdicts", broken_dir, source, tmp_path / "out.jsonl") == 1
     out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [(each["valid"], each.get("invalid")) for each in out] == [(True, None), (None, True), (True, None)]
+    assert [(each["valid"], each.get("invalid")) for each in out] == [
+        (True, None),
+        (None, True),
+        (True, None),
+    ]
     assert "GorillaFileSystem" in out[1]["invalid_reason"]
     assert "1 records are invalid; the first: multi_turn_base_1" in capsys.readouterr().err
     answers = write(tmp_path / "answers.jsonl", *({"id": each["id"], **record} for each in out))
@@ -154,9 +204,17 @@ def test_a_failure_of_our_tools_makes_its_record_invalid_and_the_others_are_judg
     assert (report["categories"]["multi_turn_base"]["total"], report["invalid"]) == (2, 1)
 
 
-def test_calls_on_tools_that_failed_are_invalid_and_the_others_are_executed(broken_dir: Path, tmp_path: Path) -> None:
+def test_calls_on_tools_that_failed_are_invalid_and_the_others_are_executed(
+    broken_dir: Path, tmp_path: Path
+) -> None:
     calls = [
-        {"category": "multi_turn_base", "id": f"multi_turn_base_{number}", "turn": 0, "call_index": index, "call": call}
+        {
+            "category": "multi_turn_base",
+            "id": f"multi_turn_base_{number}",
+            "turn": 0,
+            "call_index": index,
+            "call": call,
+        }
         for number in range(3)
         for index, call in enumerate(["mkdir(dir_name='x')", "ls()"])
     ]
@@ -184,7 +242,9 @@ def test_a_task_whose_tools_were_let_go_is_told_never_begun_anew(
 
 
 def test_tasks_are_found_in_any_order_though_few_are_held() -> None:
-    tasks = [Task(f"t{number}", "simple_python", [], extra={"number": number}) for number in range(100)]
+    tasks = [
+        Task(f"t{number}", "simple_python", [], extra={"number": number}) for number in range(100)
+    ]
     order = [*range(0, 100, 7), *range(99, -1, -1)]
     random.Random(0).shuffle(order)
     store = TaskStore(Path("tasks.json"), iter(tasks), held=5)
@@ -208,17 +268,23 @@ def test_a_line_that_is_no_object_is_told(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_missing_input_is_told(data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_input_is_told(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("verdicts", data_dir, tmp_path / "none.jsonl", tmp_path / "out.jsonl") == 2
     assert "none.jsonl: cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
-def test_every_subcommand_shows_an_example(subcommand: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_subcommand_shows_an_example(
+    subcommand: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as exit_:
         main([subcommand, "--help"])
     assert exit_.value.code == 0
-    assert f"evaluate_fctncalling.py {subcommand} " in capsys.readouterr().out.split("example", 1)[1]
+    assert (
+        f"evaluate_fctncalling.py {subcommand} " in capsys.readouterr().out.split("example", 1)[1]
+    )
 
 
 @pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
@@ -228,7 +294,9 @@ def test_every_subcommand_prints_json(subcommand: str) -> None:
     assert "--json" in parser.format_help()
 
 
-def test_an_unknown_subcommand_is_told_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_subcommand_is_told_with_the_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(["dance"])
     assert exit_.value.code == 2

@@ -16,7 +16,12 @@ DOC = {
     "description": "Add two numbers.",
     "parameters": {"type": "dict", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
 }
-TASK = {"id": "simple_python_0", "question": QUESTION, "function": [DOC], "ground_truth": [{"add": {"a": [1]}}]}
+TASK = {
+    "id": "simple_python_0",
+    "question": QUESTION,
+    "function": [DOC],
+    "ground_truth": [{"add": {"a": [1]}}],
+}
 TURNS = {
     "id": "multi_turn_base_0",
     "question": QUESTION,
@@ -29,15 +34,25 @@ FILES = {
     **TURNS,
     "id": "multi_turn_long_context_0",
     "involved_classes": ["GorillaFileSystem"],
-    "initial_config": {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}},
+    "initial_config": {
+        "GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}
+    },
 }
-ANSWER = {"category": "simple_python", "form": "prompting", "id": "simple_python_0", "response": "[add(a=1)]"}
+ANSWER = {
+    "category": "simple_python",
+    "form": "prompting",
+    "id": "simple_python_0",
+    "response": "[add(a=1)]",
+}
 RESULT = {"id": "simple_python_0", "result": "[add(a=1)]"}
 TREE = "tree/m/non_live/BFCL_v4_simple_python_result.json"
 DATA, LONG = "BFCL_v4_simple_python.json", "BFCL_v4_multi_turn_long_context.json"
 RUN = ("run", "--agent", "noop", "--output", "out.jsonl", "--data_dir", ".")
 SCORE = ("score", "--input", "in.jsonl", "--data_dir", ".")
-LINT, CANARIES = ("lint", "--dataset_path", "tasks.json"), ("canaries", "--dataset_path", "tasks.json")
+LINT, CANARIES = (
+    ("lint", "--dataset_path", "tasks.json"),
+    ("canaries", "--dataset_path", "tasks.json"),
+)
 NO_TABLES = "FCTNCALLING_LONG_CONTEXT is set to none.json, but there is no file"
 
 # (files beside good ones: name -> text or records; arguments; what the one line says)
@@ -47,13 +62,29 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({"tasks.json": "[]"}, LINT, "tasks.json: no task in it"),
     ({"tasks.json": '{"id": "simple_python_0",\n'}, LINT, "tasks.json line 1: broken JSON"),
     ({"tasks.json": b"\xff\xfe\x00"}, LINT, "tasks.json: not UTF-8 text"),
-    ({"tasks.json": [{**TASK, "question": "Add"}]}, LINT, '(id "simple_python_0"): question: expected a list of turns'),
-    ({"tasks.json": [{**TASK, "ground_truth": ["add(a=1)"]}]}, LINT, "ground_truth[0]: expected {function:"),
-    ({"tasks.json": [{**TURNS, "ground_truth": []}]}, LINT, "expected one list of calls for each of the 1 turns"),
+    (
+        {"tasks.json": [{**TASK, "question": "Add"}]},
+        LINT,
+        '(id "simple_python_0"): question: expected a list of turns',
+    ),
+    (
+        {"tasks.json": [{**TASK, "ground_truth": ["add(a=1)"]}]},
+        LINT,
+        "ground_truth[0]: expected {function:",
+    ),
+    (
+        {"tasks.json": [{**TURNS, "ground_truth": []}]},
+        LINT,
+        "expected one list of calls for each of the 1 turns",
+    ),
     ({"tasks.json": [{**TURNS, "involved_classes": ["Mine"]}]}, LINT, 'no tool is called "Mine"'),
     ({"tasks.json": [{**TURNS, "involved_classes": ["my.Mine"]}]}, LINT, "--allow_task_tools"),
     ({"tasks.json": [TURNS]}, (*LINT, "--tools", "Mine=my:Mine"), "set PYTHONPATH to its folder"),
-    ({"tasks.json": [TURNS]}, (*LINT, "--tools", "my:Mine"), "--tools: expected NAME=MODULE:CLASS, got 'my:Mine'"),
+    (
+        {"tasks.json": [TURNS]},
+        (*LINT, "--tools", "my:Mine"),
+        "--tools: expected NAME=MODULE:CLASS, got 'my:Mine'",
+    ),
     ({}, ("canaries", "--dataset_path", "none.json"), "none.json: no such file"),
     ({}, ("canaries", "--limit", "0"), "--limit: got 0, expected at least 1"),
     ({"tasks.json": [{**TURNS, "involved_classes": ["my.Mine"]}]}, CANARIES, "my:Mine"),
@@ -68,26 +99,70 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({}, ("run", "--agent", "hf", *RUN[3:]), 'no agent is called "hf"'),
     ({}, (*RUN[:-1], "nowhere"), "`evaluate_fctncalling.py import-bfcl`, or pass --data_dir"),
     ({"in.jsonl": "no json\n"}, SCORE, "in.jsonl line 1: expected a JSON object"),
-    ({"in.jsonl": [{**ANSWER, "category": "simple_pythn"}]}, SCORE, "Expected one of simple_python."),
-    ({"in.jsonl": [ANSWER, {**ANSWER, "id": 5}]}, SCORE, 'in.jsonl line 2: field "id": expected a task\'s id, got 5'),
-    ({"in.jsonl": [{**ANSWER, "id": "simple_python_9"}]}, SCORE, 'in.jsonl line 1: field "id": no task of'),
-    ({"in.jsonl": [{**ANSWER, "form": "spoken"}]}, SCORE, 'field "form": expected one of prompting, tool_call'),
-    ({"in.jsonl": [ANSWER]}, (*SCORE, "--category", "parallel"), "no results of parallel, but of simple_python"),
-    ({"in.jsonl": [ANSWER], "file": ""}, (*SCORE, "--score_dir", "file"), "--score_dir file: is a file"),
-    ({TREE: [{"id": "simple_python_0"}]}, ("score", "--input", "tree", "--data_dir", "."), 'field "result": expected'),
+    (
+        {"in.jsonl": [{**ANSWER, "category": "simple_pythn"}]},
+        SCORE,
+        "Expected one of simple_python.",
+    ),
+    (
+        {"in.jsonl": [ANSWER, {**ANSWER, "id": 5}]},
+        SCORE,
+        'in.jsonl line 2: field "id": expected a task\'s id, got 5',
+    ),
+    (
+        {"in.jsonl": [{**ANSWER, "id": "simple_python_9"}]},
+        SCORE,
+        'in.jsonl line 1: field "id": no task of',
+    ),
+    (
+        {"in.jsonl": [{**ANSWER, "form": "spoken"}]},
+        SCORE,
+        'field "form": expected one of prompting, tool_call',
+    ),
+    (
+        {"in.jsonl": [ANSWER]},
+        (*SCORE, "--category", "parallel"),
+        "no results of parallel, but of simple_python",
+    ),
+    (
+        {"in.jsonl": [ANSWER], "file": ""},
+        (*SCORE, "--score_dir", "file"),
+        "--score_dir file: is a file",
+    ),
+    (
+        {TREE: [{"id": "simple_python_0"}]},
+        ("score", "--input", "tree", "--data_dir", "."),
+        'field "result": expected',
+    ),
     ({TREE: [RESULT, RESULT]}, ("score", "--input", "tree", "--data_dir", "."), "line 2"),
     ({}, ("score", "--input", "none", "--data_dir", "."), "expected result files named"),
     ({}, ("replay", "--input", "none.jsonl"), "none.jsonl: cannot be read"),
     ({"in.jsonl": ""}, ("replay", "--input", "in.jsonl"), "in.jsonl: no episode in it"),
-    ({"in.jsonl": [ANSWER]}, ("replay", "--input", "in.jsonl"), 'in.jsonl line 1: field "steps": expected'),
+    (
+        {"in.jsonl": [ANSWER]},
+        ("replay", "--input", "in.jsonl"),
+        'in.jsonl line 1: field "steps": expected',
+    ),
     (
         {"in.jsonl": [ANSWER]},
         ("execute", "--input", "in.jsonl", "--output", "out.jsonl", "--data_dir", "."),
         'in.jsonl line 1: field "call": expected a call as text',
     ),
-    ({}, ("import-bfcl", "--source", "none.whl", "--data_dir", "data"), "none.whl: there is no such wheel or folder"),
-    ({"a.whl": "text"}, ("import-bfcl", "--source", "a.whl", "--data_dir", "data"), "a.whl: expected a wheel"),
-    ({}, ("export", "--checkpoint", "none", "--output", "model"), "--checkpoint none: no such folder"),
+    (
+        {},
+        ("import-bfcl", "--source", "none.whl", "--data_dir", "data"),
+        "none.whl: there is no such wheel or folder",
+    ),
+    (
+        {"a.whl": "text"},
+        ("import-bfcl", "--source", "a.whl", "--data_dir", "data"),
+        "a.whl: expected a wheel",
+    ),
+    (
+        {},
+        ("export", "--checkpoint", "none", "--output", "model"),
+        "--checkpoint none: no such folder",
+    ),
 ]
 
 
@@ -97,7 +172,11 @@ def write(path: Path, content: Any) -> None:
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:
-        path.write_text(content if isinstance(content, str) else "".join(json.dumps(each) + "\n" for each in content))
+        path.write_text(
+            content
+            if isinstance(content, str)
+            else "".join(json.dumps(each) + "\n" for each in content)
+        )
 
 
 def files_in(folder: Path) -> dict[Path, bytes]:
@@ -122,7 +201,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("files", "arguments", "told"), MISTAKES)
 def test_one_line_names_the_culprit_and_the_cure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, Any], arguments: tuple[str, ...], told: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, Any],
+    arguments: tuple[str, ...],
+    told: str,
 ) -> None:
     for name, content in {DATA: [TASK], **files}.items():
         write(tmp_path / name, content)
@@ -131,9 +214,20 @@ def test_one_line_names_the_culprit_and_the_cure(
     assert files_in(tmp_path) == given, "nothing is written or changed"
 
 
-def test_an_address_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_that_is_none_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("httpx")
     write(tmp_path / DATA, [TASK])
-    endpoint = ("run", "--agent", "openai:m", "--base_url", "here", *RUN[3:], "--category", "simple_python")
+    endpoint = (
+        "run",
+        "--agent",
+        "openai:m",
+        "--base_url",
+        "here",
+        *RUN[3:],
+        "--category",
+        "simple_python",
+    )
     assert "--base_url: here/chat/completions" in told_by(endpoint, capsys)
     assert not (tmp_path / "out.jsonl").exists()

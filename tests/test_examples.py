@@ -22,7 +22,9 @@ def example(name: str) -> Callable[[list[str]], None]:
     return lambda arguments: main([*arguments, *MODEL])
 
 
-def test_the_page_on_text_environments_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_on_text_environments_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     example("text_environment.py")(["--html", str(tmp_path / "episode.html")])
     told = capsys.readouterr().out
     assert told.startswith("0.5 2\n")

@@ -48,7 +48,9 @@ class Basket:
 
 def session(**keywords: Any) -> ToolSession:
     config = {"Shop": {"stock": {"tea": 3}}}
-    return ToolSession(["Shop", "Basket"], config, extra_tools={"Shop": Shop, "Basket": Basket}, **keywords)
+    return ToolSession(
+        ["Shop", "Basket"], config, extra_tools={"Shop": Shop, "Basket": Basket}, **keywords
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,11 +74,20 @@ def session(**keywords: Any) -> ToolSession:
         ("echo(value=-1)", "-1"),
         ("", "Error during execution: invalid syntax (<string>, line 0)"),
         ("buy(item=", "Error during execution: '(' was never closed (<string>, line 1)"),
-        ("echo(value=1, value=2)", "Error during execution: keyword argument repeated: value (<string>, line 1)"),
+        (
+            "echo(value=1, value=2)",
+            "Error during execution: keyword argument repeated: value (<string>, line 1)",
+        ),
         ("x = echo(1)", "Error during execution: invalid syntax (<string>, line 1)"),
         ("buy(item='milk')", "Error during execution: 'milk'"),
-        ("buy()", "Error during execution: Shop.buy() missing 1 required positional argument: 'item'"),
-        ("buy(size=1)", "Error during execution: Shop.buy() got an unexpected keyword argument 'size'"),
+        (
+            "buy()",
+            "Error during execution: Shop.buy() missing 1 required positional argument: 'item'",
+        ),
+        (
+            "buy(size=1)",
+            "Error during execution: Shop.buy() got an unexpected keyword argument 'size'",
+        ),
         ("echo(1/0)", "Error during execution: division by zero"),
         ("foo(1/0)", "Error during execution: name 'foo' is not defined"),
         ("echo", "Error during execution: name 'echo' is not defined"),
@@ -127,7 +138,9 @@ def test_what_is_not_offered_cannot_be_reached(call: str) -> None:
     assert one.public_state() == before
 
 
-def test_a_tool_of_ours_that_breaks_is_no_mistake_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_of_ours_that_breaks_is_no_mistake_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     one = ToolSession(["MathAPI"], {})
     tool = type(one.get_state()["MathAPI"])
     for error in (RuntimeError, AssertionError, OSError, MemoryError, ImportError):
@@ -172,7 +185,9 @@ def test_a_state_put_back_gives_the_same_results_again() -> None:
     assert [one.execute(call) for call in calls] == first
     one.set_state(state)
     one.execute("buy('tea')")
-    assert one.public_state()["Shop"]["alias"] == {"tea": 2}  # what was one object before is one still
+    assert one.public_state()["Shop"]["alias"] == {
+        "tea": 2
+    }  # what was one object before is one still
 
 
 def test_a_state_of_other_tools_is_refused() -> None:

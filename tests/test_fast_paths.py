@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fctncalling.envs.handlers import DecodeError, get_handler, grammar, java_calls, javascript_calls, python_calls
+from fctncalling.envs.handlers import (
+    DecodeError,
+    get_handler,
+    grammar,
+    java_calls,
+    javascript_calls,
+    python_calls,
+)
 from fctncalling.envs.handlers.handler import Handler
 
 QUICK = {
@@ -31,7 +38,9 @@ def by_grammar(language: str, text: str) -> str:
     module, name = QUICK[language]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, name, lambda *_, **__: None)
-        patch.setattr(java_calls, "_PLAIN_CALL", re.compile(r"(?!)"))  # nor is the semicolon put that the parser misses
+        patch.setattr(
+            java_calls, "_PLAIN_CALL", re.compile(r"(?!)")
+        )  # nor is the semicolon put that the parser misses
         return outcome(get_handler(f"{language}_calls"), text)
 
 
@@ -46,10 +55,14 @@ def keywords(language: str) -> list[str]:
     return sorted({str(kind) for kind in kinds if kind and kind.isalpha() and kind.islower()})
 
 
-NAMES = st.sampled_from(["a", "b", "Foo", "b1", "_d", "valueOf", "someKey", "otherKey", "undefined"])
+NAMES = st.sampled_from(
+    ["a", "b", "Foo", "b1", "_d", "valueOf", "someKey", "otherKey", "undefined"]
+)
 CONSTANTS = st.sampled_from(["true", "null", "None", "True"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)
-NUMBERS = st.sampled_from(["0", "7", "-5", "12", "3.25", "-0.5", "10.0", "0.0", "-0", "99999999999999999999", "1e3"])
+NUMBERS = st.sampled_from(
+    ["0", "7", "-5", "12", "3.25", "-0.5", "10.0", "0.0", "-0", "99999999999999999999", "1e3"]
+)
 INSIDE = [*"ab 0.,:;=()[]{}<>/*+-#$@", "//", "/*", "null"]
 STRINGS = st.tuples(st.sampled_from('""\''), st.lists(st.sampled_from(INSIDE), max_size=5)).map(
     lambda pair: f"{pair[0]}{''.join(pair[1])}{pair[0]}"
@@ -61,22 +74,76 @@ WORDS = {
 }
 ODD = [
     *"()[]{}<>,.:;=+-*/%&|!?~^@#$\\'\"` \n\r\t\0\x0b\x0c\xa0\u2028\u0665é_019xLfnej",
-    *("//", "/*", "*/", "/* c */", "// c\n", "# c\n", "=>", "->", "::", "?.", "...", "**", "${", '"""', "()", "[0]"),
-    *("0x1F", "007", "1_000", "5L", "5n", "1.5f", "1E-3", "1e999", "5.", ".5", " + 1", "(int) ", "new ", "new int[]"),
-    *("null", "True", "f(a=1)", "{a: 1}", "[1]", "\\u0041", "\\n", "\ud800", ", ", ",,", " if 1 else 2", "$c", "__e"),
+    *(
+        "//",
+        "/*",
+        "*/",
+        "/* c */",
+        "// c\n",
+        "# c\n",
+        "=>",
+        "->",
+        "::",
+        "?.",
+        "...",
+        "**",
+        "${",
+        '"""',
+        "()",
+        "[0]",
+    ),
+    *(
+        "0x1F",
+        "007",
+        "1_000",
+        "5L",
+        "5n",
+        "1.5f",
+        "1E-3",
+        "1e999",
+        "5.",
+        ".5",
+        " + 1",
+        "(int) ",
+        "new ",
+        "new int[]",
+    ),
+    *(
+        "null",
+        "True",
+        "f(a=1)",
+        "{a: 1}",
+        "[1]",
+        "\\u0041",
+        "\\n",
+        "\ud800",
+        ", ",
+        ",,",
+        " if 1 else 2",
+        "$c",
+        "__e",
+    ),
 ]
 
 
-def listed(items: st.SearchStrategy[str], brackets: str, *, least: int = 0) -> st.SearchStrategy[str]:
+def listed(
+    items: st.SearchStrategy[str], brackets: str, *, least: int = 0
+) -> st.SearchStrategy[str]:
     comma, inside = st.sampled_from([", ", ", ", ","]), st.lists(items, min_size=least, max_size=4)
-    return st.tuples(comma, inside).map(lambda pair: f"{brackets[0]}{pair[0].join(pair[1])}{brackets[1]}")
+    return st.tuples(comma, inside).map(
+        lambda pair: f"{brackets[0]}{pair[0].join(pair[1])}{brackets[1]}"
+    )
 
 
 def plain(language: str) -> st.SearchStrategy[str]:
     """Return calls as a model writes them."""
-    scalars = st.one_of(STRINGS, STRINGS, NUMBERS, CONSTANTS if language == "python" else CONSTANTS | PATHS)
+    scalars = st.one_of(
+        STRINGS, STRINGS, NUMBERS, CONSTANTS if language == "python" else CONSTANTS | PATHS
+    )
     lists, colon = listed(scalars, "[]"), st.sampled_from([": ", ":"])
-    pairs = st.tuples(STRINGS if language == "python" else NAMES, colon, scalars | lists).map("".join)
+    pairs = st.tuples(STRINGS if language == "python" else NAMES, colon, scalars | lists).map(
+        "".join
+    )
     values = scalars if language == "java" else st.one_of(scalars, lists, listed(pairs, "{}"))
     arguments = listed(st.tuples(NAMES, st.just("="), values).map("".join), "()", least=1)
     return st.tuples(st.just("someDesk."), PATHS, arguments).map("".join)
@@ -137,7 +204,10 @@ def test_every_word_of_a_grammar_is_read_wherever_a_name_may_stand(language: str
 def test_no_character_is_read_otherwise_inside_a_string(language: str) -> None:
     for code in (*range(256), 0x2028, 0x2029, 0xFEFF, 0xD800, 0x1F600):
         for quote in "\"'":
-            require_equal(language, f"[place(someValue={quote}a{chr(code)}b{quote}, someOther={quote}{quote})]")
+            require_equal(
+                language,
+                f"[place(someValue={quote}a{chr(code)}b{quote}, someOther={quote}{quote})]",
+            )
 
 
 @pytest.mark.parametrize(
@@ -148,12 +218,18 @@ def test_no_character_is_read_otherwise_inside_a_string(language: str) -> None:
         ("javascript", "[desk.place(sizes=[1, 'a', x], by={a: 1, b: [true, null]})]"),
     ],
 )
-def test_plain_calls_need_no_parser(language: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_calls_need_no_parser(
+    language: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = by_grammar(language, text)
 
     def unasked(*_: Any) -> Any:
         raise AssertionError("the full parser was asked")
 
-    for module, name in ((python_calls, "parse_expression"), (java_calls, "root_of"), (javascript_calls, "root_of")):
+    for module, name in (
+        (python_calls, "parse_expression"),
+        (java_calls, "root_of"),
+        (javascript_calls, "root_of"),
+    ):
         monkeypatch.setattr(module, name, unasked)
     assert outcome(get_handler(f"{language}_calls"), text) == expected

@@ -29,7 +29,9 @@ def weights(policy: ActorCritic) -> Tensor:
 
 def run_update(policy: ActorCritic, episodes: list, **changes: float) -> None:  # type: ignore[type-arg]
     config = settings(num_mini_batch=2, **changes)
-    update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0))
+    update(
+        policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)
+    )
 
 
 def test_a_reward_that_is_no_number_is_told_with_its_task_alone() -> None:

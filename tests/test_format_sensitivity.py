@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 from fctncalling.cli.records import InputError, Line, read_records
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.data.errors import TaskError
-from fctncalling.data.format_sensitivity import VARIANTS, PromptVariant, load_format_sensitivity, parse_id
+from fctncalling.data.format_sensitivity import (
+    VARIANTS,
+    PromptVariant,
+    load_format_sensitivity,
+    parse_id,
+)
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs import prompts
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -26,7 +31,10 @@ from fctncalling.envs.handlers.variants import RETURN_HANDLERS
 from fctncalling.envs.oracle import oracle_calls
 from fctncalling.envs.prompt_variants import instructions
 
-SCHEMA = {"type": "dict", "properties": {"n": {"type": "array", "items": {"type": "float"}, "default": [1]}}}
+SCHEMA = {
+    "type": "dict",
+    "properties": {"n": {"type": "array", "items": {"type": "float"}, "default": [1]}},
+}
 DOC = FunctionDoc("g", 'Says """ and <b>.', {**SCHEMA, "required": ["n"]})
 
 
@@ -40,25 +48,39 @@ def test_an_id_names_the_variant_and_the_entry() -> None:
     assert (variant, asked) == (VARIANTS[7], "live_multiple_3-2-0")
 
 
-@pytest.mark.parametrize("entry_id", ["simple_python_0", "a:b:c", "x:ret_fmt=yaml:simple_python_0", f"x:{VARIANTS[0]}"])
+@pytest.mark.parametrize(
+    "entry_id", ["simple_python_0", "a:b:c", "x:ret_fmt=yaml:simple_python_0", f"x:{VARIANTS[0]}"]
+)
 def test_what_is_no_such_id_is_refused(entry_id: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         parse_id(entry_id)
 
 
-def test_verdicts_of_format_sensitivity_are_the_official_ones(shared: Path, verdict_counter: VerdictCounter) -> None:
+def test_verdicts_of_format_sensitivity_are_the_official_ones(
+    shared: Path, verdict_counter: VerdictCounter
+) -> None:
     judge = RecordJudge(shared / "bfcl/data")
     lines = list(read_records(shared / "bfcl/verdicts/format_sensitivity.jsonl.gz"))
     assert [line.number for line in lines if judge.judged(line) != line.record] == []
     verdict_counter.add(len(lines))
 
 
-def test_decoders_give_the_official_values_and_failures(shared: Path, verdict_counter: VerdictCounter) -> None:
+def test_decoders_give_the_official_values_and_failures(
+    shared: Path, verdict_counter: VerdictCounter
+) -> None:
     with gzip.open(shared / "bfcl/verdicts/decode_cases.jsonl.gz", "rt", encoding="utf-8") as file:
-        cases = [case for case in map(json.loads, file) if (case["format"], case["tool_call_tag"]) in RETURN_HANDLERS]
+        cases = [
+            case
+            for case in map(json.loads, file)
+            if (case["format"], case["tool_call_tag"]) in RETURN_HANDLERS
+        ]
     for case in cases:
         try:
-            decoded = repr(RETURN_HANDLERS[case["format"], case["tool_call_tag"]].decode_official(case["input"]))
+            decoded = repr(
+                RETURN_HANDLERS[case["format"], case["tool_call_tag"]].decode_official(
+                    case["input"]
+                )
+            )
         except DecodeError:
             decoded = None
         assert decoded == case.get("ast_repr"), case
@@ -67,14 +89,17 @@ def test_decoders_give_the_official_values_and_failures(shared: Path, verdict_co
 
 
 @given(
-    st.text(alphabet="[]{}, a\n", max_size=14) | st.lists(st.sampled_from(["[{", "}", "}]", "},{", " "])).map("".join)
+    st.text(alphabet="[]{}, a\n", max_size=14)
+    | st.lists(st.sampled_from(["[{", "}", "}]", "},{", " "])).map("".join)
 )
 def test_the_list_of_objects_is_the_one_that_the_official_expression_finds(text: str) -> None:
     found = re.search(r"\[\s*{.*?}\s*(?:,\s*{.*?}\s*)*\]", text, re.DOTALL)
     assert first_list_of_objects(text) == (found[0] if found else text)
 
 
-@pytest.mark.parametrize("text", ["[" * 99_000, "[{},{" * 19_000, "<functions>" * 9_000, "<TOOLCALL>" * 9_900])
+@pytest.mark.parametrize(
+    "text", ["[" * 99_000, "[{},{" * 19_000, "<functions>" * 9_000, "<TOOLCALL>" * 9_900]
+)
 def test_long_texts_are_searched_at_once(text: str) -> None:
     start = time.process_time()
     for handler in RETURN_HANDLERS.values():
@@ -104,13 +129,17 @@ def test_true_answers_pass_in_the_environment_under_every_variant(shared: Path) 
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_a_prompt_shows_its_form_its_docs_and_nothing_that_closes_them(variant: PromptVariant) -> None:
+def test_a_prompt_shows_its_form_its_docs_and_nothing_that_closes_them(
+    variant: PromptVariant,
+) -> None:
     text = instructions(variant, [DOC])
     assert ("<TOOLCALL>" in text) == variant.tagged
     assert ("```json" in text) == (variant.return_format == "json")
     assert ("## Task" in text) == (variant.markup == "markdown")
     assert "g" in text.splitlines()[-1] or variant.doc_format in text
-    assert text.count('"""') == (2 if variant.doc_format == "python" else 0) + (variant.doc_format == "xml")
+    assert text.count('"""') == (2 if variant.doc_format == "python" else 0) + (
+        variant.doc_format == "xml"
+    )
     assert ("<b>" in text) == (variant.doc_format != "xml")
 
 

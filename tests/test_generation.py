@@ -24,7 +24,9 @@ def play(
     for slot in slots:
         engine.begin(slot, seed=slot)
     for step in range(num_steps):
-        requests = [Request(slot, next(texts[slot])) for slot in slots if (step + slot) % 3 or step == 0]
+        requests = [
+            Request(slot, next(texts[slot])) for slot in slots if (step + slot) % 3 or step == 0
+        ]
         for request, action in zip(requests, engine.generate(requests), strict=True):
             ids, logprobs = played[request.slot]
             ids += request.new_ids + action.ids
@@ -34,14 +36,20 @@ def play(
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_sampled_logprobs_equal_one_uncached_forward_over_the_whole_episode(kind: str, attention: str) -> None:
+def test_sampled_logprobs_equal_one_uncached_forward_over_the_whole_episode(
+    kind: str, attention: str
+) -> None:
     model = tiny_model(kind, attention=attention)
-    engine = GenerationEngine(model, [END, 77], temperature=0.7, max_new_tokens=11, max_prefill_tokens=40)
+    engine = GenerationEngine(
+        model, [END, 77], temperature=0.7, max_new_tokens=11, max_prefill_tokens=40
+    )
     for ids, logprobs in play(engine, [0, 1, 2, 3, 5], 7).values():
         expected = uncached_logprobs(model, ids, 0.7)
         for position, logprob in enumerate(logprobs):
             if logprob is not None:
-                assert logprob == pytest.approx(expected[position - 1, ids[position]].item(), abs=1e-5)
+                assert logprob == pytest.approx(
+                    expected[position - 1, ids[position]].item(), abs=1e-5
+                )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,7 +61,9 @@ def test_greedy_equals_generate_of_transformers_token_for_token(kind: str) -> No
     engine.start(5)
     actions = engine.generate([Request(slot, prompt) for slot, prompt in enumerate(prompts)])
     for prompt, action in zip(prompts, actions, strict=True):
-        expected = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=12, eos_token_id=END)
+        expected = model.generate(
+            torch.tensor([prompt]), do_sample=False, max_new_tokens=12, eos_token_id=END
+        )
         assert action.ids == expected[0, len(prompt) :].tolist()
         assert action.truncated == (action.ids[-1] != END)
 
@@ -118,7 +128,11 @@ def test_limits_cut_an_action_and_say_so() -> None:
 
 def test_a_stop_string_pauses_an_action_without_calling_it_cut() -> None:
     engine = GenerationEngine(
-        tiny_model(), [], temperature=0, max_new_tokens=20, decode=lambda ids: " ".join(map(str, ids))
+        tiny_model(),
+        [],
+        temperature=0,
+        max_new_tokens=20,
+        decode=lambda ids: " ".join(map(str, ids)),
     )
     engine.start(1)
     (whole,) = engine.generate([Request(0, [4, 5])])
@@ -146,8 +160,12 @@ def test_a_model_that_was_training_goes_on_training() -> None:
 
 def test_a_script_speaks_its_texts_with_the_end_of_turn() -> None:
     actor = ScriptedActor(
-        lambda task, turn, step, info: f"{task}{turn}{step}{info['x']}", lambda text: [*map(ord, text)], 2
+        lambda task, turn, step, info: f"{task}{turn}{step}{info['x']}",
+        lambda text: [*map(ord, text)],
+        2,
     )
     actor.start(1)
-    (action,) = actor.generate([Request(0, [1], task_id="t", turn=3, step_in_turn=4, info={"x": 5})])
+    (action,) = actor.generate(
+        [Request(0, [1], task_id="t", turn=3, step_in_turn=4, info={"x": 5})]
+    )
     assert action == Action([*map(ord, "t345"), 2], [0.0] * 5, [True] * 5, "end")

@@ -79,11 +79,15 @@ def test_a_groups_prompt_is_forwarded_once(kind: str) -> None:
     engine = GenerationEngine(model_of(kind), [], max_new_tokens=1)
     engine.start(8)
     engine.generate([Request(slot, [5] * 100) for slot in range(8)])
-    assert engine.num_forward_tokens == 100 + 7  # the others read the last token alone, to have something to say
+    assert (
+        engine.num_forward_tokens == 100 + 7
+    )  # the others read the last token alone, to have something to say
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_kept_memory_is_linear_in_live_tokens_and_the_same_in_each_of_200_iterations(kind: str) -> None:
+def test_kept_memory_is_linear_in_live_tokens_and_the_same_in_each_of_200_iterations(
+    kind: str,
+) -> None:
     engine = GenerationEngine(model_of(kind), [], temperature=0, max_new_tokens=1)
 
     def iteration(num_slots: int, length: int) -> int:
@@ -97,7 +101,9 @@ def test_kept_memory_is_linear_in_live_tokens_and_the_same_in_each_of_200_iterat
     one = iteration(2, 400)
     assert iteration(4, 400) == 2 * one
     assert iteration(2, 1600) == pytest.approx(4 * one, rel=0.01)
-    token = 2 * 2 * 4 * model_of(kind).config.hidden_size // (2 if kind == "llama" else 1)  # 2 layers, keys and values
+    token = (
+        2 * 2 * 4 * model_of(kind).config.hidden_size // (2 if kind == "llama" else 1)
+    )  # 2 layers, keys and values
     assert one == pytest.approx(2 * 400 * token, rel=0.01)
     assert {iteration(3, 20) for _ in range(200)} == {iteration(3, 20)}
 
@@ -117,7 +123,9 @@ def test_qwen3_takes_the_fast_path_and_its_own_forward_to_the_same_logits() -> N
         engine.start(1)
         said.append(engine.generate([Request(0, [5, 6, 7])])[0])
     assert said[0].ids == said[1].ids
-    torch.testing.assert_close(torch.tensor(said[0].logprobs), torch.tensor(said[1].logprobs), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(said[0].logprobs), torch.tensor(said[1].logprobs), atol=1e-5, rtol=0
+    )
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama"])
@@ -128,9 +136,14 @@ def test_in_half_precision_logprobs_are_as_near_to_the_truth_as_the_models_own(k
     held, errors, own_errors = [list[int]() for _ in range(4)], [], []
     for step in range(5):
         news = [next(pieces(10 * step + slot, longest=40)) for slot in range(4)]
-        for ids, new, action in zip(held, news, engine.generate([*map(Request, range(4), news)]), strict=True):
+        for ids, new, action in zip(
+            held, news, engine.generate([*map(Request, range(4), news)]), strict=True
+        ):
             ids += new
-            true, own = (uncached_logprobs(each, [*ids, *action.ids, 0])[len(ids) - 1 :] for each in (model, half))
+            true, own = (
+                uncached_logprobs(each, [*ids, *action.ids, 0])[len(ids) - 1 :]
+                for each in (model, half)
+            )
             for place, (token, logprob) in enumerate(zip(action.ids, action.logprobs, strict=True)):
                 errors.append(abs(logprob - true[place, token].item()))
                 own_errors.append(abs(own[place, token].item() - true[place, token].item()))

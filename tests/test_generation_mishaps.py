@@ -41,8 +41,12 @@ def test_an_error_of_a_callback_costs_its_own_slot_alone(fails_at: int) -> None:
 
     engine = engine_of(model)
     for slot, prompt in enumerate(PROMPTS):
-        limit = 3 if slot == 1 else None  # ends in the pass of the later error, and must not be lost with it
-        engine.submit(Request(slot, prompt, on_token=fail if slot == 0 else None, max_new_tokens=limit))
+        limit = (
+            3 if slot == 1 else None
+        )  # ends in the pass of the later error, and must not be lost with it
+        engine.submit(
+            Request(slot, prompt, on_token=fail if slot == 0 else None, max_new_tokens=limit)
+        )
     with pytest.raises(RuntimeError, match="a callback's own"):
         finished(engine, 3)
     engine.begin(0)
@@ -83,7 +87,9 @@ def test_what_overflowed_in_a_row_is_gone_when_the_row_begins_again() -> None:
 @pytest.mark.parametrize("is_disabled", [False, True])
 def test_adapters_speak_where_the_model_lets_them(is_merged: bool, is_disabled: bool) -> None:
     model = tiny_model("llama")
-    whole: Any = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=2, target_modules="all-linear")).eval()
+    whole: Any = get_peft_model(
+        model, LoraConfig(task_type="CAUSAL_LM", r=2, target_modules="all-linear")
+    ).eval()
     with torch.no_grad():
         for name, weight in whole.named_parameters():
             if "lora_B" in name:

@@ -23,11 +23,15 @@ VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
     Path(__file__).with_name("handler_vectors.json").read_text(encoding="utf-8")
 )
 CASES = [
-    pytest.param(name, vector, id=f"{name}-{number}") for name in VECTORS for number, vector in enumerate(VECTORS[name])
+    pytest.param(name, vector, id=f"{name}-{number}")
+    for name in VECTORS
+    for number, vector in enumerate(VECTORS[name])
 ]
 # Their calls are source text of another language, with vectors of their own.
 OTHER_LANGUAGES = {"java_calls", "javascript_calls"}
-JSON_FORMS = sorted(name for name in VECTORS if "python" not in name and "xml" not in name and name != "bfcl_json")
+JSON_FORMS = sorted(
+    name for name in VECTORS if "python" not in name and "xml" not in name and name != "bfcl_json"
+)
 
 
 @pytest.mark.parametrize(("name", "vector"), CASES)
@@ -68,17 +72,32 @@ def test_the_lenient_mode_reads_what_the_strict_one_reads_and_repairs_nothing(
 
 @pytest.mark.parametrize("name", sorted(VECTORS))
 def test_auto_reads_the_canonical_text_of_every_form(name: str) -> None:
-    handler, calls = get_handler(name), [Call("f", {"a": 1}), Call("g.h", {"b": "<tool_call>", "c": [True, None]})]
+    handler, calls = (
+        get_handler(name),
+        [Call("f", {"a": 1}), Call("g.h", {"b": "<tool_call>", "c": [True, None]})],
+    )
     assert get_handler("auto").decode(handler.render(calls)) == calls
     assert handler.recognises(handler.render(calls))
 
 
-KEYS = ["name", "function", "arguments", "parameters", "tool_calls", "type", "role", "<TOOLCALL>", "[TOOL_CALLS]"]
+KEYS = [
+    "name",
+    "function",
+    "arguments",
+    "parameters",
+    "tool_calls",
+    "type",
+    "role",
+    "<TOOLCALL>",
+    "[TOOL_CALLS]",
+]
 
 
 @pytest.mark.parametrize("name", sorted(VECTORS))
 @given(data=st.data())
-def test_auto_is_not_misled_by_names_and_strings_inside_calls(name: str, data: st.DataObject) -> None:
+def test_auto_is_not_misled_by_names_and_strings_inside_calls(
+    name: str, data: st.DataObject
+) -> None:
     words = st.sampled_from(KEYS)
     arguments = data.draw(st.dictionaries(words.filter(str.isidentifier), words, max_size=4))
     calls = [Call("f", arguments)]
@@ -99,7 +118,9 @@ def test_json_forms_read_what_they_write(name: str, calls: list[Call]) -> None:
     try:
         text = handler.render(calls)
     except ValueError:
-        assert "[" in str(calls) or name == "mistral_named_calls"  # BFCL's cut lists; names that are no names
+        assert (
+            "[" in str(calls) or name == "mistral_named_calls"
+        )  # BFCL's cut lists; names that are no names
         return
     assert repr(handler.decode(text)) == repr(calls)
 
@@ -111,14 +132,20 @@ def test_json_forms_can_write_every_call_with_a_name(name: str, calls: list[Call
         assert repr(get_handler(name).decode(get_handler(name).render(calls))) == repr(calls)
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(VECTORS) if "xml" in name or "python" in name])
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(VECTORS) if "xml" in name or "python" in name]
+)
 @given(calls=calls_with(NAMES, PYTHON_VALUES))
 def test_python_and_xml_forms_read_what_they_write(name: str, calls: list[Call]) -> None:
     handler = get_handler(name)
     assert repr(handler.decode(handler.render(calls))) == repr(calls)
 
 
-@given(texts=st.lists(st.text(max_size=6) | st.sampled_from(["</TOOLCALL>", "}]", "[{", "`"]), max_size=3))
+@given(
+    texts=st.lists(
+        st.text(max_size=6) | st.sampled_from(["</TOOLCALL>", "}]", "[{", "`"]), max_size=3
+    )
+)
 def test_marks_inside_strings_never_end_the_calls(texts: list[str]) -> None:
     calls = [Call("f", {"a": texts, "b": "".join(texts)})]
     for name in VECTORS:
@@ -144,6 +171,8 @@ def test_what_a_form_cannot_say_is_refused_by_render(name: str, call: Call) -> N
 
 @given(names=st.lists(IDENTIFIERS, max_size=2))
 def test_a_prompt_configuration_names_a_handler(names: list[str]) -> None:
-    handler = get_handler("ret_fmt=json&tool_call_tag=True&func_doc_fmt=xml&prompt_fmt=plaintext&style=classic")
+    handler = get_handler(
+        "ret_fmt=json&tool_call_tag=True&func_doc_fmt=xml&prompt_fmt=plaintext&style=classic"
+    )
     calls = [Call(name, {}) for name in names]
     assert handler.render(calls) == get_handler("bfcl_json_tagged").render(calls)

@@ -24,7 +24,9 @@ IDENTIFIERS = st.from_regex(r"[a-z_][a-zA-Z0-9_é]{0,8}", fullmatch=True).filter
     lambda name: not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 )
 NAMES = st.lists(IDENTIFIERS, min_size=1, max_size=3).map(".".join)
-ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+ATOMS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+)
 PYTHON_VALUES = st.recursive(
     ATOMS | st.binary(max_size=5),
     lambda inner: (
@@ -36,13 +38,19 @@ PYTHON_VALUES = st.recursive(
 )
 JSON_VALUES = st.recursive(
     ATOMS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
-def calls_with(names: st.SearchStrategy[str], values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Call]]:
-    return st.lists(st.builds(Call, names, st.dictionaries(IDENTIFIERS, values, max_size=3)), max_size=3)
+def calls_with(
+    names: st.SearchStrategy[str], values: st.SearchStrategy[Any]
+) -> st.SearchStrategy[list[Call]]:
+    return st.lists(
+        st.builds(Call, names, st.dictionaries(IDENTIFIERS, values, max_size=3)), max_size=3
+    )
 
 
 @given(calls_with(NAMES, PYTHON_VALUES))
@@ -56,7 +64,20 @@ def test_tool_calls_read_what_they_write(calls: list[Call]) -> None:
 
 
 PIECES = st.lists(
-    st.sampled_from([*"[](){}'\"`,=+-*/:.#\\\n 01", "f", "a=", "True", "...", "**", "lambda:", "f(a=", "\0", "é"]),
+    st.sampled_from(
+        [
+            *"[](){}'\"`,=+-*/:.#\\\n 01",
+            "f",
+            "a=",
+            "True",
+            "...",
+            "**",
+            "lambda:",
+            "f(a=",
+            "\0",
+            "é",
+        ]
+    ),
     max_size=30,
 ).map("".join)
 
@@ -76,7 +97,13 @@ def test_any_text_gives_calls_or_a_decode_error(name: str, text: str) -> None:
 def test_nothing_in_a_text_is_executed(tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     run = f"__import__('os').system('touch {touched}')"
-    for text in (f"[{run}]", f"[f(a={run})]", f"[f(a={run}+1)]", f"[f(a=x[{run}])]", f"[f(a=(lambda: {run})())]"):
+    for text in (
+        f"[{run}]",
+        f"[f(a={run})]",
+        f"[f(a={run}+1)]",
+        f"[f(a=x[{run}])]",
+        f"[f(a=(lambda: {run})())]",
+    ):
         for name in HANDLERS:
             with contextlib.suppress(DecodeError):
                 get_handler(name).decode_execute(text)
@@ -153,7 +180,9 @@ def test_arithmetic_agrees_with_python(source: str, value: Any) -> None:
     assert type(call.arguments["a"]) is type(value)
 
 
-@pytest.mark.parametrize("source", ["x+1", "1/0", "1+'a'", "abs(x)+1", "a.b+1", "f(a=1)+1", "-x", "not f()", "-'a'"])
+@pytest.mark.parametrize(
+    "source", ["x+1", "1/0", "1+'a'", "abs(x)+1", "a.b+1", "f(a=1)+1", "-x", "not f()", "-'a'"]
+)
 def test_arithmetic_on_what_has_no_value_fails_to_decode(source: str) -> None:
     with pytest.raises(DecodeError):
         PYTHON.decode(f"[f(a={source})]")
@@ -205,10 +234,14 @@ def test_dicts_are_executed_as_bfcl_renders_them(text: str, executed: list[str] 
 
 
 def test_tool_calls_are_executed_without_blanks_between_arguments() -> None:
-    assert TOOL_CALLS.decode_execute('[{"f": "{\\"a\\": 1, \\"b\\": [null, true]}"}]') == ["f(a=1,b=[None, True])"]
+    assert TOOL_CALLS.decode_execute('[{"f": "{\\"a\\": 1, \\"b\\": [null, true]}"}]') == [
+        "f(a=1,b=[None, True])"
+    ]
 
 
-@pytest.mark.parametrize("text", ['"a"', "null", "5", '[["f"]]', "[{}]", '[{"f": {}}]', '[{"f": "5"}]', '{"f": "{}"}'])
+@pytest.mark.parametrize(
+    "text", ['"a"', "null", "5", '[["f"]]', "[{}]", '[{"f": {}}]', '[{"f": "5"}]', '{"f": "{}"}']
+)
 def test_json_that_is_no_list_of_calls_does_not_decode(text: str) -> None:
     with pytest.raises(DecodeError) as caught:
         TOOL_CALLS.decode(text)
@@ -223,7 +256,9 @@ def test_auto_tells_the_forms_apart() -> None:
     assert auto.decode(auto.render(expected)) == expected
 
 
-@pytest.mark.parametrize("call", [Call("f g", {}), Call("f", {"from": 1}), Call("f", {"a": {1, 2}}), Call("", {})])
+@pytest.mark.parametrize(
+    "call", [Call("f g", {}), Call("f", {"from": 1}), Call("f", {"a": {1, 2}}), Call("", {})]
+)
 def test_what_the_form_cannot_say_is_refused_by_render(call: Call) -> None:
     with pytest.raises(ValueError, match=r"call|literal"):
         PYTHON.render([call])

@@ -17,7 +17,10 @@ from fctncalling.official_import import ImportFailure, tables_of
 
 MODULE = b'WORDS = ["a", "b"]\nORDER = {"x": ..., "y": (1, -2.5)}\n'
 FILES = {
-    "BFCL_v4_simple_python.json": ("bfcl_eval/data/BFCL_v4_simple_python.json", b'{"id": "simple_python_0"}\n'),
+    "BFCL_v4_simple_python.json": (
+        "bfcl_eval/data/BFCL_v4_simple_python.json",
+        b'{"id": "simple_python_0"}\n',
+    ),
     "possible_answer/BFCL_v4_a.json": ("bfcl_eval/data/possible_answer/BFCL_v4_a.json", b"{}\n"),
     "long_context.json": ("bfcl_eval/source/long_context.py", MODULE),
 }
@@ -36,7 +39,16 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     manifest = tmp_path / "manifest.json"
     manifest.write_text(
-        json.dumps({"package": "p", "version": "1", "license": "L", "authors": "A", "wheel_sha256": "", "files": files})
+        json.dumps(
+            {
+                "package": "p",
+                "version": "1",
+                "license": "L",
+                "authors": "A",
+                "wheel_sha256": "",
+                "files": files,
+            }
+        )
     )
     monkeypatch.setattr(official_import, "_MANIFEST", manifest)
     return path
@@ -58,10 +70,15 @@ def test_a_wheel_and_its_unpacked_folder_give_the_same_files(
         copied = [name for name in FILES if name != "long_context.json"]
         assert all((target / name).read_bytes() == FILES[name][1] for name in copied)
         tables = json.loads((target / "long_context.json").read_text())
-        assert tables == {"WORDS": ["a", "b"], "ORDER": {"x": {"__ellipsis__": True}, "y": [1, -2.5]}}
+        assert tables == {
+            "WORDS": ["a", "b"],
+            "ORDER": {"x": {"__ellipsis__": True}, "y": [1, -2.5]},
+        }
 
 
-def test_json_lists_every_file_with_its_size(wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lists_every_file_with_its_size(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(wheel, tmp_path / "data", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report["files"]) == set(FILES)
@@ -92,23 +109,31 @@ def test_a_source_that_is_none_is_told_by_its_name(
     assert not (tmp_path / "data").exists()
 
 
-def test_nothing_is_written_among_installed_packages(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_among_installed_packages(
+    wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = Path(sysconfig.get_path("purelib")) / "some_data"
     assert run(wheel, target) == 2
     assert "--data_dir" in capsys.readouterr().err
     assert not target.exists()
 
 
-@pytest.mark.parametrize("module", ["X = open('f')", "X = [y for y in 'ab']", "X = __import__('os')", "X = (", ""])
+@pytest.mark.parametrize(
+    "module", ["X = open('f')", "X = [y for y in 'ab']", "X = __import__('os')", "X = (", ""]
+)
 def test_tables_that_are_no_literals_are_refused_and_never_run(module: str) -> None:
     with pytest.raises(ImportFailure, match=r"tables\.py"):
         tables_of(module.encode(), "tables.py")
 
 
-def test_an_installed_package_keeps_data_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_keeps_data_in_the_users_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
     assert places.official_data_folder().parts[-2:] == ("data", "bfcl")
-    monkeypatch.setattr("fctncalling.data.__file__", str(tmp_path / "site" / "data" / "__init__.py"))
+    monkeypatch.setattr(
+        "fctncalling.data.__file__", str(tmp_path / "site" / "data" / "__init__.py")
+    )
     assert places.official_data_folder() == tmp_path / "share" / "fctncalling" / "bfcl"
 
 

@@ -6,7 +6,17 @@ import copy
 
 import pytest
 import torch
-from token_worlds import VOCABULARY, act, empty_row, gradient, observe, settings, some_episodes, targets_of, tiny_policy
+from token_worlds import (
+    VOCABULARY,
+    act,
+    empty_row,
+    gradient,
+    observe,
+    settings,
+    some_episodes,
+    targets_of,
+    tiny_policy,
+)
 
 from fctncalling.algorithms.algorithm import Algorithm
 from fctncalling.algorithms.batch import EpisodeRecord
@@ -62,7 +72,9 @@ def test_a_weight_is_the_ratio_of_probabilities_and_no_more_than_the_cap(shift: 
     assert torch.allclose(weights, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("algorithm", [ALGORITHMS["APPO"], ALGORITHMS["GRPO"]], ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "algorithm", [ALGORITHMS["APPO"], ALGORITHMS["GRPO"]], ids=lambda it: it.name
+)
 def test_what_is_weighted_is_what_has_a_ratio(algorithm: Algorithm) -> None:
     policy = tiny_policy().eval()
     episodes = some_episodes(policy)
@@ -70,16 +82,26 @@ def test_what_is_weighted_is_what_has_a_ratio(algorithm: Algorithm) -> None:
     for record in episodes:
         for row in record.rows:
             noise = torch.randn(len(row.ids), generator=generator).tolist()
-            row.rollout_logprobs = [old - 0.3 * by for old, by in zip(row.rollout_logprobs, noise, strict=True)]
-    changes = {"action_logprob_norm": "sum"} if algorithm.name == "APPO" else {"sequence_ratio": True}
+            row.rollout_logprobs = [
+                old - 0.3 * by for old, by in zip(row.rollout_logprobs, noise, strict=True)
+            ]
+    changes = (
+        {"action_logprob_norm": "sum"} if algorithm.name == "APPO" else {"sequence_ratio": True}
+    )
     config = settings(
-        algorithm_name=algorithm.name, importance_cap=1e9, max_staleness=1, episodes_per_update=16, **changes
+        algorithm_name=algorithm.name,
+        importance_cap=1e9,
+        max_staleness=1,
+        episodes_per_update=16,
+        **changes,
     )
     targets = targets_of(policy, episodes, config)
     first, rows = 0, [row for record in episodes for row in record.rows]
     for row in rows:
         old = targets.old_logprobs[first : first + sum(row.acted)]
-        sampled = torch.tensor([p for p, acted in zip(row.rollout_logprobs, row.acted, strict=True) if acted])
+        sampled = torch.tensor(
+            [p for p, acted in zip(row.rollout_logprobs, row.acted, strict=True) if acted]
+        )
         ends = [end for end, acted in zip(row.ends_action, row.acted, strict=True) if acted]
         found = targets.importance[first : first + len(old)]
         if algorithm.name == "GRPO":
@@ -99,10 +121,20 @@ def test_without_staleness_and_foreign_engine_nothing_changes_and_nothing_is_tol
         policy = tiny_policy().eval()
         episodes = some_episodes(copy.deepcopy(policy))
         for record in episodes:
-            record.rows[0].rollout_logprobs = [logprob - 0.4 for logprob in record.rows[0].rollout_logprobs]
+            record.rows[0].rollout_logprobs = [
+                logprob - 0.4 for logprob in record.rows[0].rollout_logprobs
+            ]
         config = settings(importance_cap=cap)
-        metrics = update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(3))
-        results.append((metrics, torch.cat([weight.detach().flatten() for weight in policy.parameters()])))
+        metrics = update(
+            policy,
+            make_optimisers(policy, config),
+            episodes,
+            config,
+            torch.Generator().manual_seed(3),
+        )
+        results.append(
+            (metrics, torch.cat([weight.detach().flatten() for weight in policy.parameters()]))
+        )
     assert results[0][0] == results[1][0]
     assert torch.equal(results[0][1], results[1][1])
     assert not any(name.startswith("mismatch/importance") for name in results[0][0])
@@ -112,9 +144,13 @@ def test_the_metrics_tell_how_much_was_cut() -> None:
     policy = tiny_policy().eval()
     episodes = some_episodes(policy)
     for record in episodes[:6]:
-        record.rows[0].rollout_logprobs = [logprob - 1.0 for logprob in record.rows[0].rollout_logprobs]
+        record.rows[0].rollout_logprobs = [
+            logprob - 1.0 for logprob in record.rows[0].rollout_logprobs
+        ]
     config = settings(max_staleness=1)
-    metrics = update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(3))
+    metrics = update(
+        policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(3)
+    )
     acted = [sum(sum(row.acted) for row in record.rows) for record in episodes]
     share = sum(acted[:6]) / sum(acted)
     assert metrics["mismatch/importance_cut_share"] == pytest.approx(share)

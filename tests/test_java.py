@@ -34,11 +34,15 @@ JAVA = get_handler("java_calls")
 
 
 @pytest.mark.parametrize("name", ["simple_java", "fc_simple_java"])
-def test_verdicts_are_the_official_ones(shared: Path, verdict_counter: VerdictCounter, name: str) -> None:
+def test_verdicts_are_the_official_ones(
+    shared: Path, verdict_counter: VerdictCounter, name: str
+) -> None:
     compare_verdicts(shared, name, verdict_counter)
 
 
-def test_the_decoder_gives_the_official_values_and_failures(shared: Path, verdict_counter: VerdictCounter) -> None:
+def test_the_decoder_gives_the_official_values_and_failures(
+    shared: Path, verdict_counter: VerdictCounter
+) -> None:
     compare_decoded(shared, "java", verdict_counter)
 
 
@@ -47,7 +51,10 @@ def test_the_decoder_gives_the_official_values_and_failures(shared: Path, verdic
     [
         ('[Desk.open(width=5, label="a b")]', [{"Desk.open": {"width": "5", "label": "a b"}}]),
         ('Desk.open(width=5, label="a b")', [{"Desk.open": {"width": "5", "label": "a b"}}]),
-        ("```\n[Desk.open(width=5, label='a');]\n```", [{"Desk.open": {"width": "5", "label": "a"}}]),
+        (
+            "```\n[Desk.open(width=5, label='a');]\n```",
+            [{"Desk.open": {"width": "5", "label": "a"}}],
+        ),
         ("[open(a=1); close(b=2);]", [{"open": {"a": "1"}}]),
         ("[(desk.open(a=1));]", [{"desk.open": {"a": "1"}}]),
         ("[a.b().c(d=1);]", [{"a.b().c": {"d": "1"}}]),
@@ -123,14 +130,21 @@ names = st.from_regex(r"[a-z][a-zA-Z]{0,8}(\.[A-Z][a-z]{0,5})?", fullmatch=True)
 plain_values = st.one_of(
     st.integers(-(10**6), 10**6).map(str),
     st.floats(-1e3, 1e3).map(lambda value: f"{value:.3f}"),
-    st.sampled_from(["true", "false", "null", "new ArrayList<>(Arrays.asList(1, 2))", "new int[]{1, 2}"]),
-    st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters='"\\'), max_size=20),
+    st.sampled_from(
+        ["true", "false", "null", "new ArrayList<>(Arrays.asList(1, 2))", "new int[]{1, 2}"]
+    ),
+    st.text(
+        st.characters(min_codepoint=32, max_codepoint=126, exclude_characters='"\\'), max_size=20
+    ),
     st.just('""new HashMap<String, Object>() {{ put("a", 1); }}""'),
 )
 
 
 @settings(max_examples=50)
-@given(names, st.dictionaries(st.from_regex(r"arg[A-Z]{0,3}", fullmatch=True), plain_values, max_size=4))
+@given(
+    names,
+    st.dictionaries(st.from_regex(r"arg[A-Z]{0,3}", fullmatch=True), plain_values, max_size=4),
+)
 def test_what_is_written_is_read_back(name: str, arguments: dict[str, str]) -> None:
     assume(java_calls._RESERVED.isdisjoint(name.split(".")))
     calls = [Call(name, arguments)]
@@ -141,9 +155,16 @@ def test_what_is_written_is_read_back(name: str, arguments: dict[str, str]) -> N
 
 
 def test_canonical_text_is_ended_as_java_and_quotes_what_is_no_literal() -> None:
-    arguments: dict[Any, str] = {"width": "5", "on": "true", "label": "a b", "kind": "Kind.OAK", None: "x"}
+    arguments: dict[Any, str] = {
+        "width": "5",
+        "on": "true",
+        "label": "a b",
+        "kind": "Kind.OAK",
+        None: "x",
+    }
     assert (
-        JAVA.render([Call("Desk.open", arguments)]) == '[Desk.open(width=5, on=true, label="a b", kind="Kind.OAK", x);]'
+        JAVA.render([Call("Desk.open", arguments)])
+        == '[Desk.open(width=5, on=true, label="a b", kind="Kind.OAK", x);]'
     )
     assert JAVA.render([]) == "[]"
 
@@ -166,7 +187,23 @@ def test_what_the_form_cannot_say_is_refused_by_render(calls: list[Call]) -> Non
 
 @given(
     st.lists(
-        st.sampled_from(["a", "Foo", "b1", "$c", "_d", "true", "null", "int", "yield", "new", "record", "var", "é"]),
+        st.sampled_from(
+            [
+                "a",
+                "Foo",
+                "b1",
+                "$c",
+                "_d",
+                "true",
+                "null",
+                "int",
+                "yield",
+                "new",
+                "record",
+                "var",
+                "é",
+            ]
+        ),
         min_size=1,
         max_size=2,
     ).map(".".join),
@@ -174,14 +211,31 @@ def test_what_the_form_cannot_say_is_refused_by_render(calls: list[Call]) -> Non
         st.tuples(
             st.sampled_from(["a", "b", "c1", "false", "this", "to", "enum"]),
             st.sampled_from(
-                ["1", "-1.5", "007", "1.", '"x, y"', '"//"', "''", "'xy'", "a.b", "true", "null", "super", "x.new", "é"]
+                [
+                    "1",
+                    "-1.5",
+                    "007",
+                    "1.",
+                    '"x, y"',
+                    '"//"',
+                    "''",
+                    "'xy'",
+                    "a.b",
+                    "true",
+                    "null",
+                    "super",
+                    "x.new",
+                    "é",
+                ]
             ),
         ),
         min_size=1,
         max_size=4,
     ),
 )
-def test_plain_calls_are_read_as_the_grammar_reads_them(name: str, pairs: list[tuple[str, str]]) -> None:
+def test_plain_calls_are_read_as_the_grammar_reads_them(
+    name: str, pairs: list[tuple[str, str]]
+) -> None:
     source = f"{name}({', '.join(f'{key}={value}' for key, value in pairs)})"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(java_calls, "plain_call", lambda *_, **__: None)
@@ -230,7 +284,9 @@ def test_plain_calls_are_read_as_the_grammar_reads_them(name: str, pairs: list[t
         ("Map.of()", "HashMap", None, "Map.of()"),
     ],
 )
-def test_texts_become_values_as_bfcl_converts_them(text: str, name: str, item: str | None, value: Any) -> None:
+def test_texts_become_values_as_bfcl_converts_them(
+    text: str, name: str, item: str | None, value: Any
+) -> None:
     converted = java_value(text, name, item)
     assert type(converted) is type(value)
     assert converted == value
@@ -238,7 +294,9 @@ def test_texts_become_values_as_bfcl_converts_them(text: str, name: str, item: s
 
 def test_only_text_is_converted_and_the_documented_type_must_be_known() -> None:
     assert java_argument("5", {"type": "integer"}) == Argument(5, int)
-    assert java_argument("new int[]{}", {"type": "Array", "items": {"type": "char"}}) == Argument([], list, str)
+    assert java_argument("new int[]{}", {"type": "Array", "items": {"type": "char"}}) == Argument(
+        [], list, str
+    )
     fault = java_argument(5, {"type": "integer"})
     assert isinstance(fault, Fault)
     assert fault.error_type == "type_error:java"
@@ -254,7 +312,9 @@ def test_any_text_has_a_value(name: str, text: str) -> None:
     java_value(text, name, None)
 
 
-def test_a_missing_grammar_is_told_with_its_cure_and_is_no_answer_s_fault(without_grammar: None) -> None:
+def test_a_missing_grammar_is_told_with_its_cure_and_is_no_answer_s_fault(
+    without_grammar: None,
+) -> None:
     for use in (
         lambda: JAVA.decode("[Desk.open(width=5, label=1)]"),
         lambda: read_answer(JAVA, "[Desk.open(width=5, label=1)]", executes=False),

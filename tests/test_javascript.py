@@ -33,11 +33,15 @@ JAVASCRIPT = get_handler("javascript_calls")
 
 
 @pytest.mark.parametrize("name", ["simple_javascript", "fc_simple_javascript"])
-def test_verdicts_are_the_official_ones(shared: Path, verdict_counter: VerdictCounter, name: str) -> None:
+def test_verdicts_are_the_official_ones(
+    shared: Path, verdict_counter: VerdictCounter, name: str
+) -> None:
     compare_verdicts(shared, name, verdict_counter)
 
 
-def test_the_decoder_gives_the_official_values_and_failures(shared: Path, verdict_counter: VerdictCounter) -> None:
+def test_the_decoder_gives_the_official_values_and_failures(
+    shared: Path, verdict_counter: VerdictCounter
+) -> None:
     compare_decoded(shared, "javascript", verdict_counter)
 
 
@@ -107,12 +111,18 @@ plain_values = st.one_of(
     st.integers(-(10**6), 10**6).map(str),
     st.floats(-1e3, 1e3).map(lambda value: f"{value:.3f}"),
     st.sampled_from(["true", "null", "[1, 'a']", "{a: {b: 1}}", "() => { return 1; }", "/a+/g"]),
-    st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters='"\\'), max_size=20),
+    st.text(
+        st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters='"\\'),
+        max_size=20,
+    ),
 )
 
 
 @settings(max_examples=50)
-@given(names, st.dictionaries(st.from_regex(r"arg[A-Z]{0,3}", fullmatch=True), plain_values, max_size=4))
+@given(
+    names,
+    st.dictionaries(st.from_regex(r"arg[A-Z]{0,3}", fullmatch=True), plain_values, max_size=4),
+)
 def test_what_is_written_is_read_back(name: str, arguments: dict[str, str]) -> None:
     assume(javascript_calls._RESERVED.isdisjoint(name.split(".")))
     calls = [Call(name, arguments)]
@@ -123,7 +133,13 @@ def test_what_is_written_is_read_back(name: str, arguments: dict[str, str]) -> N
 
 
 def test_canonical_text_quotes_what_is_no_literal() -> None:
-    arguments: dict[Any, str] = {"width": "5", "label": "a b", "size": "[1, 2]", "by": 'say "no"', None: "x"}
+    arguments: dict[Any, str] = {
+        "width": "5",
+        "label": "a b",
+        "size": "[1, 2]",
+        "by": 'say "no"',
+        None: "x",
+    }
     written = '[desk.open(width=5, label="a b", size=[1, 2], by=\'say "no"\', x)]'
     assert JAVASCRIPT.render([Call("desk.open", arguments)]) == written
     assert JAVASCRIPT.render([]) == "[]"
@@ -146,7 +162,23 @@ def test_what_the_form_cannot_say_is_refused_by_render(calls: list[Call]) -> Non
 
 @given(
     st.lists(
-        st.sampled_from(["a", "foo", "b1", "$c", "_d", "true", "this", "of", "await", "new", "using", "class", "é"]),
+        st.sampled_from(
+            [
+                "a",
+                "foo",
+                "b1",
+                "$c",
+                "_d",
+                "true",
+                "this",
+                "of",
+                "await",
+                "new",
+                "using",
+                "class",
+                "é",
+            ]
+        ),
         min_size=1,
         max_size=2,
     ).map(".".join),
@@ -155,9 +187,38 @@ def test_what_the_form_cannot_say_is_refused_by_render(calls: list[Call]) -> Non
             st.sampled_from(["a", "b", "c1", "false", "this", "let", "in"]),
             st.sampled_from(
                 [
-                    *("1", "-1.5", "007", "1.", '"x, y"', '"//"', "''", "'xy'", "a.b", "true", "null", "super"),
-                    *("x.new", "é", "[]", "{}", '[1, "a", -2.5, x]', "[true, x.true]", "[[1]]", '["//", null,]'),
-                    *("[in]", "{a: 1, b:[x]}", '{k: "v, }", m: true}', "{true: 1}", "{new: 1}", "{a: new}"),
+                    *(
+                        "1",
+                        "-1.5",
+                        "007",
+                        "1.",
+                        '"x, y"',
+                        '"//"',
+                        "''",
+                        "'xy'",
+                        "a.b",
+                        "true",
+                        "null",
+                        "super",
+                    ),
+                    *(
+                        "x.new",
+                        "é",
+                        "[]",
+                        "{}",
+                        '[1, "a", -2.5, x]',
+                        "[true, x.true]",
+                        "[[1]]",
+                        '["//", null,]',
+                    ),
+                    *(
+                        "[in]",
+                        "{a: 1, b:[x]}",
+                        '{k: "v, }", m: true}',
+                        "{true: 1}",
+                        "{new: 1}",
+                        "{a: new}",
+                    ),
                     *('{"a": 1}', "{a}", "{a: {b: 1}}"),
                 ]
             ),
@@ -166,7 +227,9 @@ def test_what_the_form_cannot_say_is_refused_by_render(calls: list[Call]) -> Non
         max_size=4,
     ),
 )
-def test_plain_calls_are_read_as_the_grammar_reads_them(name: str, pairs: list[tuple[str, str]]) -> None:
+def test_plain_calls_are_read_as_the_grammar_reads_them(
+    name: str, pairs: list[tuple[str, str]]
+) -> None:
     source = f"{name}({', '.join(f'{key}={value}' for key, value in pairs)})"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(javascript_calls, "plain_call", lambda *_, **__: None)
@@ -206,7 +269,12 @@ def test_plain_calls_are_read_as_the_grammar_reads_them(name: str, pairs: list[t
         ("[[]]", "array", "integer", [[""]]),
         ("[1, " + "9" * 5_000 + "]", "array", "integer", "[1, " + "9" * 5_000 + "]"),
         ("{}", "dict", None, {}),
-        ("{a: 1, 'b': '5', \"c d\": [1, x], e: true}", "dict", None, {"a": 1, "b": 5, "c d": [1, "x"], "e": True}),
+        (
+            "{a: 1, 'b': '5', \"c d\": [1, x], e: true}",
+            "dict",
+            None,
+            {"a": 1, "b": 5, "c d": [1, "x"], "e": True},
+        ),
         ("{a: 'x, y', b: 'u: v, w: z'}", "dict", None, {"a": "x, y", "b": "u: v", "w": "z"}),
         ("{a: {b: 1}, c: 2}", "dict", None, {"a": "{b: 1"}),
         ("{a: 1,\n b: 2}", "dict", None, "{a: 1,\n b: 2}"),
@@ -215,7 +283,9 @@ def test_plain_calls_are_read_as_the_grammar_reads_them(name: str, pairs: list[t
         ("x", "dict", None, "x"),
     ],
 )
-def test_texts_become_values_as_bfcl_converts_them(text: str, name: str, item: str | None, value: Any) -> None:
+def test_texts_become_values_as_bfcl_converts_them(
+    text: str, name: str, item: str | None, value: Any
+) -> None:
     converted = javascript_value(text, name, item)
     assert type(converted) is type(value)
     assert converted == value
@@ -223,19 +293,27 @@ def test_texts_become_values_as_bfcl_converts_them(text: str, name: str, item: s
 
 def test_only_text_is_converted_and_the_documented_type_must_be_known() -> None:
     assert javascript_argument("5", {"type": "float"}) == Argument(5.0, float)
-    assert javascript_argument("[]", {"type": "array", "items": {"type": "String"}}) == Argument([], list, str)
+    assert javascript_argument("[]", {"type": "array", "items": {"type": "String"}}) == Argument(
+        [], list, str
+    )
     fault = javascript_argument(None, {"type": "String"})
     assert isinstance(fault, Fault)
     assert fault.error_type == "type_error:js"
-    with pytest.raises(ValueError, match="documented JavaScript type 'string': expected one of String"):
+    with pytest.raises(
+        ValueError, match="documented JavaScript type 'string': expected one of String"
+    ):
         javascript_argument("5", {"type": "string"})
 
 
-pieces = st.sampled_from(["[", "]", "[1]", "[a, b]", ",", ", ", " ", "\n", "1", "x", "[[", "]]", ")", "new Array("])
+pieces = st.sampled_from(
+    ["[", "]", "[1]", "[a, b]", ",", ", ", " ", "\n", "1", "x", "[[", "]]", ")", "new Array("]
+)
 
 
 @given(st.lists(pieces, max_size=14).map("".join), st.sampled_from(["[", "new Array("]))
-def test_arrays_of_arrays_end_where_the_backtracking_pattern_ends_them(middle: str, opening: str) -> None:
+def test_arrays_of_arrays_end_where_the_backtracking_pattern_ends_them(
+    middle: str, opening: str
+) -> None:
     # The pattern is exponential in the worst case, so the texts are short; the walk that replaces it is not.
     text = f"{opening}{middle}{']' if opening == '[' else ')'}".strip()
     rest = r"\[.*?\]\s*(,\s*\[.*?\]\s*)*"
@@ -249,7 +327,8 @@ def test_arrays_of_arrays_end_where_the_backtracking_pattern_ends_them(middle: s
 
 
 @pytest.mark.parametrize(
-    "text", ["[[1]" + ",[1]" * 5_000, "{" + "a:1," * 5_000 + "}", "{" + ", :" * 5_000 + "}", "[" * 20_000]
+    "text",
+    ["[[1]" + ",[1]" * 5_000, "{" + "a:1," * 5_000 + "}", "{" + ", :" * 5_000 + "}", "[" * 20_000],
 )
 def test_values_made_to_hang_are_converted_at_once(text: str) -> None:
     start = time.process_time()
@@ -274,7 +353,11 @@ TASK = Task(
     category="simple_javascript",
     question=(({"role": "user", "content": "Open it."},),),
     functions=(
-        FunctionDoc("open", "", {"type": "dict", "properties": {"width": {"type": "float"}}, "required": ["width"]}),
+        FunctionDoc(
+            "open",
+            "",
+            {"type": "dict", "properties": {"width": {"type": "float"}}, "required": ["width"]},
+        ),
     ),
     ground_truth=({"open": {"width": [5.0]}},),
 )

@@ -11,7 +11,11 @@ from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.judge import judge, judge_turns, replay_truth
 
 SCENARIO = {"MessageAPI": {}, "MathAPI": {}}
-TRUTH = [["add(a=1, b=2)"], [], ["message_login(user_id='USR001')", "send_message('USR002', 'Total (USD)')"]]
+TRUTH = [
+    ["add(a=1, b=2)"],
+    [],
+    ["message_login(user_id='USR001')", "send_message('USR002', 'Total (USD)')"],
+]
 
 
 def task(truth: Any = None) -> Task:
@@ -29,7 +33,11 @@ CALLS = [["add(b=2, a=1)"], ["get_user_id(user='Alice')"], TRUTH[2]]
 TEXTS = [
     ["[add(a=1, b=2)]", "That makes 3."],
     ["Which one?"],
-    ["message_login(user_id='USR001')", "[send_message(receiver_id='USR002', message='Total (USD)')]", "Sent."],
+    [
+        "message_login(user_id='USR001')",
+        "[send_message(receiver_id='USR002', message='Total (USD)')]",
+        "Sent.",
+    ],
 ]
 TOOL_CALLS = [
     ['[{"add": "{\\"a\\": 1, \\"b\\": 2}"}]', "That makes 3."],
@@ -42,7 +50,8 @@ TOOL_CALLS = [
 
 
 @pytest.mark.parametrize(
-    ("response", "form"), [(CALLS, "decoded_calls"), (TEXTS, "prompting"), (TOOL_CALLS, "tool_call")]
+    ("response", "form"),
+    [(CALLS, "decoded_calls"), (TEXTS, "prompting"), (TOOL_CALLS, "tool_call")],
 )
 def test_the_same_answer_passes_in_every_form(response: Any, form: str) -> None:
     verdict = judge(task(), response, form)
@@ -51,7 +60,9 @@ def test_the_same_answer_passes_in_every_form(response: Any, form: str) -> None:
 
 def test_judging_again_gives_the_same_and_leaves_the_task_as_it_was() -> None:
     one = task()
-    assert judge(one, CALLS, "decoded_calls") == judge(one, CALLS, "decoded_calls", truth=replay_truth(one))
+    assert judge(one, CALLS, "decoded_calls") == judge(
+        one, CALLS, "decoded_calls", truth=replay_truth(one)
+    )
     assert one.initial_config == SCENARIO
 
 
@@ -63,7 +74,10 @@ def test_a_registered_name_in_front_of_a_parenthesis_never_matches_itself() -> N
 
 
 def test_too_few_and_too_many_turns_keep_the_verdicts_of_the_turns_played() -> None:
-    fewer, more = judge(task(), CALLS[:2], "decoded_calls"), judge(task(), [*CALLS, []], "decoded_calls")
+    fewer, more = (
+        judge(task(), CALLS[:2], "decoded_calls"),
+        judge(task(), [*CALLS, []], "decoded_calls"),
+    )
     assert fewer.error_type == more.error_type == "multi_turn:force_terminated"
     assert (fewer.per_turn, more.per_turn) == ((True, True, False), (True, True, True))
 
@@ -78,7 +92,13 @@ def test_turns_that_were_played_are_judged_without_running_anything() -> None:
 def test_what_cannot_be_judged_is_named() -> None:
     with pytest.raises(LookupError, match=r'"telepathy".*prompting, tool_call, decoded_calls'):
         judge(task(), CALLS, "telepathy")
-    unknown = Task("multi_turn_base_1", "multi_turn_base", [[]], ground_truth=[[]], involved_classes=["SpaceAPI"])
+    unknown = Task(
+        "multi_turn_base_1",
+        "multi_turn_base",
+        [[]],
+        ground_truth=[[]],
+        involved_classes=["SpaceAPI"],
+    )
     with pytest.raises(LookupError, match=r'"multi_turn_base_1".*"SpaceAPI".*MathAPI'):
         judge(unknown, [[]], "decoded_calls")
     with pytest.raises(ValueError, match=r"multi_turn_base_2.*ground truth"):

@@ -64,7 +64,9 @@ def updates_saved(folder: Path) -> int:
 def writing_after(folder: Path, updates: int) -> bool:
     """Return whether a checkpoint is being written of more updates than were done."""
     found = folder.glob("checkpoints/.update_*.part")
-    return any(int(path.name.removeprefix(".update_").removesuffix(".part")) > updates for path in found)
+    return any(
+        int(path.name.removeprefix(".update_").removesuffix(".part")) > updates for path in found
+    )
 
 
 def kill_when(process: subprocess.Popen[str], due: Callable[[], bool], delay_s: float) -> None:
@@ -94,7 +96,9 @@ def test_ten_kills_at_random_moments_leave_no_trace_in_the_numbers(tmp_path: Pat
     for number, moment in enumerate(moments):
         before = updates_logged(folder)
         begun = time.monotonic()
-        process = started(tmp_path / "killed", *(["--resume"] if (folder / "config.json").exists() else []))
+        process = started(
+            tmp_path / "killed", *(["--resume"] if (folder / "config.json").exists() else [])
+        )
         delay = chance.random()
         if moment == "anywhere":
             until = begun + delay * seconds / 2
@@ -106,7 +110,9 @@ def test_ten_kills_at_random_moments_leave_no_trace_in_the_numbers(tmp_path: Pat
             wanted = before + chance.randint(0, 3)
             kill_when(process, lambda wanted=wanted: writing_after(folder, wanted), 0.03 * delay)  # type: ignore[misc]
         lost = updates_logged(folder) - updates_saved(folder)
-        print(f"kill {number + 1}: {moment}, after {updates_logged(folder)} updates, {lost} of them not saved")
+        print(
+            f"kill {number + 1}: {moment}, after {updates_logged(folder)} updates, {lost} of them not saved"
+        )
         assert lost <= SAVE_INTERVAL
     finished(started(tmp_path / "killed", "--resume"))
     whole = folder_of(tmp_path / "whole")
@@ -114,5 +120,8 @@ def test_ten_kills_at_random_moments_leave_no_trace_in_the_numbers(tmp_path: Pat
     for name in ("model.safetensors", "value_head.safetensors"):
         last = f"checkpoints/last/{name}"
         assert (folder / last).read_bytes() == (whole / last).read_bytes()
-    told = [json.loads((path / "evaluation.json").read_text(encoding="utf-8")) for path in (folder, whole)]
+    told = [
+        json.loads((path / "evaluation.json").read_text(encoding="utf-8"))
+        for path in (folder, whole)
+    ]
     assert {**told[0], "train_cpu_seconds": 0} == {**told[1], "train_cpu_seconds": 0}

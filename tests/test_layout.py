@@ -11,7 +11,16 @@ import torch
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from token_worlds import CPU, VOCABULARY, gradient, judging_policy, settings, some_episodes, targets_of, tiny_policy
+from token_worlds import (
+    CPU,
+    VOCABULARY,
+    gradient,
+    judging_policy,
+    settings,
+    some_episodes,
+    targets_of,
+    tiny_policy,
+)
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -42,7 +51,9 @@ def judging(kind: str) -> ActorCritic:
     return policy
 
 
-def learned_from(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig) -> list[torch.Tensor]:
+def learned_from(
+    policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig
+) -> list[torch.Tensor]:
     """Return old log-probabilities, old values (of each episode, as given) and the gradient of one optimiser step."""
     targets = targets_of(policy, episodes, config)
     return [targets.old_logprobs, targets.old_values, gradient(policy, episodes, config)]
@@ -55,7 +66,9 @@ def test_how_rows_are_grouped_changes_no_logprob_no_value_and_no_gradient(kind: 
     one_by_one = learned_from(policy, episodes, settings(max_microbatch_tokens=1))
     assert one_by_one[2].abs().max() > 1e-3
     for layout in ({"max_microbatch_tokens": 40}, {"gradient_cp_steps": 3}, {}):
-        for got, wanted in zip(learned_from(policy, episodes, settings(**layout)), one_by_one, strict=True):
+        for got, wanted in zip(
+            learned_from(policy, episodes, settings(**layout)), one_by_one, strict=True
+        ):
             assert torch.allclose(got, wanted, atol=1e-5), layout
 
 
@@ -65,7 +78,9 @@ def test_the_order_of_episodes_changes_nothing_either(kind: str) -> None:
     episodes = some_episodes(judging_policy(), 10)
     sizes = [sum(record.rows[0].acted) for record in episodes]
     *forwards, wanted_gradient = learned_from(policy, episodes, settings(max_microbatch_tokens=60))
-    *backwards, other_gradient = learned_from(policy, episodes[::-1], settings(max_microbatch_tokens=60))
+    *backwards, other_gradient = learned_from(
+        policy, episodes[::-1], settings(max_microbatch_tokens=60)
+    )
     for got, wanted in zip(backwards, forwards, strict=True):
         assert torch.allclose(torch.cat(got.split(sizes[::-1])[::-1]), wanted, atol=1e-5)
     assert torch.allclose(other_gradient, wanted_gradient, atol=1e-5)
@@ -78,11 +93,15 @@ def test_what_follows_the_last_action_of_a_finished_episode_changes_nothing(kind
     longer = copy.deepcopy(episodes)
     for length, record in enumerate(longer):
         row = record.rows[0]
-        extra = TokenRecord([9] * length, [False] * length, [False] * length, [0.0] * length, [0.0] * length)
+        extra = TokenRecord(
+            [9] * length, [False] * length, [False] * length, [0.0] * length, [0.0] * length
+        )
         for name in vars(row):
             getattr(row, name).extend(getattr(extra, name))
     for got, wanted in zip(
-        learned_from(policy, longer, settings()), learned_from(policy, episodes, settings()), strict=True
+        learned_from(policy, longer, settings()),
+        learned_from(policy, episodes, settings()),
+        strict=True,
     ):
         assert torch.equal(got, wanted)
 
@@ -95,7 +114,9 @@ def test_an_episode_in_one_row_learns_as_one_row_a_step_does(kind: str) -> None:
     assert max(len(record.rows) for record in apart) > 2
     for changes in ({}, {"max_microbatch_tokens": 40}):
         for got, wanted in zip(
-            learned_from(policy, apart, settings(**changes)), learned_from(policy, episodes, settings()), strict=True
+            learned_from(policy, apart, settings(**changes)),
+            learned_from(policy, episodes, settings()),
+            strict=True,
         ):
             assert torch.allclose(got, wanted, atol=1e-5)
 
@@ -127,7 +148,9 @@ def model_of(kind: str) -> Any:
 def test_leaving_out_what_nobody_asks_for_changes_nothing(
     kind: str, lora: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fctncalling.algorithms.training_pass.BLOCK", 5)  # so that rows take several
+    monkeypatch.setattr(
+        "fctncalling.algorithms.training_pass.BLOCK", 5
+    )  # so that rows take several
     policy = ActorCritic(model_of(kind), critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
     if lora:
@@ -138,11 +161,16 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     hook = (
         policy.model.get_decoder()
         .layers[-1]
-        .mlp.register_forward_hook(lambda module, inputs, output: passed.append(output[..., 0].numel()))
+        .mlp.register_forward_hook(
+            lambda module, inputs, output: passed.append(output[..., 0].numel())
+        )
     )
     lean = learned_from(policy, episodes, settings())
     hook.remove()
-    asked, cut = sum(sum(record.rows[0].acted) for record in episodes), sum(not it.terminated for it in episodes)
+    asked, cut = (
+        sum(sum(record.rows[0].acted) for record in episodes),
+        sum(not it.terminated for it in episodes),
+    )
     assert asked in passed
     assert set(passed) <= {asked, cut}  # the value at a cut episode's end is asked for too
     monkeypatch.setattr("fctncalling.algorithms.policy.has_training_pass", lambda *_: False)
@@ -163,7 +191,9 @@ def test_an_onlooker_at_the_model_still_sees_its_passes() -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_logits_are_made_of_acted_tokens_alone_and_in_chunks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_are_made_of_acted_tokens_alone_and_in_chunks(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(token_scores, "MAX_LOGITS", 7 * VOCABULARY)
     policy = judging(kind)
     episodes = some_episodes(judging_policy(), 10)
@@ -190,7 +220,9 @@ def test_groups_hold_every_row_once_keep_their_budget_and_little_padding(
     groups = microbatches(lengths, max_tokens=max_tokens, num_parts=num_parts)
     padded = [len(group) * max(lengths[index] for index in group) for group in groups]
     assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
-    assert all(size <= max_tokens or len(group) == 1 for group, size in zip(groups, padded, strict=True))
+    assert all(
+        size <= max_tokens or len(group) == 1 for group, size in zip(groups, padded, strict=True)
+    )
     assert sum(padded) - sum(lengths) < 0.1 * sum(padded)
 
 
@@ -202,7 +234,17 @@ def test_rows_of_one_length_fill_their_groups(length: int, number: int, max_toke
 
 
 def test_a_few_short_rows_beside_long_ones_share_a_pass() -> None:
-    lengths = [10, 12, 15, 20, 25, 30, 900, 950, 1000]  # apart they would be four passes more for a hundred tokens
+    lengths = [
+        10,
+        12,
+        15,
+        20,
+        25,
+        30,
+        900,
+        950,
+        1000,
+    ]  # apart they would be four passes more for a hundred tokens
     assert [len(group) for group in microbatches(lengths, max_tokens=4096)] == [6, 3]
 
 
@@ -227,5 +269,7 @@ def test_padding_stays_below_a_tenth_on_the_embedded_tasks_and_is_told() -> None
     assert padding < 0.1
     assert experience.padding_share(plan) == pytest.approx(padding)
     policy = ActorCritic.load(embedded_path("model"))
-    metrics = update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0))
+    metrics = update(
+        policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)
+    )
     assert metrics["perf/padding_share"] == pytest.approx(padding)

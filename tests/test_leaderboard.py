@@ -35,7 +35,10 @@ def scores(accuracies: dict[str, float]) -> dict[str, Score]:
 
 
 def test_recorded_tree_scores_as_the_official_evaluator_prints_it() -> None:
-    shown = {name: str(score) for name, score in version_4(scores({**RECORDED, "simple_java": 11 / 100})).items()}
+    shown = {
+        name: str(score)
+        for name, score in version_4(scores({**RECORDED, "simple_java": 11 / 100})).items()
+    }
     assert shown["non_live_simple"] == "16.08%"
     shown = {name: str(score) for name, score in version_4(scores(RECORDED)).items()}
     assert shown == {
@@ -83,5 +86,7 @@ def test_a_category_alone_gives_its_share_of_the_overall_scores(
 
 
 def test_sizes_are_those_of_the_scored_categories() -> None:
-    assert len(SIZES) == len(NON_LIVE) + 1 + len(LIVE) + 2 + len(MULTI_TURN) + len(WEB_SEARCH) + len(MEMORY)
+    assert len(SIZES) == len(NON_LIVE) + 1 + len(LIVE) + 2 + len(MULTI_TURN) + len(
+        WEB_SEARCH
+    ) + len(MEMORY)
     assert sum(SIZES.values()) == 2501 + 1140 + 800 + 665

@@ -24,7 +24,14 @@ World = Callable[[], gymnasium.Env[Tokens, Tokens]]
 def train(world: World, num_updates: int, **settings: Any) -> tuple[ActorCritic, list[float]]:
     """Return the trained policy and the mean return of the episodes of each update."""
     config = TrainConfig(
-        **{"lr": 3e-3, "critic_lr": 1e-2, "num_mini_batch": 2, "ppo_epoch": 2, "target_kl": None, **settings}
+        **{
+            "lr": 3e-3,
+            "critic_lr": 1e-2,
+            "num_mini_batch": 2,
+            "ppo_epoch": 2,
+            "target_kl": None,
+            **settings,
+        }
     )
     policy = tiny_policy(config.seed)
     optimisers = make_optimisers(policy, config)

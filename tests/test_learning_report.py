@@ -20,7 +20,8 @@ def enumerated(one: list[float], other: list[float]) -> float:
     ranks = [pooled.index(x) + pooled.count(x) / 2 for x in one + other]
     centre = len(one) * (sum(ranks) / len(ranks))
     sums = [
-        abs(sum(part) - centre) >= abs(sum(ranks[: len(one)]) - centre) - 1e-9 for part in combinations(ranks, len(one))
+        abs(sum(part) - centre) >= abs(sum(ranks[: len(one)]) - centre) - 1e-9
+        for part in combinations(ranks, len(one))
     ]
     return sum(sums) / len(sums)
 
@@ -37,12 +38,18 @@ def test_the_rank_sum_test_is_exact_with_ties_and_without() -> None:
 
 
 def test_the_paired_test_is_exact() -> None:
-    assert sign_flips([0.1] * 10) == pytest.approx(2 / 2**10)  # all signs alike: the two most extreme
+    assert sign_flips([0.1] * 10) == pytest.approx(
+        2 / 2**10
+    )  # all signs alike: the two most extreme
     assert sign_flips([0.1, 0.1, 0.3]) == pytest.approx(2 / 8)
     assert sign_flips([0.2, -0.2]) == 1.0
     # Of equal differences only the number of signs counts: the binomial sign test, here 8 of 10.
-    assert sign_flips([0.1] * 8 + [-0.1] * 2) == pytest.approx(2 * sum(comb(10, k) for k in range(3)) / 2**10)
-    assert sign_flips([0.3, 0.2, -0.1]) == pytest.approx(4 / 8)  # sums 0.6, 0.4, 0.2, 0.0 and their negatives
+    assert sign_flips([0.1] * 8 + [-0.1] * 2) == pytest.approx(
+        2 * sum(comb(10, k) for k in range(3)) / 2**10
+    )
+    assert sign_flips([0.3, 0.2, -0.1]) == pytest.approx(
+        4 / 8
+    )  # sums 0.6, 0.4, 0.2, 0.0 and their negatives
 
 
 def test_holm_corrects_step_by_step() -> None:

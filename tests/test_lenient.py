@@ -9,13 +9,24 @@ import pytest
 from players import DONE, Played, shop_env, shop_task
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers import HANDLERS, DecodeError, LenientCalls, MissingRepair, get_handler, lenient
+from fctncalling.envs.handlers import (
+    HANDLERS,
+    DecodeError,
+    LenientCalls,
+    MissingRepair,
+    get_handler,
+    lenient,
+)
 
 CALLS = (Call("f", {"a": 1}),)
 JSON = '{"name": "f", "arguments": {"a": 1}}'
 REPAIRED = {
     "fence": ("python_calls", "```python\n[f(a=1)]\n```", ("code fence dropped",)),
-    "around": ("python_calls", "Sure: [f(a=1)]. Anything else [or not]?", ("text around the calls dropped",)),
+    "around": (
+        "python_calls",
+        "Sure: [f(a=1)]. Anything else [or not]?",
+        ("text around the calls dropped",),
+    ),
     "lines": ("python_calls", "I call\nf(a=1)\nnow", ("text around the calls dropped",)),
     "thought": ("python_calls", "<think>[g()]</think>[f(a=1)]", ("reasoning dropped",)),
     "json around": ("json_calls", f"Sure: [{JSON}] is it", ("text around the calls dropped",)),
@@ -31,11 +42,20 @@ BROKEN_JSON = {
     "key": ("hermes_calls", '<tool_call>\n{"name": "f", "parameters": {"a": 1}}\n</tool_call>'),
     "cut off": ("llama_json_calls", '{"name": "f", "parameters": {"a": 1'),
 }
-PROSE = ["No function fits.", "Sorry (no).", "", "I think f is what you want; shall I?", "[1, 2]", "{}"]
+PROSE = [
+    "No function fits.",
+    "Sorry (no).",
+    "",
+    "I think f is what you want; shall I?",
+    "[1, 2]",
+    "{}",
+]
 
 
 @pytest.mark.parametrize(("name", "text", "repairs"), REPAIRED.values(), ids=REPAIRED.keys())
-def test_what_stands_around_calls_is_dropped_and_told(name: str, text: str, repairs: tuple[str, ...]) -> None:
+def test_what_stands_around_calls_is_dropped_and_told(
+    name: str, text: str, repairs: tuple[str, ...]
+) -> None:
     reading = LenientCalls(get_handler(name), repair_json=False).read(text)
     assert reading == (CALLS, repairs)
 
@@ -71,7 +91,9 @@ def test_a_missing_library_is_told_and_not_passed_over(monkeypatch: pytest.Monke
     monkeypatch.setattr(lenient, "import_module", missing)
     with pytest.raises(MissingRepair, match=r"fctncalling\[repair\]"):
         get_handler("lenient:json_calls")
-    assert LenientCalls(get_handler("json_calls"), repair_json=False).decode(f"```\n{JSON}\n``` ok") == list(CALLS)
+    assert LenientCalls(get_handler("json_calls"), repair_json=False).decode(
+        f"```\n{JSON}\n``` ok"
+    ) == list(CALLS)
     assert get_handler("lenient:python_calls").decode("Sure: [f(a=1)]") == list(CALLS)
 
 

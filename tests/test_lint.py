@@ -16,7 +16,11 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.lint import findings
 
-PARAMETERS = {"type": "dict", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+PARAMETERS = {
+    "type": "dict",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+    "required": ["a"],
+}
 TASK = Task(
     id="simple_python_0",
     category="simple_python",
@@ -37,17 +41,30 @@ def test_a_sound_task_has_no_findings() -> None:
 @pytest.mark.parametrize(
     ("truth", "expected"),
     [
-        ({"f": {"a": [], "b": ["x", ""]}}, {("suspicious", "nothing_accepted"), ("impossible", "truth_rejected")}),
+        (
+            {"f": {"a": [], "b": ["x", ""]}},
+            {("suspicious", "nothing_accepted"), ("impossible", "truth_rejected")},
+        ),
         ({"f": {"a": ["one"]}}, set()),
-        ({"f": {"a": [1], "c": [2]}}, {("suspicious", "undocumented_parameter"), ("impossible", "truth_rejected")}),
+        (
+            {"f": {"a": [1], "c": [2]}},
+            {("suspicious", "undocumented_parameter"), ("impossible", "truth_rejected")},
+        ),
         ({"f": {"a": [1], "c": [2, ""]}}, {("suspicious", "undocumented_parameter")}),
-        ({"f": {"b": ["x"]}}, {("suspicious", "unexpected_required"), ("impossible", "truth_rejected")}),
+        (
+            {"f": {"b": ["x"]}},
+            {("suspicious", "unexpected_required"), ("impossible", "truth_rejected")},
+        ),
         ({"f": {"a": 1}}, {("suspicious", "no_list"), ("impossible", "truth_rejected")}),
     ],
 )
-def test_contradictions_of_truth_and_docs_are_found(truth: dict[str, Any], expected: set[tuple[str, str]]) -> None:
+def test_contradictions_of_truth_and_docs_are_found(
+    truth: dict[str, Any], expected: set[tuple[str, str]]
+) -> None:
     assert rules(replace(TASK, ground_truth=[truth])) >= expected
-    impossible = {each for each in rules(replace(TASK, ground_truth=[truth])) if each[0] == "impossible"}
+    impossible = {
+        each for each in rules(replace(TASK, ground_truth=[truth])) if each[0] == "impossible"
+    }
     assert impossible == {each for each in expected if each[0] == "impossible"}
 
 
@@ -86,12 +103,19 @@ def test_impossible_tasks_are_those_the_official_checker_rejects(
     assert ("parallel_178" in found["order_matters"]) == (category == "parallel")
     if category == "simple_java":
         assert found["one_form_only"] == {"simple_java_1", "simple_java_35", "simple_java_64"}
-        assert {f"simple_java_{number}" for number in (78, 83, 85, 86, 89, 90, 91, 67, 68)} <= found["odd_answer_only"]
+        assert {
+            f"simple_java_{number}" for number in (78, 83, 85, 86, 89, 90, 91, 67, 68)
+        } <= found["odd_answer_only"]
     assert ("simple_python_96" in found["return_format"]) == (category == "simple_python")
 
 
 IMPOSSIBLE = {
-    *("live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"),
+    *(
+        "live_simple_106-63-0",
+        "live_simple_112-68-0",
+        "live_multiple_862-181-3",
+        "live_multiple_964-207-0",
+    ),
     *("simple_java_36", "simple_java_65"),
     "multi_turn_composite_185",
 }
@@ -114,7 +138,9 @@ def test_lint_of_all_official_data_finds_what_the_official_checker_rejects(
     report = json.loads(capsys.readouterr().out)
     found = defaultdict(set)
     for each in report["findings"]:
-        found[each["severity"] if each["severity"] == "impossible" else each["rule"]].add(each["id"])
+        found[each["severity"] if each["severity"] == "impossible" else each["rule"]].add(
+            each["id"]
+        )
     assert found["impossible"] == IMPOSSIBLE
     assert all(ids <= found[rule] for rule, ids in ODD.items())
     print(f"{report['tasks']} tasks, not judged: {report['unjudged']}")
@@ -128,8 +154,13 @@ def test_the_command_reports_and_fails_on_impossible_tasks(
     assert main(["lint", "--dataset_path", str(path), "--json", "--impossible"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["tasks"] == 258
-    assert [each["id"] for each in report["findings"]] == ["live_simple_106-63-0", "live_simple_112-68-0"]
-    assert main(["lint", "--dataset_path", str(shared / "bfcl/data/BFCL_v4_live_parallel.json")]) == 0
+    assert [each["id"] for each in report["findings"]] == [
+        "live_simple_106-63-0",
+        "live_simple_112-68-0",
+    ]
+    assert (
+        main(["lint", "--dataset_path", str(shared / "bfcl/data/BFCL_v4_live_parallel.json")]) == 0
+    )
     assert "16 tasks" in capsys.readouterr().out
     assert main(["lint", "--dataset_path", str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err

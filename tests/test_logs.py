@@ -24,12 +24,19 @@ from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 
 
 def record(
-    *, category: str = "echo", success: bool = True, errors: tuple[str, ...] = (), invalid: bool = False, steps: int = 2
+    *,
+    category: str = "echo",
+    success: bool = True,
+    errors: tuple[str, ...] = (),
+    invalid: bool = False,
+    steps: int = 2,
 ) -> EpisodeRecord:
     """Return an episode whose row is two tokens of context and then, a step, one acted token and one of context."""
     acted = [False, False] + [True, False] * steps
     row = TokenRecord([7] * len(acted), acted, acted, [0.0] * len(acted), [0.0] * len(acted))
-    played = tuple(StepRecord(turn // 2, "f()", (Call("f", {"x": {1, 2}}),)) for turn in range(steps))
+    played = tuple(
+        StepRecord(turn // 2, "f()", (Call("f", {"x": {1, 2}}),)) for turn in range(steps)
+    )
     return EpisodeRecord(
         "t",
         category,
@@ -41,7 +48,9 @@ def record(
         num_steps=steps,
         num_actions_truncated=1,
         errors=list(errors),
-        episode=Episode("t", category, played, Verdict(success, float(success)), terminated=True, seed=4),
+        episode=Episode(
+            "t", category, played, Verdict(success, float(success)), terminated=True, seed=4
+        ),
     )
 
 
@@ -65,13 +74,21 @@ def test_rates_are_means_over_valid_episodes_and_their_steps() -> None:
 
 
 def test_success_is_told_for_each_category() -> None:
-    episodes = [record(category="b"), record(category="a", success=False), record(category="b", success=False)]
+    episodes = [
+        record(category="b"),
+        record(category="a", success=False),
+        record(category="b", success=False),
+    ]
     assert success_by_category(episodes) == {"a": 0.0, "b": 0.5}
     assert episode_metrics(episodes)["env/success_rate/b"] == 0.5
 
 
 def test_where_no_episode_is_valid_no_rate_is_made_up() -> None:
-    assert episode_metrics([record(invalid=True)]) == {"env/episodes": 1, "env/invalid": 1, "env/invalid_rate": 1.0}
+    assert episode_metrics([record(invalid=True)]) == {
+        "env/episodes": 1,
+        "env/invalid": 1,
+        "env/invalid_rate": 1.0,
+    }
 
 
 def test_a_number_that_does_not_exist_is_null_and_every_line_is_json(tmp_path: Path) -> None:
@@ -100,10 +117,14 @@ def test_rewinding_drops_what_came_after_and_goes_on_there(tmp_path: Path) -> No
     log.rewind(position)
     log.metrics(3, {"a": 3.0})
     log.close()
-    assert [json.loads(line)["update"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 3]
+    assert [
+        json.loads(line)["update"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
+    ] == [1, 3]
 
 
-def test_an_episode_line_holds_what_a_replay_needs_even_where_arguments_are_no_json(tmp_path: Path) -> None:
+def test_an_episode_line_holds_what_a_replay_needs_even_where_arguments_are_no_json(
+    tmp_path: Path,
+) -> None:
     log = RunLog(tmp_path, {}, tensorboard=False)
     path = log.episodes("some", [record()])
     log.close()
@@ -115,7 +136,9 @@ def test_an_episode_line_holds_what_a_replay_needs_even_where_arguments_are_no_j
 
 
 def test_the_results_folder_names_experiment_model_dataset_and_algorithm() -> None:
-    config = TrainConfig(experiment_name="e", model_name_or_path="/x/Qwen", dataset_path="d/BFCL_v4_simple.json")
+    config = TrainConfig(
+        experiment_name="e", model_name_or_path="/x/Qwen", dataset_path="d/BFCL_v4_simple.json"
+    )
     assert results_folder(config) == Path("results/e/Qwen/BFCL_v4_simple/TPPO")
     assert results_folder(TrainConfig()) == Path("results/check/embedded/embedded/TPPO")
 

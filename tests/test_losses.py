@@ -8,7 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms.losses import aggregate, kl_k1, kl_k2, kl_k3, log_ratio, policy_loss, value_loss
+from fctncalling.algorithms.losses import (
+    aggregate,
+    kl_k1,
+    kl_k2,
+    kl_k3,
+    log_ratio,
+    policy_loss,
+    value_loss,
+)
 
 torch.set_num_threads(1)
 
@@ -32,20 +40,36 @@ def value_and_slope(loss: Tensor, argument: Tensor) -> tuple[float, float]:
     ],
 )
 def test_clip_table(
-    ratio: float, advantage: float, clip_high: float, dual_clip: float | None, loss: float, slope: float
+    ratio: float,
+    advantage: float,
+    clip_high: float,
+    dual_clip: float | None,
+    loss: float,
+    slope: float,
 ) -> None:
     log = torch.tensor(math.log(ratio), dtype=torch.float64, requires_grad=True)
     losses = policy_loss(
-        log, torch.tensor(advantage, dtype=torch.float64), clip_low=0.2, clip_high=clip_high, dual_clip=dual_clip
+        log,
+        torch.tensor(advantage, dtype=torch.float64),
+        clip_low=0.2,
+        clip_high=clip_high,
+        dual_clip=dual_clip,
     )
     assert value_and_slope(losses, log) == pytest.approx((loss, slope), abs=1e-9)
 
 
 @pytest.mark.parametrize(
     ("value", "old_value", "target", "loss", "slope"),
-    [(0.5, 0.0, 1.0, 0.32, 0.0), (0.1, 0.0, 1.0, 0.405, -0.9), (1.0, 0.0, 0.5, 0.125, 0.5), (0.3, 0.0, 0.1, 0.02, 0.2)],
+    [
+        (0.5, 0.0, 1.0, 0.32, 0.0),
+        (0.1, 0.0, 1.0, 0.405, -0.9),
+        (1.0, 0.0, 0.5, 0.125, 0.5),
+        (0.3, 0.0, 0.1, 0.02, 0.2),
+    ],
 )
-def test_clipped_value_loss_table(value: float, old_value: float, target: float, loss: float, slope: float) -> None:
+def test_clipped_value_loss_table(
+    value: float, old_value: float, target: float, loss: float, slope: float
+) -> None:
     values = torch.tensor(value, dtype=torch.float64, requires_grad=True)
     losses = value_loss(values, torch.tensor(target), torch.tensor(old_value), value_clip=0.2)
     assert value_and_slope(losses, values) == pytest.approx((loss, slope), abs=1e-6)
@@ -57,15 +81,21 @@ def test_without_a_value_clip_a_far_target_still_pulls() -> None:
     assert value_and_slope(losses, values) == pytest.approx((0.125, -0.5))
 
 
-@pytest.mark.parametrize(("error", "loss"), [(20.0, 150.0), (-20.0, 150.0), (3.0, 4.5), (-3.0, 4.5)])
+@pytest.mark.parametrize(
+    ("error", "loss"), [(20.0, 150.0), (-20.0, 150.0), (3.0, 4.5), (-3.0, 4.5)]
+)
 def test_huber_loss_is_the_same_for_errors_of_either_sign(error: float, loss: float) -> None:
     zero = torch.tensor(0.0)
-    assert value_loss(torch.tensor(error), zero, zero, huber_delta=10.0).item() == pytest.approx(loss)
+    assert value_loss(torch.tensor(error), zero, zero, huber_delta=10.0).item() == pytest.approx(
+        loss
+    )
 
 
 def test_kl_estimators_at_a_ratio_of_three_halves() -> None:
     log = torch.tensor(math.log(1.5))
-    assert [kl(log).item() for kl in (kl_k1, kl_k2, kl_k3)] == pytest.approx([-0.405465, 0.082201, 0.094535], abs=1e-6)
+    assert [kl(log).item() for kl in (kl_k1, kl_k2, kl_k3)] == pytest.approx(
+        [-0.405465, 0.082201, 0.094535], abs=1e-6
+    )
 
 
 def test_kl_estimators_average_to_the_divergence() -> None:
@@ -89,7 +119,9 @@ def test_what_the_mask_leaves_out_reaches_neither_loss_nor_gradient(garbage: flo
     def spoiled(numbers: list[float]) -> Tensor:
         return torch.where(mask, torch.tensor(numbers), garbage)
 
-    def losses_of(logits: Tensor, values: Tensor, advantages: Tensor, old: Tensor, returns: Tensor) -> Tensor:
+    def losses_of(
+        logits: Tensor, values: Tensor, advantages: Tensor, old: Tensor, returns: Tensor
+    ) -> Tensor:
         logs = log_ratio(logits, old, mask)
         actor = policy_loss(logs, advantages, mask, clip_low=0.2, clip_high=0.2)
         critic = value_loss(values, returns, old, mask, value_clip=0.3, huber_delta=1.0)

@@ -40,7 +40,9 @@ def test_numbers_are_read_exactly(text: str, value: str) -> None:
     assert number(text) == Fraction(value)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1/0", "2^{99999999}", "9^9^9^9", "seven", "1 2", "(1, 2)", r"\sqrt{4}"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1/0", "2^{99999999}", "9^9^9^9", "seven", "1 2", "(1, 2)", r"\sqrt{4}"]
+)
 def test_what_is_no_number_has_no_value(text: str) -> None:
     assert number(text) is None
 
@@ -113,18 +115,28 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("answer", HOSTILE)
-def test_hostile_answers_are_wrong_within_the_time_limit(comparer: SymbolicComparer, answer: str) -> None:
-    comparer.equal(["number", "1"], ["name", "x"])  # warm, so that the limit is all there is to wait for
+def test_hostile_answers_are_wrong_within_the_time_limit(
+    comparer: SymbolicComparer, answer: str
+) -> None:
+    comparer.equal(
+        ["number", "1"], ["name", "x"]
+    )  # warm, so that the limit is all there is to wait for
     start = time.perf_counter()
     assert not symbolic_equal(answer, "x + 17", comparer=comparer, time_limit_s=0.5)
     assert time.perf_counter() - start < 3
     assert symbolic_equal("x+x", "2x", comparer=comparer) is True
 
 
-def test_an_undecided_comparison_is_told_apart_from_a_wrong_answer(comparer: SymbolicComparer) -> None:
+def test_an_undecided_comparison_is_told_apart_from_a_wrong_answer(
+    comparer: SymbolicComparer,
+) -> None:
     nested = "sqrt(" * 12 + "x" + "+y^3)" * 12
     verdict = check_answer(
-        f"\\boxed{{(({nested})^7-1)^9}}", [f"(({nested})^7+1)^9"], "symbolic", time_limit_s=1e-4, comparer=comparer
+        f"\\boxed{{(({nested})^7-1)^9}}",
+        [f"(({nested})^7+1)^9"],
+        "symbolic",
+        time_limit_s=1e-4,
+        comparer=comparer,
     )
     assert (verdict.valid, verdict.error_type) == (False, "answer:undecided")
     assert comparer.equal(parse("x+x"), parse("2x")) is True

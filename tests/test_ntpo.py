@@ -28,16 +28,24 @@ def world() -> Any:
     return module
 
 
-@pytest.mark.parametrize(("name", "worth"), [("TPPO", 1.0), ("POAD", 1.0), ("APPO", 1.0), ("NTPO", 0.729)])
-def test_to_the_naive_algorithm_alone_the_better_action_is_worth_less(world: Any, name: str, worth: float) -> None:
-    actions = [[([0.0] * world.LENGTHS[word], world.REWARDS[word])] for word in (world.SHORT, world.LONG)]
+@pytest.mark.parametrize(
+    ("name", "worth"), [("TPPO", 1.0), ("POAD", 1.0), ("APPO", 1.0), ("NTPO", 0.729)]
+)
+def test_to_the_naive_algorithm_alone_the_better_action_is_worth_less(
+    world: Any, name: str, worth: float
+) -> None:
+    actions = [
+        [([0.0] * world.LENGTHS[word], world.REWARDS[word])] for word in (world.SHORT, world.LONG)
+    ]
     config = TrainConfig(algorithm_name=name, gamma=world.GAMMA, lam=1.0)
     returns = ALGORITHMS[name].estimate(timelines(*actions), config).returns[:, 0]
     assert returns.tolist() == pytest.approx([0.8, worth])
 
 
 @pytest.mark.parametrize("name", ["TPPO", "NTPO"])
-def test_trained_the_naive_algorithm_takes_the_worse_action_and_exact_backup_the_better(world: Any, name: str) -> None:
+def test_trained_the_naive_algorithm_takes_the_worse_action_and_exact_backup_the_better(
+    world: Any, name: str
+) -> None:
     chances = world.train(name, seed=1, num_updates=20)
     assert 0.05 < chances[0] < 0.3  # at the start nothing is decided
     assert (chances[-1] > 0.95) if name == "TPPO" else (chances[-1] < 0.05)

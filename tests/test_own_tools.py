@@ -18,7 +18,13 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.own_tools import OwnTools
 from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
-from fctncalling.envs.tools.toolbox import MAX_MESSAGE_OUTPUT, TAGS, ToolBox, calculator_tool, python_tool
+from fctncalling.envs.tools.toolbox import (
+    MAX_MESSAGE_OUTPUT,
+    TAGS,
+    ToolBox,
+    calculator_tool,
+    python_tool,
+)
 from fctncalling.tool_use import offered_tools
 
 
@@ -56,12 +62,21 @@ def spell(text: str) -> str:
 
 
 def test_a_list_is_offered_beside_the_tasks_functions_which_win() -> None:
-    env = env_with(as_tool(spell, timeout_s=None), SmolTool(), Notes, calculator_tool(), as_tool(shout, timeout_s=None))
+    env = env_with(
+        as_tool(spell, timeout_s=None),
+        SmolTool(),
+        Notes,
+        calculator_tool(),
+        as_tool(shout, timeout_s=None),
+    )
     _, info = env.reset(seed=0)
     assert names(info) == ["sell", "look", "shout", "burn", "spell", "add", "calculator", "note"]
     assert '"calculator"' in info["instructions"]
     texts = [
-        message["content"] for message in env.step("[shout(text='hey'), note(text='a'), note(text='b')]")[4]["messages"]
+        message["content"]
+        for message in env.step("[shout(text='hey'), note(text='a'), note(text='b')]")[4][
+            "messages"
+        ]
     ]
     assert texts == ["hey", "1", "2"]  # the shop's own shout; one instance an episode
     env.reset(seed=0)
@@ -69,7 +84,9 @@ def test_a_list_is_offered_beside_the_tasks_functions_which_win() -> None:
 
 
 def test_calls_of_tools_change_no_verdict_and_are_not_held_against_strictness() -> None:
-    env = FunctionCallingEnv(tasks=[two_turns()], tools=[Shop, Notes, calculator_tool()], strict=True)
+    env = FunctionCallingEnv(
+        tasks=[two_turns()], tools=[Shop, Notes, calculator_tool()], strict=True
+    )
     texts = ["[calculator(expression='1+1'), note(text='x'), sell(item='apple')]", DONE, DONE]
     played = Played(env, texts)
     assert played.valid
@@ -186,9 +203,15 @@ def test_what_is_no_tool_is_refused(tools: Any) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
-def test_the_configuration_decides_what_is_offered_and_how_many_calls_are_run(tmp_path: Path) -> None:
+def test_the_configuration_decides_what_is_offered_and_how_many_calls_are_run(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "tools.json"
-    path.write_text(json.dumps({"tools": [{"name": "calculator"}], "execution": {"max_tools_per_generation": 1}}))
+    path.write_text(
+        json.dumps(
+            {"tools": [{"name": "calculator"}], "execution": {"max_tools_per_generation": 1}}
+        )
+    )
     box = offered_tools(config_path=str(path))
     env = FunctionCallingEnv(tasks=[shop_task([], involved_classes=())], tools=box)
     assert names(env.reset(seed=0)[1])[-1:] == ["calculator"]
@@ -202,5 +225,7 @@ def test_the_executor_is_a_tool_by_itself_or_wrapped() -> None:
         for tool in (executor, python_tool(executor)):
             env = env_with(tool)
             env.reset(seed=0)
-            observation, *_ = env.step("[python_executor(code='print(1)\\n1/0'), python_executor(code='print(2)')]")
+            observation, *_ = env.step(
+                "[python_executor(code='print(1)\\n1/0'), python_executor(code='print(2)')]"
+            )
             assert "ZeroDivisionError" in observation

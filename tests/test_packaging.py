@@ -24,7 +24,9 @@ def run(*arguments: str, cwd: Path, path: Path | None = None) -> str:
     """Return what a fresh interpreter prints, with `path` before everything installed."""
     environment = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -39,7 +41,9 @@ def test_importing_adds_to_gymnasium_only_the_package_itself(tmp_path: Path) -> 
     assert added == ["fctncalling", "fctncalling.registration"]
 
 
-def test_the_environment_is_registered_in_whichever_order_the_two_are_imported(tmp_path: Path) -> None:
+def test_the_environment_is_registered_in_whichever_order_the_two_are_imported(
+    tmp_path: Path,
+) -> None:
     made = "print(type(gymnasium.make('FunctionCalling-v0').unwrapped).__name__)"
     orders = (
         "import gymnasium, fctncalling",
@@ -69,22 +73,34 @@ def test_using_tasks_loads_neither_torch_nor_the_schema_validator(tmp_path: Path
 
 
 def test_the_environment_is_registered_by_import() -> None:
-    assert gymnasium.spec("FunctionCalling-v0").entry_point == "fctncalling.envs.function_calling:FunctionCallingEnv"
+    assert (
+        gymnasium.spec("FunctionCalling-v0").entry_point
+        == "fctncalling.envs.function_calling:FunctionCallingEnv"
+    )
 
 
 def test_every_public_name_loads_on_first_use_and_is_listed() -> None:
     for name in fctncalling.__all__:
         assert getattr(fctncalling, name) is not None
     assert set(fctncalling.__all__) <= set(dir(fctncalling))
-    with pytest.raises(AttributeError, match=r"no attribute 'load_task': its public names are .*load_tasks"):
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'load_task': its public names are .*load_tasks"
+    ):
         fctncalling.load_task  # noqa: B018  # pyright: ignore
 
 
 def test_type_checkers_and_the_interpreter_see_the_same_public_names() -> None:
     tree = ast.parse((ROOT / "fctncalling" / "__init__.py").read_text())
-    [guarded] = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    [guarded] = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    ]
     seen = {
-        alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.name: node.module
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     assert seen == fctncalling._HOME
     assert sorted([*seen, "__version__"]) == sorted(fctncalling.__all__)
@@ -117,9 +133,15 @@ def without_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return clone
 
 
-def test_a_clone_without_links_builds_a_complete_package(without_links: Path, tmp_path: Path) -> None:
+def test_a_clone_without_links_builds_a_complete_package(
+    without_links: Path, tmp_path: Path
+) -> None:
     run("setup.py", "-q", "build_py", "--build-lib", str(tmp_path / "lib"), cwd=without_links)
-    shipped = {str(path.relative_to(tmp_path / "lib")) for path in (tmp_path / "lib").rglob("*") if path.is_file()}
+    shipped = {
+        str(path.relative_to(tmp_path / "lib"))
+        for path in (tmp_path / "lib").rglob("*")
+        if path.is_file()
+    }
     expected = {
         f"fctncalling/{path.relative_to(without_links)}"
         for room in ROOMS
@@ -148,13 +170,22 @@ def requirement(line: str) -> tuple[str, str]:
 
 
 def test_pinned_versions_cover_and_satisfy_the_ranges() -> None:
-    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    lines = [
+        line
+        for line in (ROOT / "requirements.txt").read_text().splitlines()
+        if line and line[0] != "#"
+    ]
     assert lines[0] == "torch==2.13.0"
     assert all("==" in line for line in lines)
     pins = dict(requirement(line) for line in lines)
     for text in re.findall(r'"([a-z][\w-]*>=[^"]+)"', (ROOT / "setup.py").read_text()):
         name, least = requirement(text)
-        if name not in ("setuptools", "python", "pydantic-monty", "ray"):  # the last two: extras no fast test needs
+        if name not in (
+            "setuptools",
+            "python",
+            "pydantic-monty",
+            "ray",
+        ):  # the last two: extras no fast test needs
             assert numbers(pins[name]) >= numbers(least), text
 
 
@@ -166,7 +197,9 @@ def test_every_folder_of_modules_is_a_package() -> None:
     for room in ROOMS:
         for file in (ROOT / room).rglob("*.py"):
             if "__pycache__" not in file.parts:
-                assert (file.parent / "__init__.py").exists(), f"{file.parent} would not be installed"
+                assert (file.parent / "__init__.py").exists(), (
+                    f"{file.parent} would not be installed"
+                )
 
 
 def test_the_licence_is_the_apache_text_in_full() -> None:

@@ -20,14 +20,26 @@ def test_the_embedded_model_with_wider_heads_gives_the_same_logits(size: int) ->
     model = ActorCritic.load(embedded_path("model")).model.eval()
     wide = with_head_size(model, size)
     assert wide.config.head_dim == size
-    assert wide.model.layers[0].self_attn.q_proj.out_features == size * model.config.num_attention_heads
+    assert (
+        wide.model.layers[0].self_attn.q_proj.out_features
+        == size * model.config.num_attention_heads
+    )
     ids = torch.randint(0, 1700, (2, 300), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         assert torch.allclose(model(ids).logits, wide(ids).logits, atol=2e-4)
 
 
-def test_export_writes_it_or_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["export", "--checkpoint", str(embedded_path("model")), "--output", str(tmp_path / "wide"), "--head_size"]
+def test_export_writes_it_or_says_why_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "export",
+        "--checkpoint",
+        str(embedded_path("model")),
+        "--output",
+        str(tmp_path / "wide"),
+        "--head_size",
+    ]
     assert evaluate([*words, "9"]) == 2
     assert "heads of 24 cannot be made 9 wide" in capsys.readouterr().err
     assert evaluate([*words, "32"]) == 0
@@ -35,7 +47,9 @@ def test_export_writes_it_or_says_why_not(tmp_path: Path, capsys: pytest.Capture
     assert (tmp_path / "wide" / "tokenizer.json").exists()
 
 
-@pytest.mark.parametrize(("kind", "size"), [("gpt2", 32), ("qwen2", 32), ("llama", 6), ("llama", 9)])
+@pytest.mark.parametrize(
+    ("kind", "size"), [("gpt2", 32), ("qwen2", 32), ("llama", 6), ("llama", 9)]
+)
 def test_what_cannot_be_widened_is_refused(kind: str, size: int) -> None:
     model = tiny_model(kind)
     model.config.rope_parameters = getattr(model.config, "rope_parameters", None) or {}

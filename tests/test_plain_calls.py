@@ -78,7 +78,11 @@ def full(text: str) -> Any:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_any_text_is_read_as_the_full_parser_reads_it_or_not_at_all(inner: str) -> None:
-    values = (f"[f(a={inner})]", f"[f(a=[{inner}], b={inner})]", f"[f(a={{'x': {inner}, 'y': [{inner}]}})]")
+    values = (
+        f"[f(a={inner})]",
+        f"[f(a=[{inner}], b={inner})]",
+        f"[f(a={{'x': {inner}, 'y': [{inner}]}})]",
+    )
     for text in (inner, f"[{inner}]", f"[f({inner})]", *values):
         found = plain_calls(text)
         assert found is None or repr(found) == full(text), text
@@ -87,7 +91,11 @@ def test_any_text_is_read_as_the_full_parser_reads_it_or_not_at_all(inner: str) 
 VALUES = st.one_of(st.text(max_size=6), st.integers(), st.floats(), st.booleans(), st.none())
 
 
-@given(st.dictionaries(st.sampled_from(["a", "b_1", "C"]), VALUES | st.lists(VALUES, max_size=3), max_size=3))
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b_1", "C"]), VALUES | st.lists(VALUES, max_size=3), max_size=3
+    )
+)
 def test_written_values_are_read_with_their_types(arguments: dict[str, Any]) -> None:
     text = f"[f({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]"
     found = plain_calls(text)
@@ -129,25 +137,42 @@ def told(call: str | PlainCall, *, through_trees: bool = False) -> str:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_any_call_string_is_executed_as_its_tree_is(inner: str) -> None:
-    for call in (inner, f"f({inner})", f"f(1, 'x', {inner})", f"f(a={inner}, b=[{inner}])", f"f({{'x': {inner}}})"):
+    for call in (
+        inner,
+        f"f({inner})",
+        f"f(1, 'x', {inner})",
+        f"f(a={inner}, b=[{inner}])",
+        f"f({{'x': {inner}}})",
+    ):
         assert told(call) == told(call, through_trees=True), call
 
 
-@pytest.mark.parametrize("call", ["f()", "f(1, -2.5, 'x', a=None)", "f( [1, 'x'] , a = {'b': [True]} )"])
+@pytest.mark.parametrize(
+    "call", ["f()", "f(1, -2.5, 'x', a=None)", "f( [1, 'x'] , a = {'b': [True]} )"]
+)
 def test_plain_call_strings_are_read_quickly(call: str) -> None:
     assert plain_call(call) is not None
     assert told(call) == told(call, through_trees=True)
 
 
-@pytest.mark.parametrize("call", ["f('g(x)')", "f(a=1, 2)", "f(a=1, a=2)", "f(if=1)", "f(f(1))", "f(1)(2)", "f('\\n')"])
+@pytest.mark.parametrize(
+    "call", ["f('g(x)')", "f(a=1, 2)", "f(a=1, a=2)", "f(if=1)", "f(f(1))", "f(1)(2)", "f('\\n')"]
+)
 def test_what_means_something_else_to_the_executor_is_not_plain(call: str) -> None:
     assert plain_call(call) is None
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_answers_run_as_read_have_the_results_of_their_call_strings(inner: str) -> None:
-    for text in (f"[{inner}]", f"[f({inner})]", f"f(a={inner}), f(b=[{inner}])", f"[f(a={{'x': {inner}}}), g.f(b=1)]"):
-        assert outcome(text, PythonCalls().decode_to_run) == outcome(text, PythonCalls().decode_execute), text
+    for text in (
+        f"[{inner}]",
+        f"[f({inner})]",
+        f"f(a={inner}), f(b=[{inner}])",
+        f"[f(a={{'x': {inner}}}), g.f(b=1)]",
+    ):
+        assert outcome(text, PythonCalls().decode_to_run) == outcome(
+            text, PythonCalls().decode_execute
+        ), text
 
 
 def outcome(text: str, decode: Callable[[str], Sequence[str | PlainCall]]) -> list[str] | str:
@@ -160,10 +185,16 @@ def outcome(text: str, decode: Callable[[str], Sequence[str | PlainCall]]) -> li
 def test_every_recorded_answer_is_read_alike(shared: Path) -> None:
     num_plain = num_texts = 0
     for table in ("simple_python", "live_multiple", "parallel_multiple", "raw_multi_turn_base"):
-        with gzip.open(shared / "bfcl/verdicts" / f"{table}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        with gzip.open(
+            shared / "bfcl/verdicts" / f"{table}.jsonl.gz", "rt", encoding="utf-8"
+        ) as lines:
             for record in map(json.loads, lines):
                 response = record["response"]
-                for text in [response] if isinstance(response, str) else [step for turn in response for step in turn]:
+                for text in (
+                    [response]
+                    if isinstance(response, str)
+                    else [step for turn in response for step in turn]
+                ):
                     found = plain_calls(text)
                     num_texts, num_plain = num_texts + 1, num_plain + (found is not None)
                     assert found is None or repr(found) == full(text), text

@@ -58,7 +58,9 @@ class EchoModel(nn.Module):
         self, *, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, use_cache: bool
     ) -> SimpleNamespace:
         one_hot = nn.functional.one_hot(input_ids, VOCABULARY).float()
-        return SimpleNamespace(last_hidden_state=torch.cat([one_hot, position_ids[..., None].float()], dim=-1))
+        return SimpleNamespace(
+            last_hidden_state=torch.cat([one_hot, position_ids[..., None].float()], dim=-1)
+        )
 
 
 def echo_policy() -> ActorCritic:
@@ -80,7 +82,11 @@ def test_logprob_and_value_of_a_token_are_read_from_the_position_before_it() -> 
 def test_the_value_at_the_end_has_read_the_last_token() -> None:
     batch = make_batch(rows_of_several_lengths())
     columns = batch.attention_mask.sum(1) - 1
-    assert echo_policy().values_at(batch.ids, batch.attention_mask, columns).tolist() == [4.0, 8.0, 11.0]
+    assert echo_policy().values_at(batch.ids, batch.attention_mask, columns).tolist() == [
+        4.0,
+        8.0,
+        11.0,
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,7 +108,10 @@ def test_layouts_agree_padded_right_padded_left_trimmed_and_one_by_one(kind: str
     rows = rows_of_several_lengths()
     right = make_batch(rows)
     shifts = [int((~mask).sum()) for mask in right.attention_mask]
-    left = [torch.stack([row.roll(shift) for row, shift in zip(field, shifts, strict=True)]) for field in right]
+    left = [
+        torch.stack([row.roll(shift) for row, shift in zip(field, shifts, strict=True)])
+        for field in right
+    ]
     singly = [policy(*make_batch([row])) for row in rows]
     wanted = [torch.cat(field) for field in zip(*singly, strict=True)]
     for outputs in (policy(*right), policy(*left), policy(*make_batch(rows, trim=True))):
@@ -113,11 +122,15 @@ def test_layouts_agree_padded_right_padded_left_trimmed_and_one_by_one(kind: str
         policy.zero_grad()
         outputs = policy(*batch)
         (outputs.logprobs.sum() + outputs.values.sum()).backward()
-        gradients.append(torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None]))
+        gradients.append(
+            torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+        )
     assert torch.allclose(gradients[0], gradients[1], atol=1e-4)
 
 
-def test_chunks_of_logits_change_neither_outputs_nor_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_logits_change_neither_outputs_nor_gradients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     batch = make_batch(rows_of_several_lengths())
     results = []
     for max_logits in (2**24, 3 * VOCABULARY):
@@ -125,7 +138,9 @@ def test_chunks_of_logits_change_neither_outputs_nor_gradients(monkeypatch: pyte
         policy = tiny_policy().eval()
         outputs = policy(*batch, entropy_gradient=True)
         (outputs.logprobs.sum() + outputs.entropies.sum()).backward()
-        results.append((outputs.logprobs, torch.cat([p.grad.flatten() for p in policy.model.parameters()])))
+        results.append(
+            (outputs.logprobs, torch.cat([p.grad.flatten() for p in policy.model.parameters()]))
+        )
     assert torch.allclose(results[0][0], results[1][0], atol=1e-6)
     assert torch.allclose(results[0][1], results[1][1], atol=1e-5)
 
@@ -136,7 +151,9 @@ def test_context_and_padding_get_no_gradient() -> None:
     policy.model.get_output_embeddings().register_forward_hook(lambda *call: logits.append(call[2]))
     batch = make_batch(rows_of_several_lengths())
     policy(*batch)
-    assert [len(chunk) for chunk in logits] == [int(batch.acted.sum())]  # no logits exist anywhere else
+    assert [len(chunk) for chunk in logits] == [
+        int(batch.acted.sum())
+    ]  # no logits exist anywhere else
 
 
 def test_an_end_token_that_is_also_the_padding_keeps_its_loss() -> None:
@@ -151,7 +168,9 @@ def test_an_end_token_that_is_also_the_padding_keeps_its_loss() -> None:
 
 def test_values_start_at_zero() -> None:
     for head in ("linear", "mlp"):
-        assert not tiny_policy(critic_head=head)(*make_batch(rows_of_several_lengths())).values.any()
+        assert not tiny_policy(critic_head=head)(
+            *make_batch(rows_of_several_lengths())
+        ).values.any()
 
 
 @pytest.mark.parametrize("detach", [True, False])
@@ -164,7 +183,9 @@ def test_the_value_loss_trains_the_language_model_only_where_asked(detach: bool)
 
 
 @pytest.mark.parametrize("flag", ["critic_detach", "permute_advantages", "whiten_advantages"])
-def test_a_run_detaches_the_critic_where_asked_and_in_the_control_experiment(tmp_path: Path, flag: str) -> None:
+def test_a_run_detaches_the_critic_where_asked_and_in_the_control_experiment(
+    tmp_path: Path, flag: str
+) -> None:
     config = TrainConfig(model_name_or_path=str(save_tiny(tmp_path)), **{flag: True})
     policy, _ = load_policy(config, Surroundings(), None, torch.device("cpu"))
     assert policy.critic_detach is (flag != "whiten_advantages")
@@ -192,7 +213,10 @@ def test_a_hundred_steps_at_a_tiny_rate_move_the_weights() -> None:
         optimiser.zero_grad()
         policy(*batch).logprobs.sum().backward()
         optimiser.step()
-    assert all(not torch.equal(old, new) for old, new in zip(before, policy.policy_parameters(), strict=True))
+    assert all(
+        not torch.equal(old, new)
+        for old, new in zip(before, policy.policy_parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -217,7 +241,9 @@ def test_half_precision_files_load_in_full_precision(tmp_path: Path) -> None:
     tiny_policy().model.half().save_pretrained(tmp_path)
     loaded = ActorCritic.load(tmp_path)
     assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
-    assert not loaded(*make_batch(rows_of_several_lengths())).values.any()  # no head was saved: a fresh one
+    assert not loaded(
+        *make_batch(rows_of_several_lengths())
+    ).values.any()  # no head was saved: a fresh one
 
 
 def test_a_value_head_of_another_shape_is_refused_by_its_flags(tmp_path: Path) -> None:
@@ -231,13 +257,25 @@ def test_a_value_head_of_another_shape_is_refused_by_its_flags(tmp_path: Path) -
 @pytest.mark.parametrize(("kind", "extra"), [("Gemma2", {"final_logit_softcapping": 2.0, "head_dim": 16}),
                                              ("Granite", {"logits_scaling": 4.0}), ("Cohere", {"logit_scale": 0.3}),
                                              ("Qwen2", {}), ("Qwen3", {"head_dim": 16})])  # fmt: skip
-def test_models_that_scale_or_cap_their_logits_are_read_as_they_speak(kind: str, extra: dict[str, float]) -> None:
+def test_models_that_scale_or_cap_their_logits_are_read_as_they_speak(
+    kind: str, extra: dict[str, float]
+) -> None:
     import transformers
 
-    shape = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    shape = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+    }
     tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = getattr(transformers, f"{kind}Config")(
-        **shape, **tokens, num_attention_heads=2, num_key_value_heads=2, initializer_range=0.3, **extra
+        **shape,
+        **tokens,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        initializer_range=0.3,
+        **extra,
     )
     policy = ActorCritic(getattr(transformers, f"{kind}ForCausalLM")(config)).eval()
     batch = make_batch(rows_of_several_lengths()[2:])

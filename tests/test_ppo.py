@@ -36,8 +36,12 @@ def weights(policy: ActorCritic) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 
 
-def run_update(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig) -> dict[str, float]:
-    return update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(3))
+def run_update(
+    policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig
+) -> dict[str, float]:
+    return update(
+        policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(3)
+    )
 
 
 def test_the_first_ratio_is_exactly_one() -> None:
@@ -58,10 +62,14 @@ def test_the_training_pass_agrees_with_the_sampling_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "parts", [{"gradient_cp_steps": 2}, {"gradient_cp_steps": 8}, {"max_microbatch_tokens": 20}], ids=str
+    "parts",
+    [{"gradient_cp_steps": 2}, {"gradient_cp_steps": 8}, {"max_microbatch_tokens": 20}],
+    ids=str,
 )
 @pytest.mark.parametrize("aggregation", ["token_mean", "action_mean", "row_mean"])
-def test_accumulating_gradients_changes_nothing_but_memory(parts: dict[str, int], aggregation: str) -> None:
+def test_accumulating_gradients_changes_nothing_but_memory(
+    parts: dict[str, int], aggregation: str
+) -> None:
     policy = judging_policy()
     episodes = some_episodes(policy)
     assert len({len(record.rows[0].ids) for record in episodes}) > 1  # unequal token counts
@@ -71,10 +79,17 @@ def test_accumulating_gradients_changes_nothing_but_memory(parts: dict[str, int]
 
 
 def test_at_ratio_one_the_summed_token_gradient_is_the_action_likelihood_gradient() -> None:
-    policy = tiny_policy().eval()  # values 0, lambda 1: every token of an action has the action's return
-    episodes = [episode([(3, 1.0), (2, -0.5)], terminated=True), episode([(4, 0.25)], terminated=True)]
+    policy = (
+        tiny_policy().eval()
+    )  # values 0, lambda 1: every token of an action has the action's return
+    episodes = [
+        episode([(3, 1.0), (2, -0.5)], terminated=True),
+        episode([(4, 0.25)], terminated=True),
+    ]
     config = settings(whiten_advantages=False, entropy_coef=0.0, value_coef=0.0, gamma=0.9, lam=1.0)
-    summed = gradient(policy, episodes, config) * sum(sum(record.rows[0].acted) for record in episodes)
+    summed = gradient(policy, episodes, config) * sum(
+        sum(record.rows[0].acted) for record in episodes
+    )
     returns = [1.0 + 0.9 * -0.5, -0.5, 0.25]
     tokens = acted_tokens(episodes)
     policy.zero_grad()
@@ -110,7 +125,9 @@ def written_out_gradient(
         if config.huber_delta is None:
             total = total + config.value_coef * ((values - targets.returns[now]) ** 2).sum() / 2
         else:
-            critic = nn.functional.huber_loss(values, targets.returns[now], delta=config.huber_delta, reduction="sum")
+            critic = nn.functional.huber_loss(
+                values, targets.returns[now], delta=config.huber_delta, reduction="sum"
+            )
             total = total + config.value_coef * critic
     torch.autograd.backward(total / start)
     return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
@@ -131,7 +148,10 @@ def written_out_gradient(
 def test_the_gradient_is_that_of_the_loss_written_out(changes: dict[str, float]) -> None:
     policy = judging_policy()
     episodes, config = some_episodes(policy), settings(**changes)
-    got, wanted = gradient(policy, episodes, config, push=0.4), written_out_gradient(policy, episodes, config, 0.4)
+    got, wanted = (
+        gradient(policy, episodes, config, push=0.4),
+        written_out_gradient(policy, episodes, config, 0.4),
+    )
     assert torch.allclose(got, wanted, atol=2e-6)
     assert got.abs().max() > 1e-3
 
@@ -140,25 +160,36 @@ def test_the_critic_has_its_own_clip_range() -> None:
     policy = judging_policy()
     episodes = some_episodes(policy)
     for value_clip, share in ((1e-6, 1.0), (1e6, 0.0)):
-        metrics = run_update(copy.deepcopy(policy), episodes, settings(value_clip=value_clip, ppo_epoch=2))
-        assert metrics["losses/vf_clipfrac"] == pytest.approx(share / 2, abs=0.01)  # the first epoch's values are old
+        metrics = run_update(
+            copy.deepcopy(policy), episodes, settings(value_clip=value_clip, ppo_epoch=2)
+        )
+        assert metrics["losses/vf_clipfrac"] == pytest.approx(
+            share / 2, abs=0.01
+        )  # the first epoch's values are old
     free, tight = (
-        run_update(copy.deepcopy(policy), episodes, settings(value_clip=clip, ppo_epoch=4, critic_lr=0.05))
+        run_update(
+            copy.deepcopy(policy), episodes, settings(value_clip=clip, ppo_epoch=4, critic_lr=0.05)
+        )
         for clip in (None, 1e-6)
     )
-    assert tight["losses/value_loss"] > free["losses/value_loss"]  # clipped: the loss of the values as they were
+    assert (
+        tight["losses/value_loss"] > free["losses/value_loss"]
+    )  # clipped: the loss of the values as they were
 
 
 def test_both_parts_move_no_further_than_the_cut_gradient_allows() -> None:
     policy = judging_policy()
     before = copy.deepcopy(policy)
     optimisers = Optimisers(
-        torch.optim.SGD(policy.policy_parameters(), lr=1.0), torch.optim.SGD(policy.critic_parameters(), lr=1.0)
+        torch.optim.SGD(policy.policy_parameters(), lr=1.0),
+        torch.optim.SGD(policy.critic_parameters(), lr=1.0),
     )
     config = settings(max_grad_norm=1e-3)
     update(policy, optimisers, some_episodes(policy), config, torch.Generator().manual_seed(3))
     for new, old in ((policy.model, before.model), (policy.value_head, before.value_head)):
-        moved = torch.cat([(a - b).flatten() for a, b in zip(new.parameters(), old.parameters(), strict=True)])
+        moved = torch.cat(
+            [(a - b).flatten() for a, b in zip(new.parameters(), old.parameters(), strict=True)]
+        )
         assert moved.norm().item() == pytest.approx(1e-3, rel=0.02)
 
 
@@ -179,8 +210,13 @@ def test_every_epoch_shuffles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_away_from_ratio_one_tokens_are_clipped_one_by_one() -> None:
-    new, old = torch.tensor([-1.0, -1.0]), torch.tensor([-1.4, -0.8])  # ratios 1.49 and 0.82, of the action 1.22
-    each = losses.policy_loss(losses.log_ratio(new, old), torch.ones(2), clip_low=0.2, clip_high=0.28)
+    new, old = (
+        torch.tensor([-1.0, -1.0]),
+        torch.tensor([-1.4, -0.8]),
+    )  # ratios 1.49 and 0.82, of the action 1.22
+    each = losses.policy_loss(
+        losses.log_ratio(new, old), torch.ones(2), clip_low=0.2, clip_high=0.28
+    )
     whole = losses.policy_loss((new - old).sum(), torch.tensor(1.0), clip_low=0.2, clip_high=0.28)
     assert each.tolist() == pytest.approx([-1.28, -math.exp(-0.2)])
     assert whole.item() == pytest.approx(-math.exp(0.2))
@@ -193,7 +229,8 @@ def test_context_garbage_in_a_record_changes_no_weight() -> None:
     for record in dirty:
         row = record.rows[0]
         row.rollout_logprobs = [
-            p if acted else math.nan for p, acted in zip(row.rollout_logprobs, row.acted, strict=True)
+            p if acted else math.nan
+            for p, acted in zip(row.rollout_logprobs, row.acted, strict=True)
         ]
         observe(row, [9, 9, 9])  # context after the end of a terminated episode
     config = settings(num_mini_batch=3, ppo_epoch=2)
@@ -206,7 +243,12 @@ def test_the_same_seed_gives_the_same_weights_and_metrics() -> None:
     results = []
     for _ in range(2):
         policy = judging_policy()
-        results.append((run_update(policy, some_episodes(policy), settings(num_mini_batch=3, ppo_epoch=2)), policy))
+        results.append(
+            (
+                run_update(policy, some_episodes(policy), settings(num_mini_batch=3, ppo_epoch=2)),
+                policy,
+            )
+        )
     assert results[0][0] == results[1][0]
     assert torch.equal(weights(results[0][1]), weights(results[1][1]))
 
@@ -221,7 +263,9 @@ def test_the_update_stops_before_the_step_that_follows_too_large_a_divergence() 
     assert stopped["losses/optimiser_steps"] == 1.0
     assert stopped["losses/approx_kl"] > 0.02
     assert torch.equal(weights(policy), weights(alone))
-    assert stopped["losses/policy_loss"] == one_step["losses/policy_loss"]  # not diluted by the pass without a step
+    assert (
+        stopped["losses/policy_loss"] == one_step["losses/policy_loss"]
+    )  # not diluted by the pass without a step
     assert one_step["losses/early_stop_epoch"] == 0.0
     assert all(parameter.grad is None for parameter in policy.parameters())
 
@@ -237,18 +281,27 @@ def test_gradients_of_language_model_and_value_head_are_cut_apart() -> None:
 def test_invalid_episodes_are_dropped_and_counted() -> None:
     policies = [judging_policy(), judging_policy()]
     episodes = some_episodes(policies[0])
-    unplayed = EpisodeRecord("task", "world", [TokenRecord([1, 2], [False] * 2, [False] * 2, [0.0] * 2, [0.0] * 2)])
+    unplayed = EpisodeRecord(
+        "task", "world", [TokenRecord([1, 2], [False] * 2, [False] * 2, [0.0] * 2, [0.0] * 2)]
+    )
     broken = dataclasses.replace(copy.deepcopy(episodes[0]), invalid=True)
     broken.rows[0].rewards = [math.nan] * len(broken.rows[0].ids)
     clean = run_update(policies[0], episodes, settings())
     metrics = run_update(policies[1], [broken, *episodes, unplayed], settings())
-    assert (metrics["env/invalid_episodes"], metrics["env/episodes_learned_from"]) == (1.0, len(episodes))
+    assert (metrics["env/invalid_episodes"], metrics["env/episodes_learned_from"]) == (
+        1.0,
+        len(episodes),
+    )
     assert clean["env/invalid_episodes"] == 0.0
     assert torch.equal(weights(policies[0]), weights(policies[1]))
 
 
-@pytest.mark.parametrize("episodes", [[], [episode([], truncated=True)], [episode([(1, 0.0)], invalid=True)]], ids=len)
-def test_an_update_without_an_action_is_an_error_that_says_why(episodes: list[EpisodeRecord]) -> None:
+@pytest.mark.parametrize(
+    "episodes", [[], [episode([], truncated=True)], [episode([(1, 0.0)], invalid=True)]], ids=len
+)
+def test_an_update_without_an_action_is_an_error_that_says_why(
+    episodes: list[EpisodeRecord],
+) -> None:
     with pytest.raises(ValueError, match="nothing to learn from"):
         run_update(tiny_policy(), episodes, settings())
 
@@ -261,7 +314,9 @@ def test_nan_stops_the_update_by_name_and_leaves_the_weights() -> None:
     with pytest.raises(FloatingPointError, match='"rewards"'):
         run_update(policy, episodes, settings())
     assert torch.equal(weights(policy), before)
-    with pytest.raises(FloatingPointError, match='"logprobs"'):  # the first step already flies off the numbers
+    with pytest.raises(
+        FloatingPointError, match='"logprobs"'
+    ):  # the first step already flies off the numbers
         run_update(policy, some_episodes(policy), settings(lr=1e30, num_mini_batch=2))
     policy = judging_policy()
     with torch.no_grad():
@@ -273,7 +328,9 @@ def test_nan_stops_the_update_by_name_and_leaves_the_weights() -> None:
 def test_metrics_carry_their_closed_forms() -> None:
     policy = tiny_policy().eval()
     episodes = [episode([(4, 0.0), (2, 1.0)], terminated=True), episode([(3, 0.0)], truncated=True)]
-    metrics = run_update(policy, episodes, settings(gamma=0.9, lam=1.0, whiten_advantages=False, value_clip=0.5))
+    metrics = run_update(
+        policy, episodes, settings(gamma=0.9, lam=1.0, whiten_advantages=False, value_clip=0.5)
+    )
     assert metrics["critic/returns_mean"] == pytest.approx((4 * 0.9 + 2 * 1.0) / 9)
     assert (metrics["critic/returns_min"], metrics["critic/returns_max"]) == (0.0, 1.0)
     assert metrics["critic/values_max"] == 0.0
@@ -295,5 +352,7 @@ def test_constant_targets_leave_explained_variance_out() -> None:
 
 def test_dropout_is_off_during_the_update() -> None:
     policy = tiny_policy(kind="gpt2").train()
-    metrics = run_update(policy, play(tiny_policy(), Corridor, 2, torch.Generator().manual_seed(0))[:2], settings())
+    metrics = run_update(
+        policy, play(tiny_policy(), Corridor, 2, torch.Generator().manual_seed(0))[:2], settings()
+    )
     assert metrics["losses/first_ratio_deviation"] == 0.0

@@ -26,12 +26,19 @@ LONG = [pytest.param(case, marks=pytest.mark.prove) for case in CASES if case !=
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> list[dict[Any, Any]]:
+def found(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> list[dict[Any, Any]]:
     """Return what each of the two processes came to, in every case that is asked for."""
     folder = tmp_path_factory.mktemp("meeting")
     cases = [item.callspec.params["case"] for item in request.session.items if hasattr(item, "callspec")
              and "case" in item.callspec.params and item.fspath == request.node.fspath]  # fmt: skip
-    program = [sys.executable, str(Path(__file__).with_name("two_processes.py")), str(folder), *sorted({*cases, RUN})]
+    program = [
+        sys.executable,
+        str(Path(__file__).with_name("two_processes.py")),
+        str(folder),
+        *sorted({*cases, RUN}),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     done = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, done.stderr
@@ -40,14 +47,18 @@ def found(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
 @pytest.mark.parametrize("case", [RUN, *LONG])
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_processes_have_the_gradient_of_one(found: list[dict[Any, Any]], kind: str, case: str) -> None:
+def test_both_processes_have_the_gradient_of_one(
+    found: list[dict[Any, Any]], kind: str, case: str
+) -> None:
     wanted = gradients(case, ALONE)
     for process in found:
         got = process[kind, case]["gradients"]
         assert got.keys() == wanted.keys()
         assert any(bool(gradient.any()) for gradient in wanted.values())
         for name, gradient in wanted.items():
-            torch.testing.assert_close(got[name], gradient, rtol=1e-5, atol=1e-6 * float(gradient.abs().max()))
+            torch.testing.assert_close(
+                got[name], gradient, rtol=1e-5, atol=1e-6 * float(gradient.abs().max())
+            )
 
 
 @pytest.mark.parametrize("case", [RUN, *LONG])
@@ -62,31 +73,44 @@ def test_after_two_updates_both_have_the_weights_and_the_figures_of_one(
             torch.testing.assert_close(got["weights"][name], weight, rtol=1e-5, atol=1e-5)
         for ours, theirs in zip(got["metrics"], wanted["metrics"], strict=True):
             assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
-    assert all(torch.equal(found[0][kind, case]["weights"][n], w) for n, w in found[1][kind, case]["weights"].items())
+    assert all(
+        torch.equal(found[0][kind, case]["weights"][n], w)
+        for n, w in found[1][kind, case]["weights"].items()
+    )
 
 
 @pytest.mark.parametrize("case", [RUN, *LONG])
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_processes_meet_equally_often(found: list[dict[Any, Any]], kind: str, case: str) -> None:
+def test_both_processes_meet_equally_often(
+    found: list[dict[Any, Any]], kind: str, case: str
+) -> None:
     first, second = (process[kind, case]["meetings"] for process in found)
     assert first == second
     assert sum(first.values()) > 10
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_checkpoint_of_two_processes_is_gone_on_from_bit_for_bit(found: list[dict[Any, Any]], kind: str) -> None:
+def test_a_checkpoint_of_two_processes_is_gone_on_from_bit_for_bit(
+    found: list[dict[Any, Any]], kind: str
+) -> None:
     for process in found:
         whole, cut = process[kind, RUN], process[kind, "resumed"]
         assert whole["metrics"] == cut["metrics"]
         assert whole["weights"].keys() == cut["weights"].keys()
-        assert all(torch.equal(cut["weights"][name], weight) for name, weight in whole["weights"].items())
+        assert all(
+            torch.equal(cut["weights"][name], weight) for name, weight in whole["weights"].items()
+        )
 
 
 @pytest.mark.parametrize(("count", "length"), [(1, 3), (2, 5), (3, 3), (4, 2), (2, 0)])
-def test_every_item_counts_in_one_process_and_all_have_equally_many(count: int, length: int) -> None:
+def test_every_item_counts_in_one_process_and_all_have_equally_many(
+    count: int, length: int
+) -> None:
     shares = [Processes(rank, count).share(range(length)) for rank in range(count)]
     assert len({len(share) for share in shares}) == 1
-    assert sorted(item for share in shares for item, counts in share if counts) == list(range(length))
+    assert sorted(item for share in shares for item, counts in share if counts) == list(
+        range(length)
+    )
 
 
 def test_one_process_has_no_one_to_share_weights_with(monkeypatch: pytest.MonkeyPatch) -> None:

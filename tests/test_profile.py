@@ -29,7 +29,9 @@ def test_a_profile_tells_where_the_time_went_and_writes_a_trace(tmp_path: Path) 
     assert abs(sum(seconds.values()) - total) < 0.05 * total + 0.01
     assert seconds["update"] > 0
     assert found["update"][2] == "2"
-    assert int(found["environment"][2]) >= 2 * 8 * 2  # a reset and a step of every episode that is counted
+    assert (
+        int(found["environment"][2]) >= 2 * 8 * 2
+    )  # a reset and a step of every episode that is counted
     assert int(found["decode"][2]) > 0
     assert len(text.splitlines()) <= 24
     with gzip.open(table.parent / "trace.json.gz") as file:

@@ -18,7 +18,13 @@ from fctncalling.envs import prompts
 from fctncalling.envs.offer import Offer
 from fctncalling.envs.schemas import JSON_TYPES, json_schema, openai_tool
 
-CATEGORIES = ["simple_python", "parallel_multiple", "live_multiple", "live_irrelevance", "multi_turn_miss_func"]
+CATEGORIES = [
+    "simple_python",
+    "parallel_multiple",
+    "live_multiple",
+    "live_irrelevance",
+    "multi_turn_miss_func",
+]
 
 
 @pytest.mark.parametrize("category", [*CATEGORIES, "simple_java", "simple_javascript"])
@@ -30,7 +36,9 @@ def test_every_official_doc_becomes_a_valid_json_schema(shared: Path, category: 
             assert tool["function"]["name"] == hinted.name
             schemas[json.dumps(tool["function"]["parameters"])] = tool["function"]["parameters"]
     assert set().union(*map(types_in, schemas.values())) <= set(JSON_TYPES.values())
-    for schema in list(schemas.values())[::5]:  # checking one against the meta-schema takes milliseconds
+    for schema in list(schemas.values())[
+        ::5
+    ]:  # checking one against the meta-schema takes milliseconds
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
@@ -40,9 +48,9 @@ def types_in(schema: Any) -> set[str]:
     if not isinstance(schema, dict):
         return set()
     own = {schema["type"]} if isinstance(schema.get("type"), str) else set()
-    return own.union(*(types_in(inner) for key, inner in schema.items() if key in ("properties", "items"))).union(
-        *(types_in(inner) for inner in schema.get("properties", {}).values())
-    )
+    return own.union(
+        *(types_in(inner) for key, inner in schema.items() if key in ("properties", "items"))
+    ).union(*(types_in(inner) for inner in schema.get("properties", {}).values()))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +58,10 @@ def types_in(schema: Any) -> set[str]:
     [
         ({"type": "dict"}, {"type": "object"}),
         ({"type": "float"}, {"type": "number"}),
-        ({"type": "tuple", "items": {"type": "float"}}, {"type": "array", "items": {"type": "number"}}),
+        (
+            {"type": "tuple", "items": {"type": "float"}},
+            {"type": "array", "items": {"type": "number"}},
+        ),
         ({"type": "any", "description": "x"}, {"description": "x"}),
         ({"type": "", "enum": [1]}, {"enum": [1]}),
         (
@@ -62,16 +73,32 @@ def types_in(schema: Any) -> set[str]:
             {"type": "object", "properties": {"type": {}, "properties": {"type": "array"}}},
         ),
         (
-            {"type": "array", "items": {"type": "dict", "properties": {"a": {"type": "float"}}, "required": ["a"]}},
             {
                 "type": "array",
-                "items": {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]},
+                "items": {
+                    "type": "dict",
+                    "properties": {"a": {"type": "float"}},
+                    "required": ["a"],
+                },
+            },
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"a": {"type": "number"}},
+                    "required": ["a"],
+                },
             },
         ),
-        ({"type": "string", "required": True, "default": ["x"]}, {"type": "string", "default": ["x"]}),
+        (
+            {"type": "string", "required": True, "default": ["x"]},
+            {"type": "string", "default": ["x"]},
+        ),
     ],
 )
-def test_bfcl_types_map_to_json_schema_at_any_depth(bfcl: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_bfcl_types_map_to_json_schema_at_any_depth(
+    bfcl: dict[str, Any], expected: dict[str, Any]
+) -> None:
     before = copy.deepcopy(bfcl)
     schema = json_schema(bfcl)
     assert schema == expected
@@ -94,7 +121,10 @@ def test_instructions_hold_every_doc_as_json_indented_by_four() -> None:
 
 def test_the_form_shown_is_one_the_handler_reads() -> None:
     example = prompts.FORMS["python_calls"].split("\n")[1]
-    assert [call.name for call in PROMPTING.decode(example)] == ["first_function", "second_function"]
+    assert [call.name for call in PROMPTING.decode(example)] == [
+        "first_function",
+        "second_function",
+    ]
 
     class Custom:
         name = "custom"
@@ -152,14 +182,19 @@ def test_tool_text_in_an_episode_stays_in_one_tool_message(text: str) -> None:
 
 def test_response_of_a_doc_is_shown() -> None:
     shown = FunctionDoc(
-        "f", "F.", {"type": "dict", "properties": {}}, {"type": "dict", "properties": {"x": {"type": "float"}}}
+        "f",
+        "F.",
+        {"type": "dict", "properties": {}},
+        {"type": "dict", "properties": {"x": {"type": "float"}}},
     )
     assert '"response"' in prompts.instructions([shown], PROMPTING, many_turns=False)
     assert "'response'" in prompts.held_out([shown])
 
 
 def test_offer_gives_fresh_objects_every_time() -> None:
-    task = shop_task([], ["look()"], question=[user("a"), []], missed_functions={1: ("look", "burn")})
+    task = shop_task(
+        [], ["look()"], question=[user("a"), []], missed_functions={1: ("look", "burn")}
+    )
     offer = Offer(task, PROMPTING)
     before = [offer.tools(0), offer.tools(1), offer.messages(0), offer.messages(1)]
     for given in (offer.tools(0), offer.tools(1), offer.messages(0), offer.messages(1)):
@@ -170,14 +205,22 @@ def test_offer_gives_fresh_objects_every_time() -> None:
 
 
 def test_function_held_out_at_several_turns_appears_at_the_last_of_them() -> None:
-    task: Task = shop_task([], [], [], question=[user("a"), [], []], missed_functions={1: ("look",), 2: ("burn",)})
+    task: Task = shop_task(
+        [], [], [], question=[user("a"), [], []], missed_functions={1: ("look",), 2: ("burn",)}
+    )
     offer = Offer(task, PROMPTING)
     names = [[tool["function"]["name"] for tool in offer.tools(turn)] for turn in range(3)]
-    assert names == [["sell", "shout"], ["sell", "look", "shout"], ["sell", "look", "shout", "burn"]]
+    assert names == [
+        ["sell", "shout"],
+        ["sell", "look", "shout"],
+        ["sell", "look", "shout", "burn"],
+    ]
 
 
 def test_empty_function_list_is_offered_as_such() -> None:
-    observation, info = shop_env(simple_task(functions=(), ground_truth=None, category="irrelevance")).reset()
+    observation, info = shop_env(
+        simple_task(functions=(), ground_truth=None, category="irrelevance")
+    ).reset()
     assert info["tools"] == []
     assert info["instructions"].endswith("[]")
     assert observation.endswith("Sell an apple.")

@@ -19,7 +19,12 @@ import pytest
 
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable, ToolResult
 from fctncalling.envs.tools.python_executor.config import SEED_MODULES
-from fctncalling.envs.tools.python_executor.preload import ALWAYS, LATER_IMPORTS, NEVER_NEEDED, later_imports
+from fctncalling.envs.tools.python_executor.preload import (
+    ALWAYS,
+    LATER_IMPORTS,
+    NEVER_NEEDED,
+    later_imports,
+)
 from fctncalling.envs.tools.python_executor.result import KeptOutput, cut
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the zygote is Linux's")
@@ -67,7 +72,12 @@ def gone(pid: int, within_s: float) -> bool:
         ("import numpy as np\nnp.ones(1 << 32)", "error", "", 1),
         ("import random\nrandom._os.abort()", "killed", "", -signal.SIGABRT),
         ("import random\nrandom._os.kill(random._os.getpid(), 9)", "killed", "", -signal.SIGKILL),
-        ("x = b'x' * (300 << 20)\nimport random\nrandom._os.kill(random._os.getpid(), 9)", "memory", "", -9),
+        (
+            "x = b'x' * (300 << 20)\nimport random\nrandom._os.kill(random._os.getpid(), 9)",
+            "memory",
+            "",
+            -9,
+        ),
         ("while True: print('x' * 999)", "output_limit", None, -signal.SIGKILL),
         ("import sys", "error", "", 1),
         ("x = '\ud800'", "error", "", 1),
@@ -165,7 +175,9 @@ def test_64_threads_share_one_executor(executor: PythonExecutor) -> None:
 
 def test_asyncio_callers_do_not_block_the_loop(executor: PythonExecutor) -> None:
     async def both() -> tuple[str, int]:
-        call = asyncio.create_task(executor.run_async("import time\ntime.sleep(0.3)\nprint('done')"))
+        call = asyncio.create_task(
+            executor.run_async("import time\ntime.sleep(0.3)\nprint('done')")
+        )
         ticks = 0
         while not call.done():
             await asyncio.sleep(0.01)
@@ -363,7 +375,9 @@ def test_preload_table_covers_what_the_allowed_modules_import_later() -> None:
         "import numpy as np\nnp.array([1.0]) / 0",
     ],
 )
-def test_ordinary_snippets_need_nothing_they_cannot_load(executor: PythonExecutor, code: str) -> None:
+def test_ordinary_snippets_need_nothing_they_cannot_load(
+    executor: PythonExecutor, code: str
+) -> None:
     result = executor.run(code)
     assert result.status == "ok", result.stderr
 

@@ -47,7 +47,11 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_the_example_loads_as_written() -> None:
     config = load_config(EXAMPLE)
     assert (config.enabled, config.timeout_s, config.max_output_length) == (True, 10, 1000)
-    assert (config.max_tools_per_generation, config.parallel_execution, config.num_executors) == (1, True, 32)
+    assert (config.max_tools_per_generation, config.parallel_execution, config.num_executors) == (
+        1,
+        True,
+        32,
+    )
     assert config.description == "Execute Python code and return the output"
     assert config.max_running == 32
     assert list(config.allowed_modules) == EXAMPLE["security"]["allowed_modules"]
@@ -113,7 +117,9 @@ def test_max_output_length_cuts_the_output() -> None:
 
 
 @pytest.mark.parametrize(("parallel", "num_executors"), [(False, 32), (True, 1)])
-def test_parallel_execution_and_num_executors_bound_the_calls_in_flight(parallel: bool, num_executors: int) -> None:
+def test_parallel_execution_and_num_executors_bound_the_calls_in_flight(
+    parallel: bool, num_executors: int
+) -> None:
     config = changed("execution.parallel_execution", parallel)
     config["execution"]["num_executors"] = num_executors
     with PythonExecutor(config) as executor:

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel laye
 
 RESIST = {"status": ["ok", "error", "killed", "timeout", "output_limit"], "max_wall_s": 4}
 OS = "import random\nos = random._os\nsys = os.sys\nimp = sys.modules['builtins'].__import__\n"
-LIBC = OS + "c = imp('ctypes'); libc = c.CDLL(None, use_errno=True); libc.syscall.restype = c.c_long\n"
+LIBC = (
+    OS + "c = imp('ctypes'); libc = c.CDLL(None, use_errno=True); libc.syscall.restype = c.c_long\n"
+)
 
 
 def attempt(body: str) -> str:
@@ -31,11 +33,13 @@ def attempt(body: str) -> str:
 
 
 OWN = {
-    "signal_by_descriptor_owner": LIBC + attempt("imp('fcntl').fcntl(1, 8, os.getppid())"),  # F_SETOWN
+    "signal_by_descriptor_owner": LIBC
+    + attempt("imp('fcntl').fcntl(1, 8, os.getppid())"),  # F_SETOWN
     "signal_choice": LIBC + attempt("imp('fcntl').fcntl(1, 10, 9)"),  # F_SETSIG
     "pipe_growth": LIBC + attempt("imp('fcntl').fcntl(1, 1031, 1 << 20)"),  # F_SETPIPE_SZ
     "executable_memory": LIBC + attempt("imp('mmap').mmap(-1, 4096, prot=7) and 1"),
-    "own_kill_by_tid_of_another": LIBC + attempt("libc.syscall(234, os.getppid(), os.getppid(), 9)"),
+    "own_kill_by_tid_of_another": LIBC
+    + attempt("libc.syscall(234, os.getppid(), os.getppid(), 9)"),
     "queue_signal": LIBC + attempt("libc.syscall(129, os.getppid(), 9, b'\\0' * 128)"),
     "pidfd_open": LIBC + attempt("libc.syscall(434, os.getppid(), 0)"),
     "read_other_memory": LIBC + attempt("libc.syscall(310, os.getppid(), 0, 0, 0, 0, 0)"),
@@ -72,11 +76,13 @@ OWN = {
     "clone_with_thread_flags_and_more": LIBC + attempt("libc.syscall(56, 0x11, 0, 0, 0, 0)"),
     "clone3": LIBC + attempt("libc.syscall(435, b'\\0' * 64, 64)"),
     "vfork": LIBC + attempt("libc.syscall(58)"),
-    "inherited_descriptors": OS + attempt("[fd for fd in range(3, 300) if os.fstat(fd)][:1].index(3)"),
+    "inherited_descriptors": OS
+    + attempt("[fd for fd in range(3, 300) if os.fstat(fd)][:1].index(3)"),
 }
 BEHAVIOUR = {
     "thread_bomb": (
-        OS + "t = imp('_thread')\nfor _ in range(5000): t.start_new_thread(imp('time').sleep, (9,))\nprint('GOT')"
+        OS
+        + "t = imp('_thread')\nfor _ in range(5000): t.start_new_thread(imp('time').sleep, (9,))\nprint('GOT')"
     ),
     "stops_itself": OS + "os.kill(os.getpid(), 19)\nprint('GOT')",
     "ignores_the_cpu_limit": OS
@@ -115,8 +121,12 @@ def test_no_system_call_beyond_computing_gets_through(
 
 
 @pytest.mark.parametrize("name", BEHAVIOUR)
-def test_no_behaviour_outlives_its_call(executor: PythonExecutor, arena: hostile_corpus.Arena, name: str) -> None:
-    bans = [{"stdout_regex": "GOT"}] + ([{"status_forged": True}] if name.startswith("forged") else [])
+def test_no_behaviour_outlives_its_call(
+    executor: PythonExecutor, arena: hostile_corpus.Arena, name: str
+) -> None:
+    bans = [{"stdout_regex": "GOT"}] + (
+        [{"status_forged": True}] if name.startswith("forged") else []
+    )
     record = {"code": BEHAVIOUR[name], "expect": RESIST, "must_not": bans}
     assert list(hostile_corpus.complaints(executor, arena, record, 0.5)) == []
 
@@ -144,10 +154,17 @@ def test_one_call_cannot_find_anothers_code_in_memory(executor: PythonExecutor) 
 
 @pytest.mark.prove
 def test_shared_corpus_gets_nothing_from_an_unprivileged_executor(shared: Path) -> None:
-    if os.getuid() != 0 or shutil.which("setpriv") is None or shutil.which("python3", path="/usr/bin") is None:
+    if (
+        os.getuid() != 0
+        or shutil.which("setpriv") is None
+        or shutil.which("python3", path="/usr/bin") is None
+    ):
         pytest.skip("needs root, setpriv and /usr/bin/python3 to become someone else")
     packages = [entry for entry in sys.path if entry.endswith("site-packages")]
-    environment = {"PYTHONPATH": ":".join([str(Path(__file__).parents[1]), *packages]), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PYTHONPATH": ":".join([str(Path(__file__).parents[1]), *packages]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     become = [
         "setpriv",
         "--reuid",
@@ -160,6 +177,11 @@ def test_shared_corpus_gets_nothing_from_an_unprivileged_executor(shared: Path) 
         "--inh-caps",
         "-all",
     ]
-    command = [*become, "/usr/bin/python3", hostile_corpus.__file__, str(shared / "hostile" / "hostile_dev.jsonl")]
+    command = [
+        *become,
+        "/usr/bin/python3",
+        hostile_corpus.__file__,
+        str(shared / "hostile" / "hostile_dev.jsonl"),
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert json.loads(done.stdout or "{}") == {"uid": 65534, "complaints": {}}, done.stderr

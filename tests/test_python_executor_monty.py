@@ -35,7 +35,9 @@ def test_statuses_are_the_executors(code: str, status: str, text: str) -> None:
 
 def test_seeds_repeat_and_map_keeps_order() -> None:
     with MontyExecutor(num_executors=2) as executor:
-        draws = [executor.run("import random\nprint(random.random())", seed=5).stdout for _ in range(2)]
+        draws = [
+            executor.run("import random\nprint(random.random())", seed=5).stdout for _ in range(2)
+        ]
         assert draws[0] == draws[1]
         assert [result.stdout for result in executor.map([f"print({n})" for n in range(6)])] == [
             f"{n}\n" for n in range(6)

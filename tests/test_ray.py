@@ -26,7 +26,13 @@ os.environ.update(SLOW_STARTS)
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'fctncalling[ray]'")
 
-SMALL = {"num_updates": 2, "episodes_per_update": 32, "n_rollout_threads": 16, "eval_episodes": 16, "eval_interval": 0}
+SMALL = {
+    "num_updates": 2,
+    "episodes_per_update": 32,
+    "n_rollout_threads": 16,
+    "eval_episodes": 16,
+    "eval_interval": 0,
+}
 ALONE = {"tensorboard": "false", "device": "cpu"}
 
 
@@ -35,7 +41,9 @@ def cluster() -> Iterator[Any]:
     """Start a cluster of two nodes with a core each, and join it."""
     from ray.cluster_utils import Cluster
 
-    for attempt in range(3):  # on a busy machine a node may give up on agents of its own that start too slowly
+    for attempt in range(
+        3
+    ):  # on a busy machine a node may give up on agents of its own that start too slowly
         cluster = Cluster()
         try:
             cluster.add_node(num_cpus=1, include_dashboard=False)
@@ -77,7 +85,9 @@ def played_here_and_there(
 
     policy, template = load_policy(config, surroundings, None, torch.device("cpu"))
     task_ids = [candidate.id for candidate in candidates]
-    wanted = Round(tuple(task_ids[number % len(task_ids)] for number in range(num_episodes)), 5, 1.0, version=0)
+    wanted = Round(
+        tuple(task_ids[number % len(task_ids)] for number in range(num_episodes)), 5, 1.0, version=0
+    )
     here = LocalRollout(config, policy, template, make_env)
     rollout = RayRollout(config, surroundings, policy)
     try:
@@ -98,17 +108,36 @@ def same(one: EpisodeRecord, other: EpisodeRecord) -> bool:
     tokens = [(row.ids, row.acted, row.rewards) for row in one.rows] == [
         (row.ids, row.acted, row.rewards) for row in other.rows
     ]
-    return tokens and (one.task_id, one.success, one.invalid) == (other.task_id, other.success, other.invalid)
+    return tokens and (one.task_id, one.success, one.invalid) == (
+        other.task_id,
+        other.success,
+        other.invalid,
+    )
 
 
-def test_two_workers_on_two_nodes_write_the_metrics_of_one_process(cluster: Any, tmp_path: Path) -> None:
+def test_two_workers_on_two_nodes_write_the_metrics_of_one_process(
+    cluster: Any, tmp_path: Path
+) -> None:
     assert main(words(tmp_path / "here")) == 0
-    assert main([*words(tmp_path / "there"), "--num_rollout_workers=2", f"--ray_address={cluster.address}"]) == 0
+    assert (
+        main(
+            [
+                *words(tmp_path / "there"),
+                "--num_rollout_workers=2",
+                f"--ray_address={cluster.address}",
+            ]
+        )
+        == 0
+    )
     here, there = metrics_of(tmp_path / "here"), metrics_of(tmp_path / "there")
     for one, other in zip(here, there, strict=True):
         assert one.keys() == other.keys()
-        for name in one:  # log-probabilities as sampled are rounded by which rows a pass holds; nothing else is
-            assert one[name] == other[name] or (name == "mismatch/mean_logdiff" and abs(other[name]) < 1e-6), name
+        for name in (
+            one
+        ):  # log-probabilities as sampled are rounded by which rows a pass holds; nothing else is
+            assert one[name] == other[name] or (
+                name == "mismatch/mean_logdiff" and abs(other[name]) < 1e-6
+            ), name
 
 
 def test_a_killed_worker_costs_time_alone(cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -127,7 +156,9 @@ def test_a_killed_worker_costs_time_alone(cluster: Any, caplog: pytest.LogCaptur
     assert "another plays its episodes, and a new one is started" in caplog.text
 
 
-def test_a_node_that_leaves_the_cluster_costs_time_alone(cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_that_leaves_the_cluster_costs_time_alone(
+    cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     def remove(rollout: Any) -> None:
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
@@ -141,29 +172,52 @@ def test_a_node_that_leaves_the_cluster_costs_time_alone(cluster: Any, caplog: p
     cluster.wait_for_nodes()
 
 
-def test_played_one_update_ahead_the_weights_are_one_update_old_and_made_up_for(cluster: Any, tmp_path: Path) -> None:
-    more = ["--num_rollout_workers=2", f"--ray_address={cluster.address}", "--max_staleness=1", "--lr=1e-3"]
+def test_played_one_update_ahead_the_weights_are_one_update_old_and_made_up_for(
+    cluster: Any, tmp_path: Path
+) -> None:
+    more = [
+        "--num_rollout_workers=2",
+        f"--ray_address={cluster.address}",
+        "--max_staleness=1",
+        "--lr=1e-3",
+    ]
     assert main([*words(tmp_path, num_updates=3), *more]) == 0
     updates = [line for line in metrics_of(tmp_path) if "losses/policy_loss" in line]
-    assert updates[0]["mismatch/mean_logdiff"] < 1e-6  # the first is played with the weights that learn from it
+    assert (
+        updates[0]["mismatch/mean_logdiff"] < 1e-6
+    )  # the first is played with the weights that learn from it
     for line in updates[1:]:
         assert line["mismatch/mean_logdiff"] > 1e-4
         assert line["mismatch/importance_mean"] == pytest.approx(1.0, abs=0.2)
-        assert line["losses/first_ratio_deviation"] == 0.0  # the clipped ratio begins at 1 all the same
+        assert (
+            line["losses/first_ratio_deviation"] == 0.0
+        )  # the clipped ratio begins at 1 all the same
 
 
-def test_two_workers_on_two_nodes_learn_the_embedded_job_as_one_process_does(cluster: Any, tmp_path: Path) -> None:
+def test_two_workers_on_two_nodes_learn_the_embedded_job_as_one_process_does(
+    cluster: Any, tmp_path: Path
+) -> None:
     job = {"num_updates": 20, "eval_interval": 0, "save_interval": 0, **ALONE}
     flags = [f"--{name}={value}" for name, value in job.items()]
     success = []
     for name, more in (
         ("there", ["--num_rollout_workers=2", f"--ray_address={cluster.address}"]),
         ("here", []),
-        ("ahead", ["--num_rollout_workers=2", f"--ray_address={cluster.address}", "--max_staleness=1"]),
+        (
+            "ahead",
+            ["--num_rollout_workers=2", f"--ray_address={cluster.address}", "--max_staleness=1"],
+        ),
     ):
         assert main([*flags, f"--results_dir={tmp_path / name}", *more]) == 0
-        evaluation = json.loads((tmp_path / name / "check/embedded/embedded/TPPO/evaluation.json").read_text())
+        evaluation = json.loads(
+            (tmp_path / name / "check/embedded/embedded/TPPO/evaluation.json").read_text()
+        )
         success.append(evaluation["after"]["greedy"])
-        print(name, evaluation["before"]["greedy"], evaluation["after"]["greedy"], evaluation["after"]["sampled"])
+        print(
+            name,
+            evaluation["before"]["greedy"],
+            evaluation["after"]["greedy"],
+            evaluation["after"]["sampled"],
+        )
     assert success[0] == pytest.approx(success[1], abs=0.02)
     assert success[2] > success[1] - 0.08

@@ -23,7 +23,10 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROOT = Path(__file__).parents[1]
 OWN, LEADERBOARD = "Your own tasks, your own model", "Leaderboard from the command line"
-ELSEWHERE = ("import-bfcl", "export")  # the one needs a network, the other a finished run: they have tests of their own
+ELSEWHERE = (
+    "import-bfcl",
+    "export",
+)  # the one needs a network, the other a finished run: they have tests of their own
 FOUND_FAULTS = "lint"  # exits with 1, as official tasks are impossible
 # The flags of the repository that the default algorithm comes from.
 SEED_FLAGS = (
@@ -35,7 +38,12 @@ SEED_FLAGS = (
 
 def blocks(section: str, language: str) -> list[str]:
     """Return the fenced blocks of a section in a language ("" for command lines)."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
+    text = (
+        (ROOT / "README.md")
+        .read_text(encoding="utf-8")
+        .split(f"\n## {section}\n")[1]
+        .split("\n## ")[0]
+    )
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
@@ -58,7 +66,9 @@ def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 @pytest.mark.usefixtures("_own_files")
-def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     lines = commands(OWN, ".venv/bin/python evaluate_fctncalling.py")
     assert [line.split()[0] for line in lines] == ["lint", "run"]
     for line in lines:
@@ -66,7 +76,12 @@ def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(capsys
     assert "nothing found" in capsys.readouterr().out
     [episode] = [json.loads(line) for line in Path("played.jsonl").read_text().splitlines()]
     assert (episode["valid"], episode["strict_valid"]) == (True, True)
-    assert [step["results"] for step in episode["steps"]] == [['{"degrees": 23}'], [], ['{"degrees": 23}'], []]
+    assert [step["results"] for step in episode["steps"]] == [
+        ['{"degrees": 23}'],
+        [],
+        ['{"degrees": 23}'],
+        [],
+    ]
     again = ["--dataset_path", "my_tasks.json", "--allow_task_tools"]
     assert main(["replay", "--input", "played.jsonl", *again]) == 0
     assert main(["canaries", *again]) == 0
@@ -78,7 +93,9 @@ def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(capsys
 
 
 @pytest.mark.usefixtures("_own_files")
-def test_a_class_given_by_name_is_judged_strictly_by_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_class_given_by_name_is_judged_strictly_by_every_subcommand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = Path("my_tasks.json").read_text().replace('"my_tools.Thermostat"', '"Thermostat"')
     Path("BFCL_v4_multi_turn_base.json").write_text(text)
     own = ["--tools", "Thermostat=my_tools:Thermostat"]
@@ -103,7 +120,9 @@ def test_a_class_given_by_name_is_judged_strictly_by_every_subcommand(capsys: py
 @pytest.mark.prove
 @pytest.mark.usefixtures("_own_files")
 def test_the_class_of_the_readme_is_trained_on_as_written() -> None:
-    [line] = commands(OWN, ".venv/bin/python train_fctncalling.py --dataset_path my_tasks.json --allow_task_tools")
+    [line] = commands(
+        OWN, ".venv/bin/python train_fctncalling.py --dataset_path my_tasks.json --allow_task_tools"
+    )
     words = shlex.split(line)
     assert train(["--dataset_path", "my_tasks.json", "--allow_task_tools", *words]) == 0
     [evaluation] = Path("results/thermostat").rglob("evaluation.json")
@@ -111,10 +130,21 @@ def test_the_class_of_the_readme_is_trained_on_as_written() -> None:
 
 
 @pytest.mark.prove
-def test_the_flags_of_old_train_a_model_folder_on_an_official_file(shared: Path, tmp_path: Path) -> None:
+def test_the_flags_of_old_train_a_model_folder_on_an_official_file(
+    shared: Path, tmp_path: Path
+) -> None:
     official = shared / "bfcl/data/BFCL_v4_multi_turn_base.json"
     folders = ["--dataset_path", str(official), "--model_name_or_path", str(embedded_path("model"))]
-    short = ["--num_updates", "1", "--episodes_per_update", "4", "--eval_episodes", "2", "--results_dir", str(tmp_path)]
+    short = [
+        "--num_updates",
+        "1",
+        "--episodes_per_update",
+        "4",
+        "--eval_episodes",
+        "2",
+        "--results_dir",
+        str(tmp_path),
+    ]
     assert train([*SEED_FLAGS.split(), *folders, *short]) == 0
     assert (tmp_path / "tppo/model/BFCL_v4_multi_turn_base/TPPO/evaluation.json").is_file()
 
@@ -124,7 +154,9 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
     if not is_source_checkout():
         pytest.skip("runs in a copy of the source tree")
     tree = tmp_path / "tree"
-    shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(".*", "bfcl", "results"))
+    shutil.copytree(
+        ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(".*", "bfcl", "results")
+    )
     (tree / "data/bfcl").symlink_to(shared / "bfcl/data")
     lines = "".join(blocks(LEADERBOARD, "")).replace("\\\n", " ").splitlines()
     asked = [shlex.split(line)[1] for line in lines if line.startswith("evaluate ")]
@@ -132,13 +164,19 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
     with endpoint(lambda *_: {"role": "assistant", "content": "Done."}) as stub:
         for line in lines:
             if line.startswith("evaluate ") and shlex.split(line)[1] not in ELSEWHERE:
-                done = run_shell(f"{lines[0]}\n{line.replace('http://localhost:8000/v1', stub.url)}", tree)
-                assert done.returncode == (FOUND_FAULTS in line.split()[:2]), f"{line}\n{done.stderr}"
+                done = run_shell(
+                    f"{lines[0]}\n{line.replace('http://localhost:8000/v1', stub.url)}", tree
+                )
+                assert done.returncode == (FOUND_FAULTS in line.split()[:2]), (
+                    f"{line}\n{done.stderr}"
+                )
             elif line.startswith("echo "):
                 assert run_shell(line, tree).returncode == 0
     assert (tree / "score/data_overall.csv").is_file()
     assert len((tree / "mine.jsonl").read_text().splitlines()) == 800
-    assert json.loads((tree / "results.jsonl").read_text())["result"].startswith('{"current_directory_content"')
+    assert json.loads((tree / "results.jsonl").read_text())["result"].startswith(
+        '{"current_directory_content"'
+    )
 
 
 def run_shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -150,5 +188,10 @@ def run_shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
         python.chmod(0o755)
     environment = {**os.environ, "PYTHONPATH": str(folder), "OPENAI_API_KEY": "none"}
     return subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )

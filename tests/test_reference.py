@@ -34,7 +34,10 @@ def written_out(policy: ActorCritic, episodes: list[EpisodeRecord], mode: str) -
         batch = make_batch(record.rows)
         places = batch.acted[0].nonzero()[:, 0]
         new, old = (
-            model(batch.ids).logits[0, places - 1].log_softmax(-1).gather(1, batch.ids[0, places][:, None])[:, 0]
+            model(batch.ids)
+            .logits[0, places - 1]
+            .log_softmax(-1)
+            .gather(1, batch.ids[0, places][:, None])[:, 0]
             for model in (policy.model, tiny_policy(seed=7).model)
         )
         apart = new - old.detach()
@@ -81,7 +84,9 @@ def test_a_policy_that_is_its_reference_pays_nothing(mode: str) -> None:
     targets = targets_of(policy, episodes, config)
     assert torch.equal(targets.reference_logprobs, targets.old_logprobs)
     assert torch.equal(targets.returns, targets_of(policy, episodes, settings()).returns)
-    metrics = update(policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0))
+    metrics = update(
+        policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)
+    )
     assert metrics["losses/kl_ref"] == 0.0
 
 
@@ -96,7 +101,9 @@ def test_the_reference_is_no_weight_of_the_policy_and_in_no_file(tmp_path: Path)
     assert len(list(with_one.parameters())) == len(list(without.parameters()))
     for name, policy in (("with", with_one), ("without", without)):
         policy.save(tmp_path / name)
-    sizes = [sum(f.stat().st_size for f in (tmp_path / name).iterdir()) for name in ("with", "without")]
+    sizes = [
+        sum(f.stat().st_size for f in (tmp_path / name).iterdir()) for name in ("with", "without")
+    ]
     assert sizes[0] == sizes[1]
 
 
@@ -110,8 +117,13 @@ def test_while_the_critic_warms_up_the_language_model_stands_still() -> None:
     before = weights(policy.model), weights(policy.value_head)
     optimisers = make_optimisers(policy, config)._replace(policy=None)
     metrics = update(policy, optimisers, episodes, config, torch.Generator().manual_seed(0))
-    assert all(torch.equal(old, new) for old, new in zip(before[0], weights(policy.model), strict=True))
-    assert all(not torch.equal(old, new) for old, new in zip(before[1], weights(policy.value_head), strict=True))
+    assert all(
+        torch.equal(old, new) for old, new in zip(before[0], weights(policy.model), strict=True)
+    )
+    assert all(
+        not torch.equal(old, new)
+        for old, new in zip(before[1], weights(policy.value_head), strict=True)
+    )
     assert metrics["losses/optimiser_steps"] == 3.0
     assert metrics["losses/approx_kl"] == 0.0
 
@@ -121,7 +133,10 @@ def test_a_critic_is_taken_over_from_a_checkpoint(tmp_path: Path) -> None:
     taught.save(tmp_path)
     fresh = tiny_policy(critic_head="linear")
     fresh.load_critic(tmp_path)
-    assert all(torch.equal(a, b) for a, b in zip(weights(taught.value_head), weights(fresh.value_head), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(weights(taught.value_head), weights(fresh.value_head), strict=True)
+    )
     (tmp_path / VALUE_HEAD_FILE).unlink()
     with pytest.raises(ValueError, match="holds no critic"):
         fresh.load_critic(tmp_path)

@@ -37,12 +37,22 @@ def test_rates_are_over_valid_episodes_overall_by_category_and_over_all_multi_tu
     assert EVALUATION.metrics()["eval/invalid"] == 1
 
 
-def test_evaluation_json_holds_before_and_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluation_json_holds_before_and_after(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rates = EVALUATION.as_json()
-    path = write_evaluation(tmp_path, before=rates, after=rates, seed=3, train_cpu_seconds=1.5, updates=2)
+    path = write_evaluation(
+        tmp_path, before=rates, after=rates, seed=3, train_cpu_seconds=1.5, updates=2
+    )
     written = json.loads(path.read_text())
     assert path.name == "evaluation.json"
-    assert written == {"before": rates, "after": rates, "seed": 3, "train_cpu_seconds": 1.5, "updates": 2}
+    assert written == {
+        "before": rates,
+        "after": rates,
+        "seed": 3,
+        "train_cpu_seconds": 1.5,
+        "updates": 2,
+    }
     print_table(rates, rates)
     assert "37.5 % ->  37.5 %" in capsys.readouterr().out
 

@@ -25,7 +25,11 @@ def test_progress_of_a_perfect_episode_returns_exactly_one(num_turns: int) -> No
 def test_progress_pays_each_turn_that_passes_by_itself(passes: tuple[bool, ...]) -> None:
     # A turn's result must be there: leaving `look` out fails that turn alone.
     task = shop_task(*[["look()", *SELL]] * 3)
-    texts = [text for ok in passes for text in ("[look(), sell(item='apple')]" if ok else "[sell(item='apple')]", DONE)]
+    texts = [
+        text
+        for ok in passes
+        for text in ("[look(), sell(item='apple')]" if ok else "[sell(item='apple')]", DONE)
+    ]
     played = Played(shop_env(task, reward="progress"), texts)
     # The last share waits for the verdict, hence three passes are one whole and never two thirds of an invalid one.
     assert played.total == pytest.approx(float(Fraction(sum(passes), 3)))
@@ -36,11 +40,20 @@ def test_a_turn_with_empty_ground_truth_is_worth_nothing() -> None:
     task = shop_task(SELL, [], SELL)
     played = Played(shop_env(task, reward="progress"), [*perfect_texts(task)[:2], DONE, DONE])
     assert played.rewards == [0.0, 0.5, 0.0, 0.0]
-    assert Played(shop_env(task, reward="progress"), perfect_texts(task)).rewards == [0.0, 0.5, 0.0, 0.0, 0.5]
+    assert Played(shop_env(task, reward="progress"), perfect_texts(task)).rewards == [
+        0.0,
+        0.5,
+        0.0,
+        0.0,
+        0.5,
+    ]
 
 
 def test_task_of_empty_turns_only_returns_one() -> None:
-    assert Played(shop_env(shop_task([], []), reward="progress"), [DONE, DONE]).rewards == [0.0, 1.0]
+    assert Played(shop_env(shop_task([], []), reward="progress"), [DONE, DONE]).rewards == [
+        0.0,
+        1.0,
+    ]
 
 
 def test_all_shares_but_no_valid_verdict_is_not_a_whole_return() -> None:
@@ -54,7 +67,10 @@ def test_all_shares_but_no_valid_verdict_is_not_a_whole_return() -> None:
 
 @pytest.mark.parametrize("text", ["[sell(item='apple')]", "[sell(item='pear')]", "No."])
 def test_progress_equals_success_in_single_turn_tasks(text: str) -> None:
-    rewards = [Played(shop_env(simple_task(), reward=reward), [text]).rewards for reward in ("success", "progress")]
+    rewards = [
+        Played(shop_env(simple_task(), reward=reward), [text]).rewards
+        for reward in ("success", "progress")
+    ]
     assert rewards[0] == rewards[1] == [1.0 if "apple" in text else 0.0]
 
 
@@ -120,4 +136,7 @@ def test_last_share_is_withheld_for_every_number_of_turns(shares: int) -> None:
     for _ in range(shares):
         paid += progress(Outcome(StepRecord(0, ""), None, lambda: True, shares, paid))
     assert paid == pytest.approx((shares - 1) / shares)
-    assert paid + progress(Outcome(StepRecord(0, ""), Verdict(True, 1.0), lambda: True, shares, paid)) == 1.0
+    assert (
+        paid + progress(Outcome(StepRecord(0, ""), Verdict(True, 1.0), lambda: True, shares, paid))
+        == 1.0
+    )

@@ -56,21 +56,40 @@ def test_an_episode_is_one_sequence_of_context_and_actions() -> None:
 
 def test_a_reward_lies_on_the_token_that_ends_its_action_and_success_is_the_verdicts() -> None:
     template = ChatTemplate(tiny_tokenizer())
-    wrong, right = collect([EchoEnv()], scripted(template), template, ["t1", "t0"], max_episode_tokens=500)
-    assert (right.success, right.episode_return, right.num_steps, right.terminated) == (True, 2.0, 2, True)
+    wrong, right = collect(
+        [EchoEnv()], scripted(template), template, ["t1", "t0"], max_episode_tokens=500
+    )
+    assert (right.success, right.episode_return, right.num_steps, right.terminated) == (
+        True,
+        2.0,
+        2,
+        True,
+    )
     assert (wrong.success, wrong.episode_return) == (False, 0.0)
     (row,) = right.rows
     assert [i for i, reward in enumerate(row.rewards) if reward] == [
         i for i, ends in enumerate(row.ends_action) if ends
     ]
     assert all(row.acted[i] for i, ends in enumerate(row.ends_action) if ends)
-    assert len(row.ids) == len(row.acted) == len(row.rewards) == len(row.rollout_logprobs) == len(row.ends_action)
+    assert (
+        len(row.ids)
+        == len(row.acted)
+        == len(row.rewards)
+        == len(row.rollout_logprobs)
+        == len(row.ends_action)
+    )
 
 
 def test_results_come_in_the_order_of_the_tasks_whatever_ends_first() -> None:
     template = ChatTemplate(tiny_tokenizer())
     faults = {"t3": "truncate", "t5": "invalid"}
-    records = collect([EchoEnv(faults) for _ in range(4)], scripted(template), template, TASKS, max_episode_tokens=500)
+    records = collect(
+        [EchoEnv(faults) for _ in range(4)],
+        scripted(template),
+        template,
+        TASKS,
+        max_episode_tokens=500,
+    )
     assert [record.task_id for record in records] == TASKS
 
 
@@ -80,7 +99,9 @@ def test_equal_seeds_play_equal_episodes_for_any_number_of_environments(num_envs
 
     def played(count: int, seed: int) -> list[list[int]]:
         envs: list[Any] = [EchoEnv() for _ in range(count)]
-        records = collect(envs, engine(template), template, TASKS, max_episode_tokens=500, seed=seed)
+        records = collect(
+            envs, engine(template), template, TASKS, max_episode_tokens=500, seed=seed
+        )
         return [record.rows[0].ids for record in records]
 
     assert played(num_envs, 7) == played(3, 7)
@@ -88,7 +109,9 @@ def test_equal_seeds_play_equal_episodes_for_any_number_of_environments(num_envs
 
 
 @pytest.mark.parametrize("source", [None, FORGETS_THOUGHTS])
-def test_recorded_logprobs_are_those_of_a_plain_forward_over_the_recorded_ids(source: str | None) -> None:
+def test_recorded_logprobs_are_those_of_a_plain_forward_over_the_recorded_ids(
+    source: str | None,
+) -> None:
     template = ChatTemplate(tiny_tokenizer(source))
     actor = engine(template, temperature=0.8)
     for record in collect([EchoEnv(), EchoEnv()], actor, template, TASKS, max_episode_tokens=500):
@@ -103,9 +126,17 @@ def test_recorded_logprobs_are_those_of_a_plain_forward_over_the_recorded_ids(so
 
 def test_a_template_that_rewrites_its_history_gives_one_row_a_step() -> None:
     template = ChatTemplate(tiny_tokenizer(FORGETS_THOUGHTS))
-    (record,) = collect([EchoEnv()], scripted(template, "<think>x</think>a"), template, ["t0"], max_episode_tokens=500)
+    (record,) = collect(
+        [EchoEnv()],
+        scripted(template, "<think>x</think>a"),
+        template,
+        ["t0"],
+        max_episode_tokens=500,
+    )
     assert [sum(row.ends_action) for row in record.rows] == [1, 1]
-    assert "x</think>" not in template.decode(record.rows[1].ids[: record.rows[1].acted.index(True)])
+    assert "x</think>" not in template.decode(
+        record.rows[1].ids[: record.rows[1].acted.index(True)]
+    )
 
 
 def test_what_the_environment_said_last_is_kept_where_it_truncated_and_only_there() -> None:
@@ -115,7 +146,9 @@ def test_what_the_environment_said_last_is_kept_where_it_truncated_and_only_ther
     assert cut.truncated
     assert not cut.terminated
     assert spans(cut, template)[-1][0] is False
-    assert cut.rows[-1].ids[-len(template.encode("assistant\n")) :] == template.encode("assistant\n")
+    assert cut.rows[-1].ids[-len(template.encode("assistant\n")) :] == template.encode(
+        "assistant\n"
+    )
     assert spans(ended, template)[-1][0] is True
 
 
@@ -131,12 +164,16 @@ def test_an_episode_never_grows_past_its_token_budget() -> None:
     template = ChatTemplate(tiny_tokenizer())
     for budget in (40, 61, 89, 118):
         actor = engine(template, max_new_tokens=50)
-        for record in collect([EchoEnv(), EchoEnv()], actor, template, TASKS[:3], max_episode_tokens=budget):
+        for record in collect(
+            [EchoEnv(), EchoEnv()], actor, template, TASKS[:3], max_episode_tokens=budget
+        ):
             assert all(len(row.ids) <= budget for row in record.rows)
             assert record.terminated or record.truncated
 
 
-def test_a_prompt_longer_than_the_budget_is_a_truncated_episode_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_prompt_longer_than_the_budget_is_a_truncated_episode_that_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     template = ChatTemplate(tiny_tokenizer())
     (record,) = collect([EchoEnv()], scripted(template), template, ["t0"], max_episode_tokens=10)
     assert (record.truncated, record.rows, record.num_steps, record.success) == (True, [], 0, False)
@@ -157,7 +194,9 @@ def test_an_environment_that_raises_makes_its_episode_invalid_and_is_replaced() 
     template = ChatTemplate(tiny_tokenizer())
     envs: list[Any] = [EchoEnv({"t0": "raise"}), EchoEnv({"t0": "raise"})]
     before = list(envs)
-    records = collect(envs, scripted(template), template, TASKS, max_episode_tokens=500, make_env=EchoEnv)
+    records = collect(
+        envs, scripted(template), template, TASKS, max_episode_tokens=500, make_env=EchoEnv
+    )
     assert [record.task_id for record in records if record.invalid] == ["t0"]
     assert not records[0].success
     assert sum(env.closed for env in before) == 1
@@ -167,13 +206,19 @@ def test_an_environment_that_raises_makes_its_episode_invalid_and_is_replaced() 
 def test_where_every_episode_fails_the_cause_is_raised() -> None:
     template = ChatTemplate(tiny_tokenizer())
     with pytest.raises(RuntimeError, match=r"every one of 1 episodes.*the disk is gone"):
-        collect([EchoEnv({"t0": "raise"})], scripted(template), template, ["t0"], max_episode_tokens=500)
+        collect(
+            [EchoEnv({"t0": "raise"})], scripted(template), template, ["t0"], max_episode_tokens=500
+        )
 
 
 def test_what_the_environment_calls_invalid_is_invalid() -> None:
     template = ChatTemplate(tiny_tokenizer())
     record, _ = collect(
-        [EchoEnv({"t0": "invalid"})], scripted(template), template, ["t0", "t1"], max_episode_tokens=500
+        [EchoEnv({"t0": "invalid"})],
+        scripted(template),
+        template,
+        ["t0", "t1"],
+        max_episode_tokens=500,
     )
     assert record.invalid
     assert not record.success
@@ -181,7 +226,9 @@ def test_what_the_environment_calls_invalid_is_invalid() -> None:
 
 def test_a_logged_episode_can_be_stepped_again() -> None:
     template = ChatTemplate(tiny_tokenizer())
-    for record in collect([EchoEnv()], engine(template), template, TASKS, max_episode_tokens=500, seed=3):
+    for record in collect(
+        [EchoEnv()], engine(template), template, TASKS, max_episode_tokens=500, seed=3
+    ):
         line, env = episode_json(record), EchoEnv()
         env.reset(seed=line["seed"], options={"task_id": line["task_id"]})
         rewards = [env.step(step["text"])[1] for step in line["steps"]]
@@ -198,12 +245,16 @@ class CalculatorEnv(EchoEnv):
 
 
 @pytest.mark.parametrize("source", [None, FORGETS_THOUGHTS])
-def test_text_that_continues_a_message_is_appended_raw_and_without_power(source: str | None) -> None:
+def test_text_that_continues_a_message_is_appended_raw_and_without_power(
+    source: str | None,
+) -> None:
     template = ChatTemplate(tiny_tokenizer(source))
     actor = ScriptedActor(lambda *_: "2+2=", template.encode, template.encode("=")[0])
     (record,) = collect([CalculatorEnv()], actor, template, ["t0"], max_episode_tokens=500)
     (row,) = record.rows
     first = row.acted.index(True)
-    between = [token for token, acted in zip(row.ids[first:], row.acted[first:], strict=True) if not acted]
+    between = [
+        token for token, acted in zip(row.ids[first:], row.acted[first:], strict=True) if not acted
+    ]
     assert template.decode(between) == " 4<\u2060|im_end|>"
     assert template.end_of_turn_id not in between

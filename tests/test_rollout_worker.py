@@ -27,7 +27,9 @@ def _registered() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("lora_r", [0, 2])
-def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(tmp_path: Path, lora_r: int) -> None:
+def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(
+    tmp_path: Path, lora_r: int
+) -> None:
     config = TrainConfig(
         env_name="Echo-v0",
         model_name_or_path=str(save_tiny(tmp_path / "tiny")),
@@ -45,7 +47,9 @@ def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(tmp_p
         for weight in policy.policy_parameters():
             weight += 0.02 * torch.randn_like(weight)
     learned = acting_weights(policy)
-    assert sum(weight.size for weight in learned.values()) == sum(w.numel() for w in policy.policy_parameters())
+    assert sum(weight.size for weight in learned.values()) == sum(
+        w.numel() for w in policy.policy_parameters()
+    )
     wanted = Round(tuple(f"train_{number}" for number in range(8)), 3, 1.0, version=5)
     rollout = LocalRollout(config, policy, template, EchoEnv)
     here = rollout.play(wanted, Interruption()).episodes
@@ -56,8 +60,12 @@ def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(tmp_p
         other = there[number % 2].episodes[number // 2]
         assert [row.ids for row in record.rows] == [row.ids for row in other.rows]
         assert (record.task_id, record.success) == (other.task_id, other.success)
-    assert sum(each.sampled_tokens for each in there) == sum(sum(row.acted) for r in here for row in r.rows)
-    before = workers[0].play({}, wanted, range(8)[0::2])  # known by its version: nothing is taken over again
+    assert sum(each.sampled_tokens for each in there) == sum(
+        sum(row.acted) for r in here for row in r.rows
+    )
+    before = workers[0].play(
+        {}, wanted, range(8)[0::2]
+    )  # known by its version: nothing is taken over again
     assert [row.ids for r in before.episodes for row in r.rows] == [
         row.ids for r in there[0].episodes for row in r.rows
     ]

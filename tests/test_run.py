@@ -34,7 +34,10 @@ DOC = {
     "description": "Add.",
     "parameters": {
         "type": "dict",
-        "properties": {"a": {"type": "integer", "description": ""}, "b": {"type": "integer", "description": ""}},
+        "properties": {
+            "a": {"type": "integer", "description": ""},
+            "b": {"type": "integer", "description": ""},
+        },
         "required": ["a", "b"],
     },
 }
@@ -45,11 +48,20 @@ MULTI = {
         [{"role": "user", "content": "Which folder is this?"}],
     ],
     "function": [
-        {"name": name, "description": "", "parameters": {"type": "dict", "properties": properties, "required": []}}
-        for name, properties in (("mkdir", {"dir_name": {"type": "string", "description": ""}}), ("pwd", {}))
+        {
+            "name": name,
+            "description": "",
+            "parameters": {"type": "dict", "properties": properties, "required": []},
+        }
+        for name, properties in (
+            ("mkdir", {"dir_name": {"type": "string", "description": ""}}),
+            ("pwd", {}),
+        )
     ],
     "involved_classes": ["GorillaFileSystem"],
-    "initial_config": {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}},
+    "initial_config": {
+        "GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}
+    },
     "ground_truth": [["mkdir(dir_name='x')"], ["pwd()"]],
 }
 
@@ -81,14 +93,20 @@ def said(text: str) -> dict[str, Any]:
 
 def asked(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     tool_calls = [
-        {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        {
+            "id": f"c{i}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
         for i, (name, arguments) in enumerate(calls)
     ]
     return {"role": "assistant", "content": None, "tool_calls": tool_calls}
 
 
 def run(output: Path, *more: str) -> int:
-    return main(["run", "--output", str(output), "--retry_wait_s", "0.001", "--concurrency", "2", *more])
+    return main(
+        ["run", "--output", str(output), "--retry_wait_s", "0.001", "--concurrency", "2", *more]
+    )
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -103,9 +121,18 @@ def test_rate_limits_errors_and_dropped_connections_are_retried(tmp_path: Path) 
         return troubles[number] if number < len(troubles) else said(right_answer(body))
 
     with endpoint(reply) as stub:
-        more = ("--agent", "openai:m", "--base_url", stub.url, "--dataset_path", str(dataset(tmp_path)))
+        more = (
+            "--agent",
+            "openai:m",
+            "--base_url",
+            stub.url,
+            "--dataset_path",
+            str(dataset(tmp_path)),
+        )
         assert run(tmp_path / "out.jsonl", *more, "--retries", "8") == 0
-    assert [(line["valid"], line["invalid"]) for line in lines(tmp_path / "out.jsonl")] == [(True, False)] * 3
+    assert [(line["valid"], line["invalid"]) for line in lines(tmp_path / "out.jsonl")] == [
+        (True, False)
+    ] * 3
     assert len(stub.bodies) == len(troubles) + 3
 
 
@@ -124,8 +151,19 @@ def test_a_dead_endpoint_is_invalid_and_is_played_again_on_resume(
     assert (report["episodes"], report["accuracy"], report["invalid"]) == (3, 1.0, 0)
 
 
-def test_an_endpoint_that_stays_dead_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    more = ("--agent", "openai:m", "--base_url", "http://127.0.0.1:9/v1", "--retries", "0", "--max_invalid", "3")
+def test_an_endpoint_that_stays_dead_ends_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = (
+        "--agent",
+        "openai:m",
+        "--base_url",
+        "http://127.0.0.1:9/v1",
+        "--retries",
+        "0",
+        "--max_invalid",
+        "3",
+    )
     assert run(tmp_path / "out.jsonl", *more, "--dataset_path", str(dataset(tmp_path, 40))) == 2
     assert len(lines(tmp_path / "out.jsonl")) == 3
     assert "3 episodes in a row are invalid" in capsys.readouterr().err
@@ -133,7 +171,14 @@ def test_an_endpoint_that_stays_dead_ends_the_run(tmp_path: Path, capsys: pytest
 
 def test_a_refused_key_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with endpoint(lambda *_: 401) as stub:
-        more = ("--agent", "openai:m", "--base_url", stub.url, "--dataset_path", str(dataset(tmp_path)))
+        more = (
+            "--agent",
+            "openai:m",
+            "--base_url",
+            stub.url,
+            "--dataset_path",
+            str(dataset(tmp_path)),
+        )
         assert run(tmp_path / "out.jsonl", *more) == 2
     assert "HTTP 401" in capsys.readouterr().err
     assert len(stub.bodies) <= 3, "no request is repeated"
@@ -176,7 +221,16 @@ def test_ctrl_c_keeps_what_ended_and_waits_for_no_request_in_flight(tmp_path: Pa
 
     with endpoint(reply) as stub:
         more = ("--agent", "openai:m", "--dataset_path", tasks, "--base_url", stub.url)
-        command = [sys.executable, "-m", "evaluate_fctncalling", "run", "--output", str(output), "--concurrency", "2"]
+        command = [
+            sys.executable,
+            "-m",
+            "evaluate_fctncalling",
+            "run",
+            "--output",
+            str(output),
+            "--concurrency",
+            "2",
+        ]
         process = subprocess.Popen([*command, *more], stderr=subprocess.PIPE, text=True)
         try:
             assert hanging.acquire(timeout=60)
@@ -236,20 +290,45 @@ def test_tool_calls_are_asked_answered_and_judged_in_their_own_form(tmp_path: Pa
     with endpoint(reply) as stub:
         more = ("--agent", "openai:m", "--base_url", stub.url, "--form", "tool_call")
         assert run(output, *more, "--dataset_path", str(dataset(tmp_path))) == 0
-    assert [line["valid"] for line in lines(output)] == [False, True, True]  # the first used the dot
+    assert [line["valid"] for line in lines(output)] == [
+        False,
+        True,
+        True,
+    ]  # the first used the dot
 
 
-def test_many_turns_of_tool_calls_keep_a_conversation_that_interfaces_accept(tmp_path: Path) -> None:
-    script = [asked(("mkdir", {"dir_name": "x"})), said("Made."), asked(("pwd", {})), said("[not a call]")]
+def test_many_turns_of_tool_calls_keep_a_conversation_that_interfaces_accept(
+    tmp_path: Path,
+) -> None:
+    script = [
+        asked(("mkdir", {"dir_name": "x"})),
+        said("Made."),
+        asked(("pwd", {})),
+        said("[not a call]"),
+    ]
     tasks = tmp_path / "tasks.json"
     tasks.write_text(json.dumps([MULTI]))
     with endpoint(lambda number, _: script[number]) as stub:
-        more = ("--agent", "openai:m", "--base_url", stub.url, "--form", "tool_call", "--dataset_path", str(tasks))
+        more = (
+            "--agent",
+            "openai:m",
+            "--base_url",
+            stub.url,
+            "--form",
+            "tool_call",
+            "--dataset_path",
+            str(tasks),
+        )
         assert run(tmp_path / "out.jsonl", *more) == 0
     [line] = lines(tmp_path / "out.jsonl")
     assert (line["valid"], line["progress"], line["strict_valid"]) == (True, 1.0, True)
     roles = [(each["role"], "tool_calls" in each) for each in stub.bodies[-1]["messages"]]
-    user, call, result, chat = ("user", False), ("assistant", True), ("tool", False), ("assistant", False)
+    user, call, result, chat = (
+        ("user", False),
+        ("assistant", True),
+        ("tool", False),
+        ("assistant", False),
+    )
     assert roles == [user, call, result, chat, user, call, result]
     assert stub.bodies[-1]["messages"][2]["tool_call_id"] == "c0"
 
@@ -266,7 +345,10 @@ def test_a_prompted_model_sees_results_as_bfcl_shows_them(tmp_path: Path) -> Non
     assert line["response"] == [script[:2], script[2:]]
     messages = stub.bodies[1]["messages"]
     assert [each["role"] for each in messages] == ["system", "user", "assistant", "user"]
-    assert messages[-1]["content"] == "[{'role': 'tool', 'name': \"mkdir(dir_name='x')\", 'content': 'None'}]"
+    assert (
+        messages[-1]["content"]
+        == "[{'role': 'tool', 'name': \"mkdir(dir_name='x')\", 'content': 'None'}]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,11 +360,27 @@ def test_a_prompted_model_sees_results_as_bfcl_shows_them(tmp_path: Path) -> Non
 )
 @pytest.mark.parametrize("form", ["prompting", "tool_call"])
 def test_score_and_replay_agree_with_a_run_on_every_category(
-    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], agent: str, limit: int, form: str
+    shared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    agent: str,
+    limit: int,
+    form: str,
 ) -> None:
     output, data = tmp_path / "out.jsonl", ("--data_dir", str(shared / "bfcl/data"))
     variants = ("format_sensitivity",) if form == "prompting" else ()
-    more = ("--agent", agent, "--form", form, "--category", "all", *variants, "--limit", str(limit), "--json")
+    more = (
+        "--agent",
+        agent,
+        "--form",
+        form,
+        "--category",
+        "all",
+        *variants,
+        "--limit",
+        str(limit),
+        "--json",
+    )
     assert run(output, *more, *data) == 0
     played = json.loads(capsys.readouterr().out)["categories"]
     assert main(["score", "--input", str(output), "--partial", "--json", *data]) == 0
@@ -292,8 +390,13 @@ def test_score_and_replay_agree_with_a_run_on_every_category(
     }
     assert main(["replay", "--input", str(output), "--json", *data]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert (report["identical"], report["different"]) == (sum(each["episodes"] for each in played.values()), 0)
-    print(f"{agent}, {form}: {report['identical']} logged episodes of {len(played)} categories replay identically")
+    assert (report["identical"], report["different"]) == (
+        sum(each["episodes"] for each in played.values()),
+        0,
+    )
+    print(
+        f"{agent}, {form}: {report['identical']} logged episodes of {len(played)} categories replay identically"
+    )
     assert limit == 5 or report["identical"] >= 200
     if agent == "oracle":
         low = {name for name, each in played.items() if each["accuracy"] != 1.0}
@@ -301,7 +404,8 @@ def test_score_and_replay_agree_with_a_run_on_every_category(
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("text", "[pwd()]"), ("results", ["forged"]), ("reward", 1.0), ("observation_sha256", "0")]
+    ("field", "value"),
+    [("text", "[pwd()]"), ("results", ["forged"]), ("reward", 1.0), ("observation_sha256", "0")],
 )
 def test_replay_finds_a_forged_field(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: Any
@@ -325,7 +429,12 @@ def test_dots_of_names_are_put_as_interfaces_for_tool_calls_need_them() -> None:
 
 def test_a_random_agent_says_the_same_for_the_same_seed() -> None:
     [task, *_] = load_tasks(embedded_path("train"))
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {}, "required": []}}}]
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": "f", "parameters": {"properties": {}, "required": []}},
+        }
+    ]
 
     def texts(seed: int) -> list[str]:
         player = ScriptedAgent("random").player(task, "python_calls", seed)
@@ -342,7 +451,10 @@ def test_a_random_agent_says_the_same_for_the_same_seed() -> None:
         (("--agent", "hf:/no/such/folder"), "the model cannot be loaded"),
         (("--agent", "noop", "--concurrency", "0"), "--concurrency: got 0, expected at least 1"),
         (("--agent", "noop", "--tools", "X"), "--tools: expected NAME=MODULE:CLASS, got 'X'"),
-        (("--agent", "noop", "--form", "tool_call", "--category", "format_sensitivity"), "its one form is"),
+        (
+            ("--agent", "noop", "--form", "tool_call", "--category", "format_sensitivity"),
+            "its one form is",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_told(
@@ -353,7 +465,9 @@ def test_what_cannot_be_run_is_told(
 
 
 @pytest.mark.parametrize("form", ["prompting", "tool_call"])
-def test_a_model_in_a_folder_plays_and_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+def test_a_model_in_a_folder_plays_and_replays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
     output, tasks = tmp_path / "out.jsonl", ("--dataset_path", str(embedded_path("held_out")))
     more = ("--agent", f"hf:{embedded_path('model')}", "--form", form, "--limit", "2", *tasks)
     limits = ("--max_new_tokens", "6", "--max_episode_tokens", "2048", "--max_steps_per_turn", "1")
@@ -370,15 +484,25 @@ def test_the_trainer_s_episode_logs_replay_with_their_own_settings(
     tokenizer = AutoTokenizer.from_pretrained(str(embedded_path("model")))
     template = ChatTemplate(tokenizer)
     chosen = load_tasks(embedded_path("train"))[:40]
-    envs: list[Any] = [FunctionCallingEnv(tasks=chosen, reward="progress", max_steps_per_turn=2) for _ in range(4)]
-    texts = ["[echo(content='a', file_name='b')]", "[nothing(", "[pwd()]", "Done.", "[mkdir(dir_name=float('nan'))]"]
+    envs: list[Any] = [
+        FunctionCallingEnv(tasks=chosen, reward="progress", max_steps_per_turn=2) for _ in range(4)
+    ]
+    texts = [
+        "[echo(content='a', file_name='b')]",
+        "[nothing(",
+        "[pwd()]",
+        "Done.",
+        "[mkdir(dir_name=float('nan'))]",
+    ]
     actor = ScriptedActor(
         lambda task_id, turn, step, _: texts[(len(task_id) + 3 * turn + step) % len(texts)],
         template.encode,
         template.end_of_turn_id,
     )
     records = collect(envs, actor, template, [task.id for task in chosen], max_episode_tokens=1500)
-    log = RunLog(tmp_path / "run", {"reward": "progress", "max_steps_per_turn": 2}, tensorboard=False)
+    log = RunLog(
+        tmp_path / "run", {"reward": "progress", "max_steps_per_turn": 2}, tensorboard=False
+    )
     path = log.episodes("train_000001", records)
     log.close()
     assert main(["replay", "--input", str(path), "--json"]) == 0

@@ -57,7 +57,11 @@ def write_results(shared: Path, root: Path, category: str, form: str = "promptin
             elif form == "tool_call":
                 with contextlib.suppress(ValueError):
                     answer = json.loads(answer)
-            entry = {"id": record["id"].replace(base, category, 1), "result": answer, "latency": 2.0}
+            entry = {
+                "id": record["id"].replace(base, category, 1),
+                "result": answer,
+                "latency": 2.0,
+            }
             file.write(json.dumps(entry) + "\n")
     valid: float = sum(record["valid"] for record in chosen) / len(chosen)
     return valid
@@ -82,25 +86,39 @@ def test_a_result_tree_scores_as_its_official_verdicts(
 ) -> None:
     root, expected = tree
     for source in (root, root / MODEL):
-        assert score(shared, source, "--partial", "--json", "--score_dir", str(tmp_path / "score")) == 0
+        assert (
+            score(shared, source, "--partial", "--json", "--score_dir", str(tmp_path / "score"))
+            == 0
+        )
         report = json.loads(capsys.readouterr().out)[MODEL]
         assert {name: each["accuracy"] for name, each in report["categories"].items()} == expected
         verdict_counter.add(sum(each["total"] for each in report["categories"].values()))
     for category, accuracy in expected.items():
-        lines = (tmp_path / "score" / MODEL / GROUPS[category] / f"BFCL_v4_{category}_score.json").read_text()
+        lines = (
+            tmp_path / "score" / MODEL / GROUPS[category] / f"BFCL_v4_{category}_score.json"
+        ).read_text()
         header, *failures = map(json.loads, lines.splitlines())
         assert header["accuracy"] == accuracy
         assert len(failures) == header["total_count"] - header["correct_count"]
-        assert all(each["valid"] is False and each["test_category"] == category for each in failures)
+        assert all(
+            each["valid"] is False and each["test_category"] == category for each in failures
+        )
     with (tmp_path / "score" / "data_overall.csv").open() as file:
         [row] = csv.DictReader(file)
     assert row["Overall Acc"] == report["v4"]["overall"]["shown"]
-    assert (row["Model"], row["Memory KV"], row["Memory Vector"]) == (MODEL, f"{expected['memory_kv']:.2%}", "N/A")
+    assert (row["Model"], row["Memory KV"], row["Memory Vector"]) == (
+        MODEL,
+        f"{expected['memory_kv']:.2%}",
+        "N/A",
+    )
     assert row["Latency Mean (s)"] == "2.0"
 
 
 def test_tool_calls_are_found_by_themselves(
-    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], verdict_counter: VerdictCounter
+    shared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    verdict_counter: VerdictCounter,
 ) -> None:
     expected = write_results(shared, tmp_path / "result" / MODEL, "parallel_multiple", "tool_call")
     assert score(shared, tmp_path / "result", "--partial", "--json") == 0
@@ -112,7 +130,11 @@ def test_tool_calls_are_found_by_themselves(
 def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    records = [each[0] for table in ("multiple", "memory") for each in table_records(shared, table).values()]
+    records = [
+        each[0]
+        for table in ("multiple", "memory")
+        for each in table_records(shared, table).values()
+    ]
     random.Random(0).shuffle(records)
     source = tmp_path / "answers.jsonl"
     source.write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -120,7 +142,9 @@ def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
     told = capsys.readouterr().out
     for category in ("multiple", "memory"):
         valid = [record["valid"] for record in records if record["category"] == category]
-        assert f"{sum(valid) / len(valid):.2%}" in next(line for line in told.splitlines() if line.startswith(category))
+        assert f"{sum(valid) / len(valid):.2%}" in next(
+            line for line in told.splitlines() if line.startswith(category)
+        )
     assert "V4 overall" in told
     assert "V3 overall" in told
 
@@ -128,9 +152,15 @@ def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ([{"id": "multiple_0", "result": "x"}], "199 tasks have no answer, the first is multiple_1.*--partial"),
+        (
+            [{"id": "multiple_0", "result": "x"}],
+            "199 tasks have no answer, the first is multiple_1.*--partial",
+        ),
         ([{"id": "multiple_0", "result": "x"}] * 2, 'line 2: field "id": .*multiple_0'),
-        ([{"id": "multiple_999", "result": "x"}], 'line 1: field "id": no task of multiple is called "multiple_999"'),
+        (
+            [{"id": "multiple_999", "result": "x"}],
+            'line 1: field "id": no task of multiple is called "multiple_999"',
+        ),
         ([{"id": "multiple_0"}], 'line 1: field "result"'),
         ([{"result": "x"}], 'line 1: field "id"'),
     ],
@@ -145,7 +175,9 @@ def test_results_that_cannot_be_scored_are_told(
     assert re.search(told, capsys.readouterr().err)
 
 
-def test_a_folder_without_results_is_told(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_results_is_told(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert score(shared, tmp_path) == 2
     assert "BFCL_v4_<category>_result.json" in capsys.readouterr().err
 
@@ -167,7 +199,10 @@ def test_version_3_names_and_ids_are_understood(
 ) -> None:
     path = tmp_path / "result" / MODEL / "BFCL_v3_simple_result.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"id": "simple_0", "result": "[calculate_triangle_area(base=10, height=5)]"}) + "\n")
+    path.write_text(
+        json.dumps({"id": "simple_0", "result": "[calculate_triangle_area(base=10, height=5)]"})
+        + "\n"
+    )
     assert score(shared, tmp_path / "result", "--partial", "--json") == 0
     [(_, report)] = json.loads(capsys.readouterr().out).items()
     assert list(report["categories"]) == ["simple_python"]
@@ -177,7 +212,9 @@ MADE = {"mkdir": '{"dir_name": "x"}'}
 LEFT = {"mkdir": {"dir_name": "x"}}
 
 
-@pytest.mark.parametrize("step", [[MADE], MADE, [LEFT], LEFT, {**MADE, "pwd": "{}"}, [MADE, {"pwd": {}}]], ids=str)
+@pytest.mark.parametrize(
+    "step", [[MADE], MADE, [LEFT], LEFT, {**MADE, "pwd": "{}"}, [MADE, {"pwd": {}}]], ids=str
+)
 def test_tool_calls_are_executed_however_bfcl_lets_an_interface_write_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], step: Any
 ) -> None:
@@ -196,7 +233,9 @@ def test_tool_calls_are_executed_however_bfcl_lets_an_interface_write_them(
     results.write_text(json.dumps({"id": task["id"], "result": [[step, "Made."]]}))
     source = ["--input", str(tmp_path / "result"), "--data_dir", str(tmp_path)]
     assert main(["score", *source, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["m"]["categories"]["multi_turn_base"]["accuracy"] == 1.0
+    assert (
+        json.loads(capsys.readouterr().out)["m"]["categories"]["multi_turn_base"]["accuracy"] == 1.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +245,10 @@ def test_tool_calls_are_executed_however_bfcl_lets_an_interface_write_them(
         (lambda call, answer: [answer, call], True),
         (lambda call, answer: [answer, call[0]], True),
         (lambda call, answer: [answer, [{name: {} for name in call[0]}]], True),
-        (lambda call, answer: [answer, json.dumps(call)], False),  # chat that looks like calls is a message
+        (
+            lambda call, answer: [answer, json.dumps(call)],
+            False,
+        ),  # chat that looks like calls is a message
         (lambda call, answer: [answer, []], False),
         (lambda call, answer: [answer, ""], False),
         (lambda call, answer: [call], False),

@@ -24,7 +24,9 @@ class Player:
 
     def __init__(self, kind: str, num_slots: int, num_prompts: int, order: random.Random) -> None:
         self.model, self.order = model_of(kind), order
-        self.engine = GenerationEngine(self.model, [END], temperature=0, max_new_tokens=5, max_prefill_tokens=60)
+        self.engine = GenerationEngine(
+            self.model, [END], temperature=0, max_new_tokens=5, max_prefill_tokens=60
+        )
         self.prompts = [next(pieces(50 + i, longest=40)) for i in range(num_prompts)]
         self.engine.start(num_slots)
         self.free, self.running = list(range(num_slots)), dict[int, list[int]]()
@@ -58,7 +60,11 @@ class Player:
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama", "gpt2"])
 @hypothesis.settings(max_examples=8)
-@hypothesis.given(order=st.randoms(use_true_random=False), num_slots=st.integers(2, 7), num_prompts=st.integers(1, 3))
+@hypothesis.given(
+    order=st.randoms(use_true_random=False),
+    num_slots=st.integers(2, 7),
+    num_prompts=st.integers(1, 3),
+)
 def test_in_whatever_order_members_come_go_on_and_leave_each_says_what_it_would_say_alone(
     kind: str, order: random.Random, num_slots: int, num_prompts: int
 ) -> None:
@@ -91,7 +97,9 @@ def test_greedy_members_say_what_generate_of_transformers_says(kind: str) -> Non
     model, prompt = tiny_model(kind), next(pieces(4, longest=60))
     engine = GenerationEngine(model, [END], temperature=0, max_new_tokens=12)
     engine.start(5)
-    expected = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=12, eos_token_id=END)
+    expected = model.generate(
+        torch.tensor([prompt]), do_sample=False, max_new_tokens=12, eos_token_id=END
+    )
     for action in engine.generate([Request(slot, prompt) for slot in range(5)]):
         assert action.ids == expected[0, len(prompt) :].tolist()
 
@@ -107,7 +115,9 @@ def test_sampled_logprobs_of_groups_of_unequal_sizes_equal_one_uncached_forward(
     requests = [Request(slot, ids) for slot, ids in held.items()]
     for step in range(4):
         for request, action in zip(requests, engine.generate(requests), strict=True):
-            expected = uncached_logprobs(model, [*(ids := held[request.slot]), *action.ids, 0], 0.7)[len(ids) - 1 :]
+            expected = uncached_logprobs(
+                model, [*(ids := held[request.slot]), *action.ids, 0], 0.7
+            )[len(ids) - 1 :]
             for row, token, logprob in zip(expected, action.ids, action.logprobs, strict=False):
                 assert logprob == pytest.approx(row[token].item(), abs=1e-5)
             ids += action.ids
@@ -120,9 +130,13 @@ def test_a_group_keeps_its_prompt_once_and_gives_it_back_with_its_last_member() 
     model, length, size = model_of("llama"), 801, 8
     engine = GenerationEngine(model, [], temperature=0, max_new_tokens=10)
     engine.start(2 * size)
-    token = 2 * 2 * 4 * model.config.hidden_size // 2  # 2 layers, keys and values of half as many heads
+    token = (
+        2 * 2 * 4 * model.config.hidden_size // 2
+    )  # 2 layers, keys and values of half as many heads
     for group in range(2):
-        engine.generate([Request(size * group + member, [5 + group] * length) for member in range(size)])
+        engine.generate(
+            [Request(size * group + member, [5 + group] * length) for member in range(size)]
+        )
     own = 2 * size * 32 * token  # rows have room for 32 tokens at least
     assert engine.num_cache_bytes == pytest.approx(2 * 800 * token + own, rel=0.02)
     for member in range(size - 1):

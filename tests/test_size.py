@@ -27,7 +27,11 @@ def write_lines(folder: Path, count: int) -> None:
     told = {"type": "integer", "description": "One of the two numbers that are to be added."}
     parameters = {"first": told, "second": told}
     schema = {"type": "dict", "properties": parameters, "required": list(parameters)}
-    doc = {"name": "add", "description": "Add two numbers and return their sum.", "parameters": schema}
+    doc = {
+        "name": "add",
+        "description": "Add two numbers and return their sum.",
+        "parameters": schema,
+    }
     model = folder / "result" / "m" / "non_live"
     for each in (folder / "possible_answer", model):
         each.mkdir(parents=True)
@@ -41,9 +45,21 @@ def write_lines(folder: Path, count: int) -> None:
         for number in range(count):
             key = {"id": f"simple_python_{number}"}
             text = f"[add(first={number}, second={number % 3})]"
-            question = [[{"role": "user", "content": f"Please add the numbers {number} and 1, and tell me the sum."}]]
+            question = [
+                [
+                    {
+                        "role": "user",
+                        "content": f"Please add the numbers {number} and 1, and tell me the sum.",
+                    }
+                ]
+            ]
             tasks.write(json.dumps({**key, "question": question, "function": [doc]}) + "\n")
-            truths.write(json.dumps({**key, "ground_truth": [{"add": {"first": [number], "second": [0, 1]}}]}) + "\n")
+            truths.write(
+                json.dumps(
+                    {**key, "ground_truth": [{"add": {"first": [number], "second": [0, 1]}}]}
+                )
+                + "\n"
+            )
             results.write(json.dumps({**key, "result": text, "latency": 1.5}) + "\n")
             record = {"category": "simple_python", "form": "prompting", **key, "response": text}
             answers.write(json.dumps(record) + "\n")
@@ -51,7 +67,9 @@ def write_lines(folder: Path, count: int) -> None:
 
 def peak_mb(*arguments: str) -> tuple[int, float]:
     """Return what a command came to, and the peak memory of its process."""
-    child = subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, check=False)
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, check=False
+    )
     code, peak_kb = child.stderr.split()[-2:]
     return int(code), int(peak_kb) / 1024
 
@@ -60,7 +78,14 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
     data = ("--data_dir", str(folder))
     return {
         "iter_tasks": ("iter_tasks", str(folder / "BFCL_v4_simple_python.json")),
-        "score": ("score", "--input", str(folder / "result"), "--score_dir", str(folder / "score"), *data),
+        "score": (
+            "score",
+            "--input",
+            str(folder / "result"),
+            "--score_dir",
+            str(folder / "score"),
+            *data,
+        ),
         "score of lines": ("score", "--input", str(folder / "answers.jsonl"), *data),
         "verdicts": (
             "verdicts",
@@ -75,7 +100,9 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
 
 @pytest.mark.prove
 @pytest.mark.parametrize("command", ["iter_tasks", "score", "score of lines", "verdicts"])
-def test_memory_does_not_grow_with_the_length_of_a_task_file(folders: tuple[Path, Path], command: str) -> None:
+def test_memory_does_not_grow_with_the_length_of_a_task_file(
+    folders: tuple[Path, Path], command: str
+) -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("peak memory is read from /proc")
     short, long = (peak_mb(*commands(folder)[command]) for folder in folders)

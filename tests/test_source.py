@@ -30,9 +30,14 @@ def interrupted(times: int) -> Callable[..., Any]:
     return failing
 
 
-def test_a_reading_that_another_thread_disturbed_is_no_failed_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_that_another_thread_disturbed_is_no_failed_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for read, expected in (
-        (lambda: get_handler("python_calls").decode_official("[f(a=g(b=1))]"), [{"f": {"a": {"g": {"b": 1}}}}]),
+        (
+            lambda: get_handler("python_calls").decode_official("[f(a=g(b=1))]"),
+            [{"f": {"a": {"g": {"b": 1}}}}],
+        ),
         (lambda: ToolSession(["MathAPI"], {}).execute("add(a=1 + 1, b=2)"), '{"result": 4}'),
         (lambda: len(parse_module("import os\nprint(1)").body), 2),
     ):
@@ -47,7 +52,9 @@ def test_a_reading_that_never_succeeds_ends(monkeypatch: pytest.MonkeyPatch) -> 
         parse_expression("f(1)")
 
 
-@pytest.mark.parametrize("source", ["f(a='\\d')", "1if x else 2", "f(a=1or 2)", "1.if x else 2", "0x1for x"])
+@pytest.mark.parametrize(
+    "source", ["f(a='\\d')", "1if x else 2", "f(a=1or 2)", "1.if x else 2", "0x1for x"]
+)
 def test_what_python_only_warns_of_is_read_alike_where_warnings_are_errors(source: str) -> None:
     def read() -> str:
         try:

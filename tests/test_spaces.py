@@ -45,7 +45,9 @@ class Echo(gym.Env[str, str]):
         self.observation_space = UnicodeText(8192)
         self.action_space = UnicodeText()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
         return "start", {}
 

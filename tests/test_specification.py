@@ -50,7 +50,9 @@ HELD_BY = {
         "test_algorithms::test_at_ratio_one_summed_tokens_are_the_actions_likelihood_and_the_token_norm_its_share",
         "test_algorithms::test_away_from_ratio_one_clipping_tokens_is_not_clipping_actions",
     ],
-    "T9 log-probability of an action": ["test_algorithms::test_an_actions_log_probability_by_each_norm"],
+    "T9 log-probability of an action": [
+        "test_algorithms::test_an_actions_log_probability_by_each_norm"
+    ],
     "T10 length bias": [
         "test_ntpo::test_to_the_naive_algorithm_alone_the_better_action_is_worth_less",
         "test_ntpo::test_trained_the_naive_algorithm_takes_the_worse_action_and_exact_backup_the_better",
@@ -127,4 +129,6 @@ def test_the_tests_that_hold_it_are_there(check: str) -> None:
     for name in HELD_BY[check]:
         module, function = name.split("::")
         tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
-        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, name
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, (
+            name
+        )

@@ -18,7 +18,10 @@ SELL = "[sell(item='apple')]"
         ("[sell(item=apple)]", "strict:lenient_syntax"),
         ("[sell('pear', item='apple')]", "strict:lenient_syntax"),
         ("[sell(item='app' + 'le')]", "strict:lenient_syntax"),
-        ("[sell(item='apple', price=~-1)]", None),  # BFCL reads ~ as minus; of what it cannot negate it fails
+        (
+            "[sell(item='apple', price=~-1)]",
+            None,
+        ),  # BFCL reads ~ as minus; of what it cannot negate it fails
         ("```\n[sell(item='apple')]\n```", "strict:lenient_syntax"),
         ("[sell(item='apple')", "strict:lenient_syntax"),
     ],
@@ -34,7 +37,9 @@ def test_single_turn_answers_that_only_bfcl_accepts(text: str, strict_error: str
 
 
 def test_calls_in_an_empty_turn_are_forgiven_officially_and_reported() -> None:
-    played = Played(shop_env(shop_task([], ["look()"]), strict=True), ["[look()]", DONE, "[look()]", DONE])
+    played = Played(
+        shop_env(shop_task([], ["look()"]), strict=True), ["[look()]", DONE, "[look()]", DONE]
+    )
     assert played.valid
     assert played.info["strict_verdict"].error_type == "strict:call_in_empty_turn"
     assert played.info["strict_verdict"].per_turn == (True, True)
@@ -48,7 +53,9 @@ def test_calls_of_unknown_functions_are_reported(extra: str) -> None:
 
 
 def test_functions_still_held_out_are_reported() -> None:
-    task = shop_task(["look()"], ["look()"], question=[user("Look."), []], missed_functions={1: ("look",)})
+    task = shop_task(
+        ["look()"], ["look()"], question=[user("Look."), []], missed_functions={1: ("look",)}
+    )
     played = Played(shop_env(task, strict=True), ["[look()]", DONE, "[look()]", DONE])
     assert played.valid
     assert played.info["strict_verdict"].error_type == "strict:function_not_offered"

@@ -29,7 +29,10 @@ torch.set_num_threads(1)
 
 def test_token_mean_weighs_tokens_and_action_mean_weighs_actions_alike() -> None:
     policy = judging_policy()
-    episodes = [episode([(4, 1.0), (1, 0.0)], terminated=True), episode([(2, 0.0)], terminated=True)]
+    episodes = [
+        episode([(4, 1.0), (1, 0.0)], terminated=True),
+        episode([(2, 0.0)], terminated=True),
+    ]
     for aggregation, wanted in (
         ("token_mean", [1.0] * 7),
         ("action_mean", [0.25] * 4 + [1.0] + [0.5] * 2),
@@ -45,7 +48,9 @@ def test_one_row_an_episode_and_one_row_a_step_are_the_same_learning() -> None:
     assert any(record.truncated for record in episodes)
     stepwise = [one_row_a_step(record) for record in episodes]
     for got, wanted in zip(
-        targets_of(policy, stepwise, settings()), targets_of(policy, episodes, settings()), strict=True
+        targets_of(policy, stepwise, settings()),
+        targets_of(policy, episodes, settings()),
+        strict=True,
     ):
         assert torch.allclose(got.float(), wanted.float(), atol=1e-5)
     assert torch.allclose(
@@ -72,10 +77,14 @@ def test_a_truncated_episode_goes_on_with_the_value_after_its_last_token(
     config = settings(truncation_bootstrap=bootstrap, gamma=0.9, lam=0.8)
     batch = make_batch(record.rows)
     with torch.no_grad():
-        end = policy.values_at(batch.ids, batch.attention_mask, torch.tensor([len(record.rows[0].ids) - 1])).item()
+        end = policy.values_at(
+            batch.ids, batch.attention_mask, torch.tensor([len(record.rows[0].ids) - 1])
+        ).item()
     assert abs(end) > 0.01
     returns = targets_of(policy, [record], config).returns.tolist()
-    assert returns == pytest.approx([0.5 + (0.9 * end if reaches_past_the_end else 0.0)] * 3, abs=1e-5)
+    assert returns == pytest.approx(
+        [0.5 + (0.9 * end if reaches_past_the_end else 0.0)] * 3, abs=1e-5
+    )
 
 
 def test_whitening_covers_all_action_tokens_of_the_update() -> None:
@@ -89,7 +98,9 @@ def test_whitening_covers_all_action_tokens_of_the_update() -> None:
 def test_the_control_experiment_keeps_the_advantages_and_breaks_their_order() -> None:
     policy = judging_policy()
     episodes = some_episodes(policy)
-    honest, shuffled = (targets_of(policy, episodes, settings(permute_advantages=flag)) for flag in (False, True))
+    honest, shuffled = (
+        targets_of(policy, episodes, settings(permute_advantages=flag)) for flag in (False, True)
+    )
     assert not torch.equal(honest.advantages, shuffled.advantages)
     assert torch.equal(honest.advantages.sort().values, shuffled.advantages.sort().values)
     assert torch.equal(honest.returns, shuffled.returns)
@@ -111,7 +122,9 @@ def test_every_row_is_in_one_minibatch_of_each_epoch_even_where_they_do_not_divi
     experience = gather(some_episodes(tiny_policy(), 11), CPU)
     plan = plan_epoch(experience, settings(num_mini_batch=4), torch.Generator().manual_seed(0))
     sizes = [sum(map(len, minibatch)) for minibatch in plan]
-    assert sorted(row for minibatch in plan for group in minibatch for row in group) == list(range(11))
+    assert sorted(row for minibatch in plan for group in minibatch for row in group) == list(
+        range(11)
+    )
     assert max(sizes) - min(sizes) <= 1
     few = gather(some_episodes(tiny_policy(), 2), CPU)
     assert len(plan_epoch(few, settings(num_mini_batch=4), torch.Generator().manual_seed(0))) == 2

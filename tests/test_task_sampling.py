@@ -20,13 +20,20 @@ CATEGORY = {candidate.id: candidate.category for candidate in CANDIDATES}
 
 
 def drawn(
-    count: int, rounds: int = 1, *, update: int = 0, successes: Successes | None = None, **flags: Any
+    count: int,
+    rounds: int = 1,
+    *,
+    update: int = 0,
+    successes: Successes | None = None,
+    **flags: Any,
 ) -> Counter[str]:
     sampler = TaskSampler(CANDIDATES, TrainConfig(**flags))
     return Counter(
         task
         for number in range(rounds)
-        for task in sampler.draw(count, position=number * count, update=update, successes=successes or {})
+        for task in sampler.draw(
+            count, position=number * count, update=update, successes=successes or {}
+        )
     )
 
 
@@ -40,14 +47,21 @@ def by_category(tasks: Counter[str]) -> dict[str, int]:
 @pytest.mark.parametrize("position", [0, 55, 60, 119, 500])
 def test_by_default_each_task_comes_once_before_any_comes_again(position: int) -> None:
     orders = [np.random.default_rng([7, 3, epoch]).permutation(60) for epoch in range(12)]
-    wanted = [CANDIDATES[orders[place // 60][place % 60]].id for place in range(position, position + 70)]
+    wanted = [
+        CANDIDATES[orders[place // 60][place % 60]].id for place in range(position, position + 70)
+    ]
     sampler = TaskSampler(CANDIDATES, TrainConfig(seed=7))
-    assert sampler.draw(70, position=position, update=9, successes={"simple_0": [9.0, 9.0]}) == wanted
+    assert (
+        sampler.draw(70, position=position, update=9, successes={"simple_0": [9.0, 9.0]}) == wanted
+    )
 
 
 def test_a_mixture_gives_each_category_its_share_of_every_round_and_evenly_within() -> None:
     for seed in range(5):
-        assert by_category(drawn(64, mixture="simple=1,long=3", seed=seed)) == {"simple": 16, "long": 48}
+        assert by_category(drawn(64, mixture="simple=1,long=3", seed=seed)) == {
+            "simple": 16,
+            "long": 48,
+        }
     tasks = drawn(64, 500, mixture="simple=1,long=3")
     assert set(tasks) == {task for task, category in CATEGORY.items() if category != "pair"}
     for task, count in tasks.items():
@@ -64,7 +78,10 @@ def test_shares_that_do_not_divide_a_round_are_right_to_within_one() -> None:
 def test_stages_follow_each_other_and_then_all_tasks_come() -> None:
     flags = {"curriculum": "simple+long:2,2:3"}
     seen = [set(by_category(drawn(60, update=update, **flags))) for update in range(7)]
-    assert seen == [{"simple", "long"}] * 2 + [{"simple", "pair"}] * 3 + [{"simple", "pair", "long"}] * 2
+    assert (
+        seen
+        == [{"simple", "long"}] * 2 + [{"simple", "pair"}] * 3 + [{"simple", "pair", "long"}] * 2
+    )
 
 
 def test_a_stage_keeps_what_the_mixture_says_among_its_categories() -> None:
@@ -74,20 +91,29 @@ def test_a_stage_keeps_what_the_mixture_says_among_its_categories() -> None:
 
 
 def test_by_success_a_task_comes_the_likelier_the_closer_it_is_to_one_half() -> None:
-    known = {task: [1e9, 1e9 * chance] for task, chance in (("long_0", 0.5), ("long_1", 0.9), ("long_2", 1.0))}
+    known = {
+        task: [1e9, 1e9 * chance]
+        for task, chance in (("long_0", 0.5), ("long_1", 0.9), ("long_2", 1.0))
+    }
     rest = {task: [1e9, 0.0] for task in CATEGORY if task not in known}
     tasks = drawn(100, 400, successes={**known, **rest}, task_sampling="success")
     least = np.mean([tasks[task] for task in rest])
-    assert tasks["long_2"] / least == pytest.approx(1.0, rel=0.1)  # never and always are alike: the least weight
+    assert tasks["long_2"] / least == pytest.approx(
+        1.0, rel=0.1
+    )  # never and always are alike: the least weight
     assert tasks["long_0"] / least == pytest.approx(1.0 / 0.05, rel=0.1)
     assert tasks["long_1"] / least == pytest.approx(4 * 0.9 * 0.1 / 0.05, rel=0.1)
 
 
 def test_a_task_that_was_never_played_is_taken_for_its_category() -> None:
-    successes = {f"simple_{i}": [10.0, 10.0] for i in range(29)} | {f"long_{i}": [10.0, 5.0] for i in range(19)}
+    successes = {f"simple_{i}": [10.0, 10.0] for i in range(29)} | {
+        f"long_{i}": [10.0, 5.0] for i in range(19)
+    }
     tasks = drawn(100, 400, successes=successes, task_sampling="success")
     assert tasks["simple_29"] / tasks["long_19"] == pytest.approx(0.05, rel=0.25)
-    assert tasks["pair_0"] / tasks["long_19"] == pytest.approx(1.0, rel=0.1)  # nothing is known of pairs
+    assert tasks["pair_0"] / tasks["long_19"] == pytest.approx(
+        1.0, rel=0.1
+    )  # nothing is known of pairs
 
 
 def test_records_fade_and_are_forgotten_and_success_alone_keeps_them() -> None:
@@ -118,15 +144,29 @@ def test_the_same_place_in_the_same_run_draws_the_same() -> None:
         ({"mixture": "simple=0"}, 'got "simple=0"'),
         ({"mixture": "simple=1,simple=2"}, "each category once"),
         ({"mixture": "simple=nan"}, "its weight above 0"),
-        ({"mixture": "simpel=1"}, '--mixture: got "simpel", of which there is no task; known: long, pair, simple'),
-        ({"curriculum": "simple"}, '--curriculum: got "simple" in "simple", expected WHICH:UPDATES'),
+        (
+            {"mixture": "simpel=1"},
+            '--mixture: got "simpel", of which there is no task; known: long, pair, simple',
+        ),
+        (
+            {"curriculum": "simple"},
+            '--curriculum: got "simple" in "simple", expected WHICH:UPDATES',
+        ),
         ({"curriculum": "simple:0"}, 'got "simple:0"'),
         ({"curriculum": "simple+:3"}, 'got "simple+:3"'),
-        ({"curriculum": "simple:1,hard:2"}, '--curriculum: got "hard", of which there is no task; known: long'),
-        ({"curriculum": "simple:1", "mixture": "long=1"}, 'stage "simple" admits no task that --mixture long=1 leaves'),
+        (
+            {"curriculum": "simple:1,hard:2"},
+            '--curriculum: got "hard", of which there is no task; known: long',
+        ),
+        (
+            {"curriculum": "simple:1", "mixture": "long=1"},
+            'stage "simple" admits no task that --mixture long=1 leaves',
+        ),
     ],
 )
-def test_a_flag_that_does_not_fit_is_told_with_what_is_known(flags: dict[str, str], told: str) -> None:
+def test_a_flag_that_does_not_fit_is_told_with_what_is_known(
+    flags: dict[str, str], told: str
+) -> None:
     with pytest.raises(SettingError) as error:
         TaskSampler(CANDIDATES, TrainConfig(**flags))
     assert told in str(error.value)

@@ -57,7 +57,10 @@ nothing = 3
 def entry(number: int = 0, **fields: Any) -> dict[str, Any]:
     return {
         "id": f"multi_turn_base_{number}",
-        "question": [[{"role": "user", "content": "Note milk."}], [{"role": "user", "content": "Twice more."}]],
+        "question": [
+            [{"role": "user", "content": "Note milk."}],
+            [{"role": "user", "content": "Twice more."}],
+        ],
         "involved_classes": ["own_notes.Notes"],
         "initial_config": {"Notes": {"notes": ["bread"]}},
         "ground_truth": [["note(text='milk')"], ["note(text='milk', times=2)"]],
@@ -84,7 +87,9 @@ def write(folder: Path, *entries: dict[str, Any]) -> Path:
 
 @pytest.mark.parametrize("path", ["own_notes.Notes", "own_notes:Notes"])
 @pytest.mark.parametrize("scenario", ["path", "name"])
-def test_a_class_named_by_its_path_is_played_and_documented(folder: Path, path: str, scenario: str) -> None:
+def test_a_class_named_by_its_path_is_played_and_documented(
+    folder: Path, path: str, scenario: str
+) -> None:
     config = {path if scenario == "path" else "Notes": {"notes": ["bread"]}}
     tasks = write(folder, entry(involved_classes=[path], initial_config=config))
     env = FunctionCallingEnv(dataset_path=tasks, allow_task_tools=True)
@@ -138,13 +143,19 @@ def test_a_class_that_is_given_goes_before_the_path_and_needs_no_leave(folder: P
     assert not (folder / "imported").exists()
 
 
-def test_a_class_given_by_name_is_documented_where_the_task_documents_none_of_it(folder: Path) -> None:
+def test_a_class_given_by_name_is_documented_where_the_task_documents_none_of_it(
+    folder: Path,
+) -> None:
     from own_notes import Notes  # type: ignore[import-not-found]
 
     named = write(folder, entry(involved_classes=["Notes"]))
     _, info = FunctionCallingEnv(dataset_path=named, tools={"Notes": Notes}).reset(seed=0)
     assert [tool["function"]["name"] for tool in info["tools"]] == ["note", "read_notes"]
-    doc = {"name": "note", "description": "Mine.", "parameters": {"type": "dict", "properties": {}, "required": []}}
+    doc = {
+        "name": "note",
+        "description": "Mine.",
+        "parameters": {"type": "dict", "properties": {}, "required": []},
+    }
     own_docs = write(folder, entry(involved_classes=["Notes"], function=[doc]))
     _, info = FunctionCallingEnv(dataset_path=own_docs, tools={"Notes": Notes}).reset(seed=0)
     assert [tool["function"]["description"].partition(".")[0] for tool in info["tools"]] == ["Mine"]
@@ -155,9 +166,16 @@ def test_functions_of_the_class_can_be_held_out_and_misspelt_ones_are_named(fold
     env = FunctionCallingEnv(dataset_path=held_out, allow_task_tools=True)
     _, info = env.reset(seed=0)
     assert [tool["function"]["name"] for tool in info["tools"]] == ["read_notes"]
-    assert [tool["function"]["name"] for tool in env.step(DONE)[4]["tools"]] == ["note", "read_notes"]
-    env = FunctionCallingEnv(dataset_path=write(folder, entry(missed_function={"1": ["nota"]})), allow_task_tools=True)
-    with pytest.raises(TaskError, match=r'multi_turn_base_0.*missed_function\["1"\].*"nota".*note, read_notes'):
+    assert [tool["function"]["name"] for tool in env.step(DONE)[4]["tools"]] == [
+        "note",
+        "read_notes",
+    ]
+    env = FunctionCallingEnv(
+        dataset_path=write(folder, entry(missed_function={"1": ["nota"]})), allow_task_tools=True
+    )
+    with pytest.raises(
+        TaskError, match=r'multi_turn_base_0.*missed_function\["1"\].*"nota".*note, read_notes'
+    ):
         env.reset(seed=0)
 
 
@@ -172,16 +190,22 @@ def test_functions_of_the_class_can_be_held_out_and_misspelt_ones_are_named(fold
         (["own_notes.Notes", "other.Notes"], 'expected one class called "Notes"'),
     ],
 )
-def test_a_path_that_leads_nowhere_is_named_with_file_id_and_field(folder: Path, classes: list[str], told: str) -> None:
+def test_a_path_that_leads_nowhere_is_named_with_file_id_and_field(
+    folder: Path, classes: list[str], told: str
+) -> None:
     path = write(folder, entry(involved_classes=classes, initial_config={}))
-    with pytest.raises(TaskError, match=rf'{path}.*\(id "multi_turn_base_0"\): involved_classes: .*{told}'):
+    with pytest.raises(
+        TaskError, match=rf'{path}.*\(id "multi_turn_base_0"\): involved_classes: .*{told}'
+    ):
         FunctionCallingEnv(dataset_path=path, allow_task_tools=True)
 
 
 def test_one_name_means_one_class_in_all_tasks(folder: Path) -> None:
     (folder / "others.py").write_text("class Notes: pass")
     path = write(folder, entry(0), entry(1, involved_classes=["others.Notes"]))
-    with pytest.raises(TaskError, match=r'multi_turn_base_1.*"others:Notes".*second class.*"own_notes:Notes"'):
+    with pytest.raises(
+        TaskError, match=r'multi_turn_base_1.*"others:Notes".*second class.*"own_notes:Notes"'
+    ):
         FunctionCallingEnv(dataset_path=path, allow_task_tools=True)
 
 

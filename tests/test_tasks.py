@@ -103,12 +103,16 @@ def test_an_id_names_its_category(entry_id: str, category: str) -> None:
     assert category_of(entry_id) == category
 
 
-@pytest.mark.parametrize("file_name", ["BFCL_v4_simple_java.json", "BFCL_v3_java.json", "java.jsonl"])
+@pytest.mark.parametrize(
+    "file_name", ["BFCL_v4_simple_java.json", "BFCL_v3_java.json", "java.jsonl"]
+)
 def test_the_file_name_names_the_category_where_the_id_does_not(file_name: str) -> None:
     assert category_of("q17", file_name) == "simple_java"
 
 
-@pytest.mark.parametrize("entry_id", ["", "simple", "simple_pythn_3", "simple_ruby_3", "17", "train_0"])
+@pytest.mark.parametrize(
+    "entry_id", ["", "simple", "simple_pythn_3", "simple_ruby_3", "17", "train_0"]
+)
 def test_an_unknown_category_is_told_with_the_known_ones(entry_id: str) -> None:
     with pytest.raises(TaskError, match=f'id "{entry_id}".*multi_turn_base') as caught:
         category_of(entry_id, "train.json")
@@ -133,14 +137,33 @@ def test_every_official_task_file_loads(official: list[Task], shared: Path) -> N
 
 def test_official_categories_have_their_published_sizes(official: list[Task]) -> None:
     sizes = Counter(task.category for task in official)
-    single = {"simple_python": 400, "simple_java": 100, "simple_javascript": 50, "multiple": 200, "parallel": 200}
-    live = {"live_simple": 258, "live_multiple": 1053, "live_parallel": 16, "live_parallel_multiple": 24}
+    single = {
+        "simple_python": 400,
+        "simple_java": 100,
+        "simple_javascript": 50,
+        "multiple": 200,
+        "parallel": 200,
+    }
+    live = {
+        "live_simple": 258,
+        "live_multiple": 1053,
+        "live_parallel": 16,
+        "live_parallel_multiple": 24,
+    }
     unanswered = {"irrelevance": 240, "live_irrelevance": 884, "live_relevance": 16}
     multi_turn = {
-        f"multi_turn_{kind}": 200 for kind in ("base", "miss_func", "miss_param", "long_context", "composite")
+        f"multi_turn_{kind}": 200
+        for kind in ("base", "miss_func", "miss_param", "long_context", "composite")
     }
     agentic = {"web_search": 100, "memory": 155}
-    assert sizes == {**single, "parallel_multiple": 200, **live, **unanswered, **multi_turn, **agentic}
+    assert sizes == {
+        **single,
+        "parallel_multiple": 200,
+        **live,
+        **unanswered,
+        **multi_turn,
+        **agentic,
+    }
     assert {task.category for task in official if task.ground_truth is None} == set(unanswered)
 
 
@@ -148,14 +171,20 @@ def test_official_answers_are_those_of_the_same_id(official: list[Task], shared:
     told: dict[str, Any] = {}
     for file in (shared / "bfcl" / "data" / "possible_answer").glob("*.json"):
         told.update((answer["id"], answer["ground_truth"]) for _, answer in read_entries(file))
-    assert {task.id: task.ground_truth for task in official if task.ground_truth is not None} == told
+    assert {
+        task.id: task.ground_truth for task in official if task.ground_truth is not None
+    } == told
 
 
-def test_official_multi_turn_tasks_offer_all_documented_functions_in_order(official: list[Task], shared: Path) -> None:
+def test_official_multi_turn_tasks_offer_all_documented_functions_in_order(
+    official: list[Task], shared: Path
+) -> None:
     task = next(task for task in official if task.id == "multi_turn_base_0")
     docs = shared / "bfcl" / "data" / "multi_turn_func_doc"
     names = [
-        doc["name"] for stem in ("posting_api", "gorilla_file_system") for _, doc in read_entries(docs / f"{stem}.json")
+        doc["name"]
+        for stem in ("posting_api", "gorilla_file_system")
+        for _, doc in read_entries(docs / f"{stem}.json")
     ]
     assert task.involved_classes == ("TwitterAPI", "GorillaFileSystem")
     assert [function.name for function in task.functions] == names
@@ -166,9 +195,15 @@ def test_agentic_tasks_keep_what_only_their_runner_reads(official: list[Task]) -
     by_id = {task.id: task for task in official}
     memory, search = by_id["memory_0-customer-0"], by_id["web_search_0"]
     assert (memory.functions, memory.extra["scenario"]) == ((), "customer")
-    assert [function.name for function in search.functions] == ["search_engine_query", "fetch_url_content"]
+    assert [function.name for function in search.functions] == [
+        "search_engine_query",
+        "fetch_url_content",
+    ]
     assert search.extra["num_hops"] == 3
-    assert "excluded_function" in next(task for task in official if "excluded_function" in task.extra).extra
+    assert (
+        "excluded_function"
+        in next(task for task in official if "excluded_function" in task.extra).extra
+    )
 
 
 def test_memory_conversations_load_without_answers(shared: Path) -> None:
@@ -189,19 +224,35 @@ def test_a_merged_array_of_official_entries_loads_to_the_same_tasks(
 ) -> None:
     data = shared / "bfcl" / "data"
     answers = {
-        a["id"]: a["ground_truth"] for _, a in read_entries(data / "possible_answer" / "BFCL_v4_multi_turn_base.json")
+        a["id"]: a["ground_truth"]
+        for _, a in read_entries(data / "possible_answer" / "BFCL_v4_multi_turn_base.json")
     }
     merged = [
-        {"invoked_classes" if key == "involved_classes" else key: value for key, value in entry.items()}
-        | {"id": entry["id"].replace("multi_turn", "multi-turn"), "ground_truth": answers[entry["id"]]}
+        {
+            "invoked_classes" if key == "involved_classes" else key: value
+            for key, value in entry.items()
+        }
+        | {
+            "id": entry["id"].replace("multi_turn", "multi-turn"),
+            "ground_truth": answers[entry["id"]],
+        }
         for _, entry in read_entries(data / "BFCL_v4_multi_turn_base.json")
     ]
     file = tmp_path / "merged.json"
     file.write_text(json.dumps(merged, indent=1))
     tasks = load_tasks(file, function_docs=data / "multi_turn_func_doc")
     wanted = [task for task in official if task.category == "multi_turn_base"]
-    assert [task.id.replace("multi-turn", "multi_turn") for task in tasks] == [task.id for task in wanted]
-    for field in ("category", "question", "functions", "ground_truth", "initial_config", "involved_classes"):
+    assert [task.id.replace("multi-turn", "multi_turn") for task in tasks] == [
+        task.id for task in wanted
+    ]
+    for field in (
+        "category",
+        "question",
+        "functions",
+        "ground_truth",
+        "initial_config",
+        "involved_classes",
+    ):
         assert [getattr(task, field) for task in tasks] == [getattr(task, field) for task in wanted]
 
 
@@ -212,16 +263,23 @@ def test_function_docs_of_a_class_are_read_once_and_shared(official: list[Task])
 
 
 def test_format_sensitivity_is_refused_by_name(shared: Path) -> None:
-    assert "format sensitivity" in refusal(shared / "bfcl" / "data" / "BFCL_v4_format_sensitivity.json")
+    assert "format sensitivity" in refusal(
+        shared / "bfcl" / "data" / "BFCL_v4_format_sensitivity.json"
+    )
 
 
 # --- where answers and docs come from -----------------------------------------------------------------------------
 
 
 def test_version_3_files_find_their_siblings(tmp_path: Path) -> None:
-    without_answer = {key: value for key, value in SINGLE.items() if key != "ground_truth"} | {"id": "java_0"}
+    without_answer = {key: value for key, value in SINGLE.items() if key != "ground_truth"} | {
+        "id": "java_0"
+    }
     file = write(tmp_path / "BFCL_v3_java.json", without_answer)
-    write(tmp_path / "possible_answer" / file.name, {"id": "java_0", "ground_truth": SINGLE["ground_truth"]})
+    write(
+        tmp_path / "possible_answer" / file.name,
+        {"id": "java_0", "ground_truth": SINGLE["ground_truth"]},
+    )
     [task] = load_tasks(file)
     assert (task.category, task.ground_truth) == ("simple_java", SINGLE["ground_truth"])
 
@@ -229,7 +287,10 @@ def test_version_3_files_find_their_siblings(tmp_path: Path) -> None:
 def test_answers_out_of_order_are_found(tmp_path: Path) -> None:
     entries = [{**SINGLE, "id": f"simple_python_{i}", "ground_truth": None} for i in range(4)]
     file = write(tmp_path / "tasks.json", *entries)
-    answers = [{"id": entry["id"], "ground_truth": [{"add": {"a": [i]}}]} for i, entry in enumerate(entries)]
+    answers = [
+        {"id": entry["id"], "ground_truth": [{"add": {"a": [i]}}]}
+        for i, entry in enumerate(entries)
+    ]
     tasks = load_tasks(file, possible_answers=write(tmp_path / "answers.json", *reversed(answers)))
     assert [task.ground_truth for task in tasks] == [answer["ground_truth"] for answer in answers]
 
@@ -268,7 +329,11 @@ def test_function_docs_are_found_in_every_form(form: str, tmp_path: Path) -> Non
         "folder": folder,
         "file": docs,
         "mapping": SUMS,
-        "typed mapping": {"Sums": [FunctionDoc(d["name"], d["description"], d["parameters"]) for d in SUMS["Sums"]]},
+        "typed mapping": {
+            "Sums": [
+                FunctionDoc(d["name"], d["description"], d["parameters"]) for d in SUMS["Sums"]
+            ]
+        },
     }
     [task] = load_tasks(file, function_docs=sources[form])
     assert [function.name for function in task.functions] == ["add", "subtract"]
@@ -308,7 +373,10 @@ def test_an_unknown_embedded_name_is_told_with_the_known_ones() -> None:
     [
         ("", r"tasks\.json: the file is empty"),
         (" \n\n", r"tasks\.json: the file is empty"),
-        (json.dumps(SINGLE) + "\n\n" + '{"id": "simple_python_1", "quest', r"line 3: broken JSON \(Unterminated"),
+        (
+            json.dumps(SINGLE) + "\n\n" + '{"id": "simple_python_1", "quest',
+            r"line 3: broken JSON \(Unterminated",
+        ),
         (json.dumps(SINGLE) + "\n{}x\n", r"line 2: broken JSON \(Extra data, column 3\)"),
         ("[\n" + json.dumps(SINGLE) + ",\n{broken}\n]", r"line 3: broken JSON"),
         ("[\n" + json.dumps(SINGLE) + "\n", r"line 3: broken JSON \(the array does not end\)"),
@@ -338,8 +406,14 @@ def test_what_is_not_a_text_file_is_refused(tmp_path: Path) -> None:
     ("change", "expected"),
     [
         ({"id": 7}, "line 1: id: expected <category>_<index> (a string, not empty), found 7"),
-        ({"id": "riddle_0"}, 'line 1 (id "riddle_0"): id: id "riddle_0" and file name "tasks.json" speak of no known'),
-        ({"question": "What?"}, 'question: expected a list of turns, each a list of messages, found "What?"'),
+        (
+            {"id": "riddle_0"},
+            'line 1 (id "riddle_0"): id: id "riddle_0" and file name "tasks.json" speak of no known',
+        ),
+        (
+            {"question": "What?"},
+            'question: expected a list of turns, each a list of messages, found "What?"',
+        ),
         ({"question": []}, "question: expected a list of turns"),
         ({"question": [USER]}, "question[0]: expected a turn: a list of messages"),
         (
@@ -351,26 +425,49 @@ def test_what_is_not_a_text_file_is_refused(tmp_path: Path) -> None:
             "question[0][0].role: expected one of system, user, assistant",
         ),
         ({"function": DOC}, "function: expected a list of function docs"),
-        ({"function": [{"name": "add"}]}, "function[0].description: expected what the function does"),
-        ({"function": [{**DOC, "parameters": []}]}, "function[0].parameters: expected the parameters: an object"),
+        (
+            {"function": [{"name": "add"}]},
+            "function[0].description: expected what the function does",
+        ),
+        (
+            {"function": [{**DOC, "parameters": []}]},
+            "function[0].parameters: expected the parameters: an object",
+        ),
         ({"function": ["divide"]}, 'function: "divide" has no function doc'),
         ({"ground_truth": "add(1, 2)"}, "ground_truth: expected a list"),
         ({"involved_classes": "Sums"}, 'involved_classes: expected a list of names, found "Sums"'),
         ({"initial_config": []}, "initial_config: expected an object {class: its scenario}"),
-        ({"initial_config": {"Sums": 3}}, "initial_config.Sums: expected the class's scenario (an object), found 3"),
-        ({"missed_function": {"one": ["add"]}}, "missed_function: expected keys that are turn indices"),
+        (
+            {"initial_config": {"Sums": 3}},
+            "initial_config.Sums: expected the class's scenario (an object), found 3",
+        ),
+        (
+            {"missed_function": {"one": ["add"]}},
+            "missed_function: expected keys that are turn indices",
+        ),
         ({"missed_function": {"1": "add"}}, "missed_function.1: expected a list of names"),
-        ({"missed_function": {"2": ["add"]}}, "missed_function: turn 2 is out of range: expected 0 to 1"),
-        ({"missed_function": {"1": ["divide"]}}, 'missed_function["1"]: "divide" is no function of this task'),
+        (
+            {"missed_function": {"2": ["add"]}},
+            "missed_function: turn 2 is out of range: expected 0 to 1",
+        ),
+        (
+            {"missed_function": {"1": ["divide"]}},
+            'missed_function["1"]: "divide" is no function of this task',
+        ),
         (
             {"ground_truth": [[]]},
             "ground_truth: expected one list of calls for each of the 2 turns of question, found 1",
         ),
         ({"ground_truth": [[], "add(1, 2)"]}, "ground_truth[1]: expected a turn: a list of calls"),
-        ({"involved_classes": ["Products"]}, 'involved_classes: class "Products" has no function docs'),
+        (
+            {"involved_classes": ["Products"]},
+            'involved_classes: class "Products" has no function docs',
+        ),
     ],
 )
-def test_an_entry_is_refused_by_field_and_expectation(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
+def test_an_entry_is_refused_by_field_and_expectation(
+    change: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
     message = refusal(write(tmp_path / "tasks.json", {**MULTI, **change}), function_docs=SUMS)
     assert message.startswith(f"{tmp_path / 'tasks.json'} line 1")
     assert expected in message
@@ -384,13 +481,16 @@ def test_an_entry_is_refused_by_field_and_expectation(change: dict[str, Any], ex
         ([{"add": {"a": 1}}], "ground_truth[0].add.a: expected a list of values, found 1"),
     ],
 )
-def test_a_single_turn_truth_that_no_answer_could_match_is_refused(truth: Any, expected: str, tmp_path: Path) -> None:
+def test_a_single_turn_truth_that_no_answer_could_match_is_refused(
+    truth: Any, expected: str, tmp_path: Path
+) -> None:
     message = refusal(write(tmp_path / "tasks.json", {**SINGLE, "ground_truth": truth}))
     assert message.startswith(f'{tmp_path / "tasks.json"} line 1 (id "{SINGLE["id"]}"): {expected}')
 
 
 @pytest.mark.parametrize(
-    ("entry", "field"), [(SINGLE, "id"), (SINGLE, "question"), (SINGLE, "function"), (MULTI, "involved_classes")]
+    ("entry", "field"),
+    [(SINGLE, "id"), (SINGLE, "question"), (SINGLE, "function"), (MULTI, "involved_classes")],
 )
 def test_a_missing_field_is_named(entry: dict[str, Any], field: str, tmp_path: Path) -> None:
     rest = {key: value for key, value in entry.items() if key != field}
@@ -400,7 +500,9 @@ def test_a_missing_field_is_named(entry: dict[str, Any], field: str, tmp_path: P
 
 
 def test_an_id_that_stands_twice_is_refused_with_both_places(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path / "tasks.json", SINGLE, {**SINGLE, "id": "simple_python_1"}, SINGLE))
+    message = refusal(
+        write(tmp_path / "tasks.json", SINGLE, {**SINGLE, "id": "simple_python_1"}, SINGLE)
+    )
     assert 'line 3 (id "simple_python_0"): id: expected ids to be unique' in message
     assert "tasks.json line 1" in message
 
@@ -408,11 +510,15 @@ def test_an_id_that_stands_twice_is_refused_with_both_places(tmp_path: Path) -> 
 def test_answers_without_this_id_are_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "tasks.json", SINGLE)
     other = write(tmp_path / "answers.json", {"id": "simple_python_1", "ground_truth": []})
-    assert f"ground_truth: {other} has no answer with this id" in refusal(file, possible_answers=other)
+    assert f"ground_truth: {other} has no answer with this id" in refusal(
+        file, possible_answers=other
+    )
     assert "have no such id" in refusal(file, possible_answers={})
     assert "absent.json: no such file" in refusal(file, possible_answers=tmp_path / "absent.json")
     broken = write(tmp_path / "broken.json", {"id": "simple_python_0", "ground_truth": "add(1, 2)"})
-    assert "broken.json line 1: ground_truth: expected a list" in refusal(file, possible_answers=broken)
+    assert "broken.json line 1: ground_truth: expected a list" in refusal(
+        file, possible_answers=broken
+    )
 
 
 def test_a_broken_function_doc_is_refused_in_its_own_file(tmp_path: Path) -> None:
@@ -425,14 +531,22 @@ def test_a_broken_function_doc_is_refused_in_its_own_file(tmp_path: Path) -> Non
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 
 
 def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for step, inner in items:
         yield from paths_in(inner, (*path, step))
 
@@ -454,7 +568,9 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     ],
 )
 @given(data=st.data())
-def test_the_fast_check_and_the_schema_agree(kind: str, accepts: Any, value: Any, data: st.DataObject) -> None:
+def test_the_fast_check_and_the_schema_agree(
+    kind: str, accepts: Any, value: Any, data: st.DataObject
+) -> None:
     assert accepts(value)
     mutant = changed(value, data.draw(st.sampled_from(list(paths_in(value)))), data.draw(JSON))
     schema = {**json.loads(SCHEMA.read_text()), "$ref": f"#/$defs/{kind}"}
@@ -470,7 +586,9 @@ def test_the_fast_check_and_the_schema_agree(kind: str, accepts: Any, value: Any
     st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=3), min_size=1, max_size=4),
     st.sampled_from([None, 1, 3]),
 )
-def test_an_array_and_its_lines_hold_the_same_entries(entries: list[dict[str, Any]], indent: int | None) -> None:
+def test_an_array_and_its_lines_hold_the_same_entries(
+    entries: list[dict[str, Any]], indent: int | None
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         array, lines = Path(folder, "array.json"), Path(folder, "lines.json")
         array.write_text(json.dumps(entries, indent=indent))
@@ -493,10 +611,15 @@ def test_an_entry_may_be_cut_by_a_chunk_anywhere(tmp_path: Path) -> None:
 def test_iterating_needs_the_same_memory_for_ten_times_the_file(form: str, tmp_path: Path) -> None:
     def peak(num_entries: int) -> int:
         file, answers = tmp_path / f"{num_entries}.json", tmp_path / f"answers_{num_entries}.json"
-        entries = ({**SINGLE, "id": f"simple_python_{i}", "question": [[USER] * 200]} for i in range(num_entries))
+        entries = (
+            {**SINGLE, "id": f"simple_python_{i}", "question": [[USER] * 200]}
+            for i in range(num_entries)
+        )
         texts = [json.dumps(entry) for entry in entries]
         file.write_text("[" + ",\n".join(texts) + "]" if form == "array" else "\n".join(texts))
-        write(answers, *({"id": f"simple_python_{i}", "ground_truth": []} for i in range(num_entries)))
+        write(
+            answers, *({"id": f"simple_python_{i}", "ground_truth": []} for i in range(num_entries))
+        )
         del texts
         tracemalloc.start()
         assert sum(1 for _ in iter_tasks(file, possible_answers=answers)) == num_entries

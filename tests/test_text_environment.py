@@ -27,40 +27,59 @@ def inline(function: Any) -> Any:
 
 def exact_match_reward(responses: list[str], answers: list[str] | None = None) -> list[float]:
     """TRL's calculator reward, in our words."""
-    found = [re.findall(r"Result\s*=\s*(-?\d+(?:\.\d+)?)\s*<submit>", response) for response in responses]
+    found = [
+        re.findall(r"Result\s*=\s*(-?\d+(?:\.\d+)?)\s*<submit>", response) for response in responses
+    ]
     return [float(bool(each) and abs(float(each[0]) - float(answer)) < 0.01)
             for each, answer in zip(found, answers or [], strict=True)]  # fmt: skip
 
 
 def test_an_episode_is_text_ids_and_who_wrote_them() -> None:
-    env = scripted([[CALL, "Result=8<submit>"]], {"T": inline(lambda text: "8.0")}, prompt="P ", reward_fn=lambda x: 1)
+    env = scripted(
+        [[CALL, "Result=8<submit>"]],
+        {"T": inline(lambda text: "8.0")},
+        prompt="P ",
+        reward_fn=lambda x: 1,
+    )
     queries, responses, masks, rewards, [history] = env.run(["What is 4+4?"])
     assert history.text == f"P What is 4+4?{CALL}8.0<response>Result=8<submit>"
     assert history.system_spans == [True, False, True, False]
-    assert [history.text[a:b] for a, b in history.text_spans[1:]] == [CALL, "8.0<response>", "Result=8<submit>"]
+    assert [history.text[a:b] for a, b in history.text_spans[1:]] == [
+        CALL,
+        "8.0<response>",
+        "Result=8<submit>",
+    ]
     assert rewards == [1]
     assert (history.completed, history.truncated) == (True, False)
     assert torch.cat([queries[0], responses[0]]).tolist() == history.ids
-    assert masks[0].tolist() == [1] * len(CALL) + [0] * len("8.0<response>") + [1] * len("Result=8<submit>")
+    assert masks[0].tolist() == [1] * len(CALL) + [0] * len("8.0<response>") + [1] * len(
+        "Result=8<submit>"
+    )
     assert history.last_text_segment == "Result=8<submit>"
 
 
 def test_an_unknown_tool_is_answered_and_nothing_is_run() -> None:
     asked: list[str] = []
-    env = scripted([["<request><X>1<call>", END]], {"T": inline(lambda text: asked.append(text) or "ran")})
+    env = scripted(
+        [["<request><X>1<call>", END]], {"T": inline(lambda text: asked.append(text) or "ran")}
+    )
     history = env.run(["q"])[-1][0]
     assert "Unknown tool X. There are: T<response>" in history.text
     assert asked == []
 
 
 def test_tools_run_at_once() -> None:
-    barrier = threading.Barrier(6, timeout=30)  # broken, hence an error, unless six calls wait in it together
+    barrier = threading.Barrier(
+        6, timeout=30
+    )  # broken, hence an error, unless six calls wait in it together
     env = scripted([[CALL, END]] * 6, {"T": inline(lambda text: str(barrier.wait() >= 0))})
     assert all("True<response>" in history.text for history in env.run(["q"] * 6)[-1])
 
 
 def test_a_tool_has_a_clock_and_a_slow_one_costs_its_own_episode_only() -> None:
-    slow = as_tool(lambda text: time.sleep(60) if text == "slow" else "quick", name="T", timeout_s=1.5)
+    slow = as_tool(
+        lambda text: time.sleep(60) if text == "slow" else "quick", name="T", timeout_s=1.5
+    )
     env = scripted([["<request><T>slow<call>", END], ["<request><T>x<call>", END]], {"T": slow})
     started = time.monotonic()
     late, early = env.run(["q", "q"])[-1]
@@ -71,7 +90,8 @@ def test_a_tool_has_a_clock_and_a_slow_one_costs_its_own_episode_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "shown"), [(12, "12"), (None, "null"), ([1.5], "[1.5]"), ({"a": 1}, '{"a": 1}'), (b"x", "b'x'")]
+    ("returned", "shown"),
+    [(12, "12"), (None, "null"), ([1.5], "[1.5]"), ({"a": 1}, '{"a": 1}'), (b"x", "b'x'")],
 )
 def test_what_is_no_text_becomes_one_and_loses_no_batch(returned: Any, shown: str) -> None:
     env = scripted([[CALL, END]] * 2, {"T": inline(lambda text: returned)})
@@ -102,15 +122,25 @@ def test_what_a_tool_says_neither_ends_an_episode_nor_earns(said: str, max_turns
         env = scripted([[call, *[ending] * 4]], {"T": inline(lambda text: said)}, **keywords)
         *_, rewards, [history] = env.run(["q <submit>"], answers=["8"])
         assert rewards == [0.0]
-        assert history.system_spans[:4] == [True, False, True, False]  # the tool's text did not end it
+        assert history.system_spans[:4] == [
+            True,
+            False,
+            True,
+            False,
+        ]  # the tool's text did not end it
         special = env.template.stop_ids
-        assert not [i for a, b in history.token_spans[2:3] for i in history.ids[a:b] if i in special]
+        assert not [
+            i for a, b in history.token_spans[2:3] for i in history.ids[a:b] if i in special
+        ]
     env = scripted([[call, "Result=8<submit>"]], {"T": inline(lambda text: said)}, **keywords)
     assert env.run(["q <submit>"], answers=["8"])[3] == [1.0]
 
 
 def test_an_empty_generation_loses_nobody() -> None:
-    env = scripted([[""], [END], ["Result=1<submit>"]], reward_fn=lambda responses: [len(each) for each in responses])
+    env = scripted(
+        [[""], [END], ["Result=1<submit>"]],
+        reward_fn=lambda responses: [len(each) for each in responses],
+    )
     *_, rewards, histories = env.run(["a", "b", "c"])
     assert rewards == [0, 0, 16]
     assert all(history.completed for history in histories)
@@ -124,7 +154,11 @@ def test_an_empty_query_is_an_episode_too() -> None:
 
 @pytest.mark.parametrize("max_length", range(1, 60, 4))
 def test_an_episode_never_has_more_tokens_than_max_length(max_length: int) -> None:
-    env = scripted([[CALL, CALL, "Result=8<submit>"]], {"T": inline(lambda text: "123456")}, max_length=max_length)
+    env = scripted(
+        [[CALL, CALL, "Result=8<submit>"]],
+        {"T": inline(lambda text: "123456")},
+        max_length=max_length,
+    )
     [history] = env.run(["abc"])[-1]
     assert len(history.ids) <= max(3, max_length)
     assert history.completed
@@ -145,7 +179,11 @@ def test_a_dead_tool_process_makes_its_episode_invalid_and_its_reward_nan() -> N
 
         os._exit(1)
 
-    env = scripted([[CALL], ["Result=1<submit>"]], {"T": dies}, reward_fn=lambda responses: [1.0] * len(responses))
+    env = scripted(
+        [[CALL], ["Result=1<submit>"]],
+        {"T": dies},
+        reward_fn=lambda responses: [1.0] * len(responses),
+    )
     *_, rewards, histories = env.run(["a", "b"])
     env.close()
     assert math.isnan(rewards[0])
@@ -155,11 +193,16 @@ def test_a_dead_tool_process_makes_its_episode_invalid_and_its_reward_nan() -> N
 
 def test_run_is_generate_and_step_in_turns() -> None:
     def env() -> TextEnvironment:
-        return scripted([[CALL, "Result=8<submit>"], ["no" + END]], {"T": inline(lambda text: "8.0")})
+        return scripted(
+            [[CALL, "Result=8<submit>"], ["no" + END]], {"T": inline(lambda text: "8.0")}
+        )
 
     by_run, by_hand = env(), env()
     expected = by_run.run(["a", "b"])[-1]
-    histories = [TextHistory("a", by_hand.template.query("a")), TextHistory("b", by_hand.template.query("b"))]
+    histories = [
+        TextHistory("a", by_hand.template.query("a")),
+        TextHistory("b", by_hand.template.query("b")),
+    ]
     for _ in range(2):
         histories = by_hand.tasks_end_check(by_hand.generate(histories))
         histories = [by_hand.step(history) for history in histories]
@@ -175,8 +218,14 @@ def test_hooks_of_a_subclass_are_used() -> None:
             tool, query = super().parse_tool_call(text)
             return tool, query and query.upper()
 
-        def task_end_check(self, history: TextHistory, model_turn: bool = True) -> tuple[bool, bool]:
-            return (False, True) if "enough" in history.text else super().task_end_check(history, model_turn)
+        def task_end_check(
+            self, history: TextHistory, model_turn: bool = True
+        ) -> tuple[bool, bool]:
+            return (
+                (False, True)
+                if "enough" in history.text
+                else super().task_end_check(history, model_turn)
+            )
 
     tools = {"T": inline(lambda text: f"[{text}]")}
     env = scripted([["<request><T>ab<call>", "enough", "never said"]], tools, environment=Shouting)
@@ -196,13 +245,19 @@ def test_a_call_parses_to_tool_and_query() -> None:
 def test_tokens_are_told_as_they_come() -> None:
     told: list[tuple[int, int, float | None]] = []
     env = scripted(
-        [[CALL, END], ["x" + END]], {"T": inline(lambda text: "8")}, on_token=lambda *each: told.append(each)
+        [[CALL, END], ["x" + END]],
+        {"T": inline(lambda text: "8")},
+        on_token=lambda *each: told.append(each),
     )
     histories = env.run(["a", "b"])[-1]
     for number, history in enumerate(histories):
-        assert [token for n, token, _ in told if n == number] == history.split_query_response_tokens()[1].tolist()
+        assert [
+            token for n, token, _ in told if n == number
+        ] == history.split_query_response_tokens()[1].tolist()
         mask = history.split_query_response_tokens()[2].tolist()
-        assert [logprob is not None for n, _, logprob in told if n == number] == [bool(each) for each in mask]
+        assert [logprob is not None for n, _, logprob in told if n == number] == [
+            bool(each) for each in mask
+        ]
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -217,7 +272,9 @@ def test_every_spans_text_is_the_decoding_of_its_ids_in_their_place(name: str) -
     assert env.template.spell(history.ids) == history.text
     for (start, end), (first, behind) in zip(history.text_spans, history.token_spans, strict=True):
         assert env.template.spelled_behind(history.ids[:behind], first) == history.text[start:end]
-    assert f"{CALL} 8.0 é 漢\n" in history.text  # no blank was put before what the tool said, and none was lost
+    assert (
+        f"{CALL} 8.0 é 漢\n" in history.text
+    )  # no blank was put before what the tool said, and none was lost
     assert history.text.endswith("Result=8<submit>")
 
 
@@ -233,7 +290,9 @@ def test_what_the_tokenizer_was_last_asked_to_cut_or_pad_cuts_and_pads_no_episod
 
 def test_the_same_seed_gives_the_same_run_and_no_episode_depends_on_its_neighbours() -> None:
     tokenizer = tiny_tokenizer()
-    env = TextEnvironment(tiny_model(), tokenizer, {}, lambda texts: 0.0, generation_kwargs={"max_new_tokens": 12})
+    env = TextEnvironment(
+        tiny_model(), tokenizer, {}, lambda texts: 0.0, generation_kwargs={"max_new_tokens": 12}
+    )
     runs = []
     for queries in (["abc", "de", "f"], ["abc", "de", "f"], ["abc"]):
         torch.manual_seed(7)
@@ -255,9 +314,13 @@ def test_log_probabilities_over_pauses_are_those_of_one_forward_pass() -> None:
             env.generate([history])
             env._speaker.hear(history, env.template.continuation("8.0<response>"))
     expected = uncached_logprobs(model, history.ids)
-    for position, (token, acted) in enumerate(zip(history.ids, history.token_masks.tolist(), strict=True)):
+    for position, (token, acted) in enumerate(
+        zip(history.ids, history.token_masks.tolist(), strict=True)
+    ):
         if acted:
-            assert history.logprobs[position] == pytest.approx(expected[position - 1, token].item(), abs=1e-4)
+            assert history.logprobs[position] == pytest.approx(
+                expected[position - 1, token].item(), abs=1e-4
+            )
         else:
             assert math.isnan(history.logprobs[position])
 
@@ -271,7 +334,9 @@ def test_log_probabilities_over_pauses_are_those_of_one_forward_pass() -> None:
         ({"max_tokens": 3}, "max_tokens"),
     ],
 )
-def test_sampling_that_learning_could_not_follow_is_refused(keywords: dict[str, Any], told: str) -> None:
+def test_sampling_that_learning_could_not_follow_is_refused(
+    keywords: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ValueError, match=told):
         scripted([], generation_kwargs=keywords)
 

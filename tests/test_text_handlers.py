@@ -13,7 +13,8 @@ from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS, DecodeError, get_
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS
 
 REQUEST, PYTHON, MARKDOWN, HERMES = (
-    TEXT_HANDLERS[name] for name in ("request_call", "python_block", "markdown_block", "hermes_text")
+    TEXT_HANDLERS[name]
+    for name in ("request_call", "python_block", "markdown_block", "hermes_text")
 )
 CODE = "for n in range(3):\n    print(n, '<b>')"
 

@@ -22,7 +22,9 @@ from fctncalling.text_job_settings import JOB_MODELS, JOB_SETTINGS
 def test_a_job_has_defaults_of_its_own_and_a_given_flag_wins(job: str) -> None:
     given = vars(parsed(["--env_name", job, "--num_updates", "3"]))
     assert given == {**vars(parsed(["--env_name", job])), "num_updates": 3}
-    assert vars(parsed(["--env_name", job])).items() >= {"env_name": job, **JOB_SETTINGS[job]}.items()
+    assert (
+        vars(parsed(["--env_name", job])).items() >= {"env_name": job, **JOB_SETTINGS[job]}.items()
+    )
 
 
 def test_the_main_job_keeps_its_defaults() -> None:
@@ -32,11 +34,18 @@ def test_the_main_job_keeps_its_defaults() -> None:
 def test_the_readmes_command_lines_are_accepted() -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     section = readme.split("\n## Tools in mid-generation\n")[1].split("\n## ")[0]
-    lines = [shlex.split(line) for line in section.split("```")[1].replace("\\\n", " ").strip().splitlines()]
+    lines = [
+        shlex.split(line)
+        for line in section.split("```")[1].replace("\\\n", " ").strip().splitlines()
+    ]
     found = [TrainConfig.from_args(parsed(words[2:])) for words in lines]
-    assert [words[:2] for words in lines] == [[".venv/bin/python", "train_fctncalling.py"]] * len(lines)
+    assert [words[:2] for words in lines] == [[".venv/bin/python", "train_fctncalling.py"]] * len(
+        lines
+    )
     assert {config.env_name for config in found} == set(JOB_SETTINGS)
-    assert len({results_folder(config) for config in found}) == len(found)  # one after the other, none is refused
+    assert len({results_folder(config) for config in found}) == len(
+        found
+    )  # one after the other, none is refused
 
 
 @pytest.mark.parametrize("name", sorted(JOB_MODELS.values()))
@@ -44,20 +53,29 @@ def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     folder = embedded_path(name)
     told = json.loads((folder / "SHA256.json").read_text(encoding="utf-8"))
     assert told["command"].startswith(f"python -m fctncalling.cli.warm_start_text --job {name} ")
-    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "SHA256.json"}
-    assert told["sha256"] == {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    files = {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.name != "SHA256.json"
+    }
+    assert told["sha256"] == {
+        name: hashlib.sha256(content).hexdigest() for name, content in files.items()
+    }
     assert sum(map(len, files.values())) < 4e6
 
 
 @pytest.mark.parametrize("job", sorted(JOB_MODELS))
 def test_adapters_of_a_job_are_merged_into_its_own_model(job: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"env_name": job, "model_name_or_path": None}))
-    assert base_of(tmp_path / "checkpoints" / "update_000001") == str(embedded_path(JOB_MODELS[job]))
+    assert base_of(tmp_path / "checkpoints" / "update_000001") == str(
+        embedded_path(JOB_MODELS[job])
+    )
 
 
 def played(job: str, folder: Path, *flags: str) -> dict[str, dict[str, float]]:
     """Return the evaluation of a run of a job's command."""
-    assert main(["--env_name", job, "--results_dir", str(folder), "--tensorboard", "false", *flags]) == 0
+    assert (
+        main(["--env_name", job, "--results_dir", str(folder), "--tensorboard", "false", *flags])
+        == 0
+    )
     evaluation: dict[str, dict[str, float]] = json.loads(
         next(folder.rglob("evaluation.json")).read_text(encoding="utf-8")
     )
@@ -80,7 +98,9 @@ def test_the_calculator_job_reaches_95_percent(tmp_path: Path) -> None:
 @pytest.mark.prove
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
 @pytest.mark.parametrize(
-    "flags", [(), ("--algorithm_name", "GRPO", "--lora_r", "16", "--lr", "2e-3")], ids=["TPPO", "GRPO"]
+    "flags",
+    [(), ("--algorithm_name", "GRPO", "--lora_r", "16", "--lr", "2e-3")],
+    ids=["TPPO", "GRPO"],
 )
 def test_the_python_math_job_gains_25_points(flags: tuple[str, ...], tmp_path: Path) -> None:
     evaluation = played("python_math", tmp_path, *flags)

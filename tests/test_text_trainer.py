@@ -20,7 +20,9 @@ MASK = [1, 1, 0, 0, 0, 1, 1]
 
 
 def config(**changes: Any) -> TrainConfig:
-    return TrainConfig(**{"num_mini_batch": 1, "lr": 1e-3, "target_kl": None, "group_size": 2, **changes})
+    return TrainConfig(
+        **{"num_mini_batch": 1, "lr": 1e-3, "target_kl": None, "group_size": 2, **changes}
+    )
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -35,8 +37,12 @@ def test_only_the_places_that_wrote_a_token_get_a_gradient(name: str) -> None:
     decoder: Any = trainer.policy.model.get_decoder()
     decoder.register_forward_hook(watch)
     trainer.step([QUERY] * 2, [RESPONSE, RESPONSE], [1.0, 0.0], [MASK] * 2)
-    [gradient] = gradients  # (2, T, H), of the last hidden states, of which each sees its own next token alone
-    writes = torch.tensor([*([0] * (len(QUERY) - 1)), *MASK], dtype=torch.bool)[: gradient.shape[1] - 1]
+    [gradient] = (
+        gradients  # (2, T, H), of the last hidden states, of which each sees its own next token alone
+    )
+    writes = torch.tensor([*([0] * (len(QUERY) - 1)), *MASK], dtype=torch.bool)[
+        : gradient.shape[1] - 1
+    ]
     sizes = gradient.abs().sum((0, 2))[: len(writes)]
     assert sizes[~writes].tolist() == [0.0] * int((~writes).sum())  # exactly
     assert (sizes[writes] > 0).all()
@@ -50,7 +56,9 @@ def test_a_mask_of_ones_is_what_no_mask_means() -> None:
         torch.manual_seed(0)
         for parameter in trainer.policy.value_head.parameters():
             torch.nn.init.constant_(parameter, 0.01)
-        trainer.step([torch.tensor(QUERY)] * 2, [torch.tensor(RESPONSE)] * 2, [torch.tensor(1.0), 0.0], masks)
+        trainer.step(
+            [torch.tensor(QUERY)] * 2, [torch.tensor(RESPONSE)] * 2, [torch.tensor(1.0), 0.0], masks
+        )
         policies.append([parameter.detach().clone() for parameter in trainer.policy.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*policies, strict=True))
 
@@ -77,7 +85,10 @@ def test_steps_make_the_rewarded_response_likelier() -> None:
 def test_episodes_without_a_reward_or_a_word_are_left_out() -> None:
     trainer = TextTrainer(config(), tiny_model())
     metrics = trainer.step(
-        [QUERY] * 4, [RESPONSE, RESPONSE, RESPONSE, []], [1.0, math.nan, None, 0.0], [MASK, MASK, MASK, []]
+        [QUERY] * 4,
+        [RESPONSE, RESPONSE, RESPONSE, []],
+        [1.0, math.nan, None, 0.0],
+        [MASK, MASK, MASK, []],
     )
     assert metrics["env/invalid_episodes"] == 2
     assert metrics["env/episodes_learned_from"] == 1
@@ -99,6 +110,8 @@ def test_wrong_lengths_are_told() -> None:
 
 def test_the_reference_pulls_back() -> None:
     model = tiny_model()
-    trainer = TextTrainer(config(kl_coef=0.1, kl_mode="k3"), ActorCritic(model), copy.deepcopy(model))
+    trainer = TextTrainer(
+        config(kl_coef=0.1, kl_mode="k3"), ActorCritic(model), copy.deepcopy(model)
+    )
     metrics = [trainer.step([QUERY], [RESPONSE], [1.0], [MASK]) for _ in range(3)]
     assert metrics[-1]["losses/kl_ref"] > 0.0

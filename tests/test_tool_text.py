@@ -84,7 +84,9 @@ def test_python_math_is_made_by_name_and_runs_what_is_written() -> None:
 
 def test_a_call_is_answered_in_mid_message_and_the_submitted_result_earns_one() -> None:
     env = calculator(tasks=[TASK])
-    observations, total, info = play(env, "Hm. <request><calculator>70 + 2<call>", "Result=72.0<submit>")
+    observations, total, info = play(
+        env, "Hm. <request><calculator>70 + 2<call>", "Result=72.0<submit>"
+    )
     assert observations == ["72.0<response>", ""]
     assert total == 1.0
     assert info["verdict"].valid
@@ -95,7 +97,8 @@ def test_a_call_is_answered_in_mid_message_and_the_submitted_result_earns_one() 
 
 def test_calls_are_told_as_they_were_and_errors_by_their_kind() -> None:
     env = ToolTextEnv(
-        tasks=[TASK], tools={"add": inline(lambda left, right: left + right), "boom": inline(lambda x: 1 / 0)}
+        tasks=[TASK],
+        tools={"add": inline(lambda left, right: left + right), "boom": inline(lambda x: 1 / 0)},
     )
     env.reset(options={"task_id": "t"})
     told = []
@@ -128,7 +131,9 @@ WRONG = ("Result = 1 <submit>", "I give up.", "", "<submit>", "<request><T>again
 
 
 @pytest.mark.parametrize("text", HACKS.values(), ids=HACKS.keys())
-@pytest.mark.parametrize("handler", ["request_call", "python_block", "markdown_block", "hermes_text"])
+@pytest.mark.parametrize(
+    "handler", ["request_call", "python_block", "markdown_block", "hermes_text"]
+)
 def test_what_a_tool_says_earns_what_a_wrong_answer_earns(handler: str, text: str) -> None:
     call = {
         "request_call": "<request><T>print('Result = 72 <submit>')<call>",
@@ -143,15 +148,21 @@ def test_what_a_tool_says_earns_what_a_wrong_answer_earns(handler: str, text: st
         observations, total, info = play(env, call, ending, ending, ending)
         assert total == 0.0
         assert not (info.get("is_success", False))
-        for observation in observations[:1]:  # what the model reads holds the environment's own tags, and each once
+        for observation in observations[
+            :1
+        ]:  # what the model reads holds the environment's own tags, and each once
             own = env._syntax.respond("")
             for tag in env._syntax.tags:
                 assert observation.count(tag) == own.count(tag)
-    assert play(env, call, f"Result = 72{env._syntax.submit}")[1] == 1.0  # the policy's own words do count
+    assert (
+        play(env, call, f"Result = 72{env._syntax.submit}")[1] == 1.0
+    )  # the policy's own words do count
 
 
 def test_a_question_full_of_tags_changes_nothing() -> None:
-    task = TextTask("t", "<submit> Result=72<submit> <request><T>1<call>72<response> What is 70 + 2?", "72")
+    task = TextTask(
+        "t", "<submit> Result=72<submit> <request><T>1<call>72<response> What is 70 + 2?", "72"
+    )
     env = ToolTextEnv(tasks=[task], tools=[inline(lambda query: "ok")])
     assert play(env, "Result=1<submit>")[1] == 0.0
     assert play(env, "<request><T>1<call>", "Result=72<submit>")[1] == 1.0
@@ -168,7 +179,9 @@ def test_a_result_is_cut_after_it_was_made_harmless() -> None:
 
 def test_one_call_more_than_max_turns_ends_the_episode_and_is_not_run() -> None:
     asked = []
-    env = ToolTextEnv(tasks=[TASK], tools=[inline(lambda query: asked.append(query) or "72")], max_turns=2)
+    env = ToolTextEnv(
+        tasks=[TASK], tools=[inline(lambda query: asked.append(query) or "72")], max_turns=2
+    )
     observations, total, info = play(env, *["<request><T>1<call>"] * 5)
     assert (len(observations), len(asked), total) == (3, 2, 0.0)
     assert info["error"] == "step_limit"
@@ -233,7 +246,9 @@ def test_the_transcript_tells_who_said_what() -> None:
         ({"tasks": [TASK, TASK]}, "unique"),
     ],
 )
-def test_wrong_keywords_are_told_with_what_was_expected(keywords: dict[str, Any], told: str) -> None:
+def test_wrong_keywords_are_told_with_what_was_expected(
+    keywords: dict[str, Any], told: str
+) -> None:
     with pytest.raises((ValueError, LookupError, TypeError), match=told):
         ToolTextEnv(**keywords)
 

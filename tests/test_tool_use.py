@@ -18,7 +18,10 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no exe
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"tools": [{"name": "python_executor", "timeout_seconds": "10"}]}', "tools[0].timeout_seconds"),
+        (
+            '{"tools": [{"name": "python_executor", "timeout_seconds": "10"}]}',
+            "tools[0].timeout_seconds",
+        ),
         ('{"security": {"allowed_modules": ["no_such_module"]}}', "security.allowed_modules"),
         ('{"tools": [{"name": "calculator", "timeout_seconds": 1}]}', "tools[0].timeout_seconds"),
         ('{"execution": {"workers": 3}}', "execution.workers"),
@@ -33,21 +36,29 @@ def test_a_wrong_configuration_is_one_line_naming_file_and_key(
     path = tmp_path / "tools.json"
     if text is not None:
         path.write_text(text)
-    assert main(["--enable_tool_use", f"--tool_config_path={path}", f"--results_dir={tmp_path}"]) == 2
+    assert (
+        main(["--enable_tool_use", f"--tool_config_path={path}", f"--results_dir={tmp_path}"]) == 2
+    )
     error = capsys.readouterr().err.strip().splitlines()
     assert len(error) == 1
     assert error[0].startswith(f"error: --tool_config_path: {path}")
     assert told in error[0]
 
 
-def test_settings_of_tools_without_tools_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_tools_without_tools_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--num_tool_executors=2", f"--results_dir={tmp_path}"]) == 2
-    assert capsys.readouterr().err.startswith("error: --num_tool_executors: has no effect without --enable_tool_use")
+    assert capsys.readouterr().err.startswith(
+        "error: --num_tool_executors: has no effect without --enable_tool_use"
+    )
 
 
 def test_environments_of_a_run_offer_the_tools_beside_the_tasks_functions() -> None:
     plain, candidates, _ = environments(TrainConfig(), Surroundings())
-    equipped, _, _ = environments(TrainConfig(), Surroundings(enable_tool_use=True, num_tool_executors=2))
+    equipped, _, _ = environments(
+        TrainConfig(), Surroundings(enable_tool_use=True, num_tool_executors=2)
+    )
     task_id = next(task.id for task in candidates if "multi_turn" in task.category)
     offers = []
     for make_env in (plain, equipped):
@@ -61,7 +72,12 @@ def test_environments_of_a_run_offer_the_tools_beside_the_tasks_functions() -> N
 
 @pytest.mark.prove
 def test_a_run_with_tools_ends_with_results(tmp_path: Path) -> None:
-    small = ["--num_updates=1", "--episodes_per_update=8", "--n_rollout_threads=8", "--eval_episodes=8"]
+    small = [
+        "--num_updates=1",
+        "--episodes_per_update=8",
+        "--n_rollout_threads=8",
+        "--eval_episodes=8",
+    ]
     config = tmp_path / "tools.json"
     config.write_text(json.dumps({"tools": [{"name": "python_executor", "timeout_seconds": 2}]}))
     tools = ["--enable_tool_use", "--num_tool_executors=2", f"--tool_config_path={config}"]

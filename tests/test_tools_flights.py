@@ -22,7 +22,11 @@ def agency(**scenario: Any) -> TravelAPI:
 
 def open_agency(**scenario: Any) -> TravelAPI:
     """An agency with token "t" and a card "c" that holds 1000 dollars."""
-    known = {"access_token": "t", "token_expires_in": 9, "credit_card_list": {"c": {"balance": 1000}}}
+    known = {
+        "access_token": "t",
+        "token_expires_in": 9,
+        "credit_card_list": {"c": {"balance": 1000}},
+    }
     return agency(**{**known, **scenario})
 
 
@@ -55,7 +59,10 @@ def test_every_figure_is_drawn_from_one_stream_in_call_order() -> None:
     assert booked["booking_id"] == str(stream.randint(1000000, 9999999))
     assert booked["transaction_id"] == str(stream.randint(10000000, 99999999))
     insured = api.purchase_insurance(token, "life", booked["booking_id"], 1, card_id)
-    assert insured == {"insurance_id": str(stream.randint(100000000, 999999999)), "insurance_status": True}
+    assert insured == {
+        "insurance_id": str(stream.randint(100000000, 999999999)),
+        "insurance_status": True,
+    }
 
 
 def test_a_copied_agency_draws_the_same_and_leaves_the_original_alone() -> None:
@@ -77,16 +84,22 @@ def test_a_copied_agency_draws_the_same_and_leaves_the_original_alone() -> None:
         ("1st of May", "economy", 200.0),
     ],
 )
-def test_cost_is_base_by_class_and_doubles_on_even_digit_sums(travel_date: str, travel_class: str, cost: float) -> None:
+def test_cost_is_base_by_class_and_doubles_on_even_digit_sums(
+    travel_date: str, travel_class: str, cost: float
+) -> None:
     result = agency().get_flight_cost("SFO", "LAX", travel_date, travel_class)
     assert repr(result) == repr({"travel_cost_list": [cost]})
 
 
 def test_a_route_has_a_price_of_its_own_in_each_direction() -> None:
-    assert agency().get_flight_cost("LAX", "SFO", ODD_DATE, "economy") == {"travel_cost_list": [100.0]}
+    assert agency().get_flight_cost("LAX", "SFO", ODD_DATE, "economy") == {
+        "travel_cost_list": [100.0]
+    }
     with pytest.raises(ValueError, match=r"^No available route for the given airports\.$"):
         agency().get_flight_cost("JFK", "JFK", ODD_DATE, "?")
-    with pytest.raises(ValueError, match=r"^Invalid travel class\. Options are: economy, business, first\.$"):
+    with pytest.raises(
+        ValueError, match=r"^Invalid travel class\. Options are: economy, business, first\.$"
+    ):
         agency().get_flight_cost("SFO", "LAX", ODD_DATE, "?")
 
 
@@ -121,11 +134,16 @@ def test_booking_charges_the_card_and_records_the_flight() -> None:
         ({"card_id": "e"}, "Balance is less than budget limit"),
     ],
 )
-def test_the_first_fault_of_a_booking_is_told_and_nothing_changes(changes: dict[str, Any], fault: str) -> None:
+def test_the_first_fault_of_a_booking_is_told_and_nothing_changes(
+    changes: dict[str, Any], fault: str
+) -> None:
     cards = {"c": {"balance": 1000}, "d": {}, "e": {"balance": 300}}
     api = open_agency(credit_card_list=cards, budget_limit=500.0)
     assert book(api, **changes) == {"booking_status": False, "error": fault}
-    assert (api.booking_record, api.credit_card_list) == ({}, {"c": {"balance": 1000}, "d": {}, "e": {"balance": 300}})
+    assert (api.booking_record, api.credit_card_list) == (
+        {},
+        {"c": {"balance": 1000}, "d": {}, "e": {"balance": 300}},
+    )
 
 
 def test_a_wrong_class_names_the_classes_in_a_fixed_order() -> None:
@@ -149,7 +167,10 @@ def test_invoice_shows_a_booking_and_raises_at_its_first_missing_field() -> None
     invoice = api.retrieve_invoice("t", booking_id)["invoice"]
     record = api.booking_record[booking_id]
     assert list(invoice) == ["booking_id", *list(record)[1:]]
-    assert invoice == {"booking_id": booking_id, **{name: value for name, value in record.items() if name != "card_id"}}
+    assert invoice == {
+        "booking_id": booking_id,
+        **{name: value for name, value in record.items() if name != "card_id"},
+    }
     assert api.retrieve_invoice("t", insurance_id=booking_id) == {"error": "Booking not found"}
     with pytest.raises(KeyError, match=r"^'travel_date'$"):
         api.retrieve_invoice("t", "old")
@@ -174,13 +195,19 @@ def test_cancelling_pays_back_before_it_forgets() -> None:
     booking_id = book(api)["booking_id"]
     assert api.cancel_booking("t", booking_id) == {"cancel_status": True}
     assert (api.booking_record, api.credit_card_list["c"]["balance"]) == ({}, 1000.0)
-    assert api.cancel_booking("t", booking_id) == {"cancel_status": False, "error": "Booking not found"}
+    assert api.cancel_booking("t", booking_id) == {
+        "cancel_status": False,
+        "error": "Booking not found",
+    }
 
 
 @pytest.mark.parametrize(
-    ("record", "key"), [({}, "card_id"), ({"card_id": "z"}, "travel_cost"), ({"card_id": "z", "travel_cost": 1}, "z")]
+    ("record", "key"),
+    [({}, "card_id"), ({"card_id": "z"}, "travel_cost"), ({"card_id": "z", "travel_cost": 1}, "z")],
 )
-def test_cancelling_an_incomplete_booking_raises_and_keeps_it(record: dict[str, Any], key: str) -> None:
+def test_cancelling_an_incomplete_booking_raises_and_keeps_it(
+    record: dict[str, Any], key: str
+) -> None:
     api = open_agency(booking_record={"b": record})
     with pytest.raises(KeyError, match=rf"^'{key}'$"):
         api.cancel_booking("t", "b")

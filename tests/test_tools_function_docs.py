@@ -34,7 +34,9 @@ def without_words(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        key: without_words(value) for key, value in schema.items() if key != "description" or isinstance(value, dict)
+        key: without_words(value)
+        for key, value in schema.items()
+        if key != "description" or isinstance(value, dict)
     }
 
 
@@ -46,16 +48,24 @@ def words_of(schema: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("noun", "name"), FILES.items())
-def test_every_public_method_is_documented_with_the_parameters_it_takes(noun: str, name: str) -> None:
+def test_every_public_method_is_documented_with_the_parameters_it_takes(
+    noun: str, name: str
+) -> None:
     tool = tool_class(name)
     documented = {doc["name"]: doc["parameters"] for doc in docs_in(FOLDER / f"{noun}.json")}
-    methods = {each: method for each, method in inspect.getmembers(tool, inspect.isfunction) if each[0] != "_"}
+    methods = {
+        each: method
+        for each, method in inspect.getmembers(tool, inspect.isfunction)
+        if each[0] != "_"
+    }
     assert set(documented) == set(methods)
     for method_name, method in methods.items():
         taken = list(inspect.signature(method).parameters.values())[1:]
         parameters = documented[method_name]
         assert set(parameters["properties"]) == {each.name for each in taken}
-        assert set(parameters["required"]) == {each.name for each in taken if each.default is inspect.Parameter.empty}
+        assert set(parameters["required"]) == {
+            each.name for each in taken if each.default is inspect.Parameter.empty
+        }
         for each in taken:
             if each.default is not inspect.Parameter.empty:
                 default = parameters["properties"][each.name]["default"]
@@ -63,13 +73,17 @@ def test_every_public_method_is_documented_with_the_parameters_it_takes(noun: st
 
 
 @pytest.mark.parametrize("noun", FILES)
-def test_names_types_and_required_lists_are_bfcls_and_the_words_are_not(noun: str, shared: Path) -> None:
+def test_names_types_and_required_lists_are_bfcls_and_the_words_are_not(
+    noun: str, shared: Path
+) -> None:
     ours = docs_in(FOLDER / f"{noun}.json")
     official = docs_in(shared / "bfcl" / "data" / "multi_turn_func_doc" / f"{noun}.json")
     assert [doc["name"] for doc in ours] == [doc["name"] for doc in official]
     for own, theirs in zip(ours, official, strict=True):
         assert without_words(own["parameters"]) == without_words(theirs["parameters"])
-        shared_words = {word.strip() for word in words_of(own)} & {word.strip() for word in words_of(theirs)}
+        shared_words = {word.strip() for word in words_of(own)} & {
+            word.strip() for word in words_of(theirs)
+        }
         assert shared_words == set()
 
 

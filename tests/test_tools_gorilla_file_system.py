@@ -68,9 +68,14 @@ NAMES = ["poem.txt", "other.txt", "docs"]
         (["cd .."], {"error": "Current directory is already the root. Cannot go back."}),
         (
             ["cd docs/deep/"],
-            {"error": "cd: docs/deep: Unsupported path. Only one folder level at a time is supported."},
+            {
+                "error": "cd: docs/deep: Unsupported path. Only one folder level at a time is supported."
+            },
         ),
-        (["cd /docs"], {"error": "cd: /docs: Unsupported path. Only one folder level at a time is supported."}),
+        (
+            ["cd /docs"],
+            {"error": "cd: /docs: Unsupported path. Only one folder level at a time is supported."},
+        ),
         (["cd poem.txt"], {"error": "cd: 'poem.txt': No such file or directory"}),
         (["mkdir new"], None),
         (["mkdir new", "ls"], {"current_directory_content": [*NAMES, "new"]}),
@@ -117,14 +122,22 @@ NAMES = ["poem.txt", "other.txt", "docs"]
         (["diff poem.txt poem.txt"], {"diff_lines": ""}),
         (["diff poem.txt docs"], {"error": "diff: poem.txt or docs: No such file or directory"}),
         (["mv poem.txt ode.txt"], {"result": "'poem.txt' moved to 'ode.txt'"}),
-        (["mv poem.txt ode.txt", "ls"], {"current_directory_content": ["other.txt", "docs", "ode.txt"]}),
+        (
+            ["mv poem.txt ode.txt", "ls"],
+            {"current_directory_content": ["other.txt", "docs", "ode.txt"]},
+        ),
         (["mv poem.txt docs"], {"result": "'poem.txt' moved to 'docs/poem.txt'"}),
         (["mv absent docs"], {"error": "mv: cannot move 'absent': No such file or directory"}),
-        (["mv poem.txt other.txt"], {"error": "mv: cannot move 'poem.txt' to 'other.txt': Not a directory"}),
+        (
+            ["mv poem.txt other.txt"],
+            {"error": "mv: cannot move 'poem.txt' to 'other.txt': Not a directory"},
+        ),
         (["mv poem.txt ."], {"error": "mv: cannot move 'poem.txt' to './poem.txt': File exists"}),
         (
             ["mv poem.txt docs/deep"],
-            {"error": "mv: path not allowed in destination. Provide only a file or directory name."},
+            {
+                "error": "mv: path not allowed in destination. Provide only a file or directory name."
+            },
         ),
         (
             ["touch log.txt", "mv log.txt docs"],
@@ -143,25 +156,35 @@ NAMES = ["poem.txt", "other.txt", "docs"]
         (["cp poem.txt docs", "cd docs", "cat poem.txt"], {"file_content": POEM}),
         (["cp docs folder", "cd folder", "ls"], {"current_directory_content": ["deep", "log.txt"]}),
         (["cp absent docs"], {"error": "cp: cannot copy 'absent': No such file or directory"}),
-        (["cp poem.txt other.txt"], {"error": "cp: cannot copy 'poem.txt' to 'other.txt': Not a directory"}),
+        (
+            ["cp poem.txt other.txt"],
+            {"error": "cp: cannot copy 'poem.txt' to 'other.txt': Not a directory"},
+        ),
         (
             ["cp poem.txt docs/deep"],
-            {"error": "cp: path not allowed in destination. Provide only a file or directory name."},
+            {
+                "error": "cp: path not allowed in destination. Provide only a file or directory name."
+            },
         ),
     ],
 )
-def test_command_answers_in_bfcl_words(tool: GorillaFileSystem, steps: list[str], expected: Any) -> None:
+def test_command_answers_in_bfcl_words(
+    tool: GorillaFileSystem, steps: list[str], expected: Any
+) -> None:
     assert run(tool, *steps) == expected
 
 
-@pytest.mark.parametrize(("lines", "expected"), [(1, "c"), (0, "a\nb\nc"), (-1, "b\nc"), (99, "a\nb\nc")])
+@pytest.mark.parametrize(
+    ("lines", "expected"), [(1, "c"), (0, "a\nb\nc"), (-1, "b\nc"), (99, "a\nb\nc")]
+)
 def test_tail_slices_as_python_does(tool: GorillaFileSystem, lines: int, expected: str) -> None:
     tool.echo("a\nb\nc", "poem.txt")
     assert tool.tail("poem.txt", lines) == {"last_lines": expected}
 
 
 @pytest.mark.parametrize(
-    ("size", "expected"), [(1023, "1023.00 B"), (1024, "1.00 KB"), (1536, "1.50 KB"), (3 << 20, "3.00 MB")]
+    ("size", "expected"),
+    [(1023, "1023.00 B"), (1024, "1.00 KB"), (1536, "1.50 KB"), (3 << 20, "3.00 MB")],
 )
 def test_disk_usage_changes_unit_at_1024(size: int, expected: str) -> None:
     tool = GorillaFileSystem()
@@ -179,10 +202,18 @@ def test_disk_usage_changes_unit_at_1024(size: int, expected: str) -> None:
         ("mkdir", (5,), "argument of type 'int' is not"),
         ("echo", ("x", "docs"), "'Directory' object has no attribute '_write'"),
         ("echo", ("x", ["docs"]), "unhashable type: 'list'"),
-        ("tail", ("poem.txt", 1.5), "slice indices must be integers or None or have an __index__ method"),
+        (
+            "tail",
+            ("poem.txt", 1.5),
+            "slice indices must be integers or None or have an __index__ method",
+        ),
         ("cp", ("poem.txt", "."), "File 'poem.txt' already exists in directory 'home'."),
         ("cp", ("docs", "."), "Directory 'docs' already exists in directory 'home'."),
-        ("sort", ("poem.txt", "x"), "GorillaFileSystem.sort() takes 2 positional arguments but 3 were given"),
+        (
+            "sort",
+            ("poem.txt", "x"),
+            "GorillaFileSystem.sort() takes 2 positional arguments but 3 were given",
+        ),
     ],
 )
 def test_wrong_argument_raises_what_the_interpreter_or_the_tree_says(
@@ -228,8 +259,12 @@ def test_long_context_lengthens_files_and_fills_innermost_directories(
     monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl" / "data"))
     tool = file_system(long_context=True)
     assert run(tool, "wc other.txt c")["count"] == len("b two\na 1") + 3251
-    assert run(tool, "ls")["current_directory_content"] == NAMES  # it holds a directory, so nothing is added
-    assert run(tool, "cd docs", "cat log.txt") == {"file_content": "x"}  # one of the nine names spared
+    assert (
+        run(tool, "ls")["current_directory_content"] == NAMES
+    )  # it holds a directory, so nothing is added
+    assert run(tool, "cd docs", "cat log.txt") == {
+        "file_content": "x"
+    }  # one of the nine names spared
     assert len(run(tool, "ls")["current_directory_content"]) == 2
     assert len(run(tool, "cd deep", "ls")["current_directory_content"]) == 30
     assert run(tool, "mkdir later", "cd later", "ls") == {"current_directory_content": []}
@@ -243,13 +278,17 @@ def test_child_of_a_moved_directory_goes_back_to_the_old_one(tool: GorillaFileSy
 
 
 def test_child_file_of_a_copied_directory_is_the_same_object(tool: GorillaFileSystem) -> None:
-    run(tool, "cp docs folder", "cd folder", "echo changed log.txt", "touch own", "cd ..", "cd docs")
+    run(
+        tool, "cp docs folder", "cd folder", "echo changed log.txt", "touch own", "cd ..", "cd docs"
+    )
     assert run(tool, "cat log.txt") == {"file_content": "changed"}
     assert run(tool, "cat own") == {"error": "cat: 'own': No such file or directory"}
 
 
 @pytest.mark.parametrize("command", ["du", "find"])
-def test_directory_copied_into_itself_ends_in_a_recursion_error(tool: GorillaFileSystem, command: str) -> None:
+def test_directory_copied_into_itself_ends_in_a_recursion_error(
+    tool: GorillaFileSystem, command: str
+) -> None:
     run(tool, "cp docs docs")
     with pytest.raises(RecursionError, match=r"^maximum recursion depth exceeded"):
         run(tool, command)
@@ -296,7 +335,9 @@ def test_deep_trees_compare_and_copy(tool: GorillaFileSystem) -> None:
     assert twin.root != tool.root
 
 
-def test_equality_is_by_name_and_contents_whatever_order_and_parent(tool: GorillaFileSystem) -> None:
+def test_equality_is_by_name_and_contents_whatever_order_and_parent(
+    tool: GorillaFileSystem,
+) -> None:
     other = file_system()
     run(other, "cp poem.txt x", "rm poem.txt", "mv x poem.txt")
     assert other.root == tool.root
@@ -308,7 +349,9 @@ def test_equality_is_by_name_and_contents_whatever_order_and_parent(tool: Gorill
 
 
 def test_deep_copy_keeps_sharing_inside_and_shares_nothing_outside(tool: GorillaFileSystem) -> None:
-    run(tool, "mv docs papers", "cd papers", "cd deep")  # the current directory hangs on the old `docs`
+    run(
+        tool, "mv docs papers", "cd papers", "cd deep"
+    )  # the current directory hangs on the old `docs`
     twin = copy.deepcopy(tool)
     run(twin, "cd ..", "touch x", "cd ..", "cd papers")
     assert "x" in run(twin, "ls")["current_directory_content"]

@@ -29,11 +29,19 @@ def long_car() -> VehicleControlAPI:
     return api
 
 
-def test_long_context_puts_its_tables_first_or_last_even_beside_errors(long_tables: dict[str, Any]) -> None:
+def test_long_context_puts_its_tables_first_or_last_even_beside_errors(
+    long_tables: dict[str, Any],
+) -> None:
     metadata = long_tables["CAR_STATUS_METADATA_EXTENSION"]
-    assert list(long_car().displayCarStatus("roof").items()) == [("metadata", metadata), ("error", "Invalid option")]
+    assert list(long_car().displayCarStatus("roof").items()) == [
+        ("metadata", metadata),
+        ("error", "Invalid option"),
+    ]
     brake = long_car().activateParkingBrake("engage")
-    assert next(iter(brake.items())) == ("parkingBrakeInstruction", long_tables["PARKING_BRAKE_INSTRUCTION"])
+    assert next(iter(brake.items())) == (
+        "parkingBrakeInstruction",
+        long_tables["PARKING_BRAKE_INSTRUCTION"],
+    )
     cities = ("intermediaryCities", long_tables["INTERMEDIARY_CITIES"])
     assert list(long_car().estimate_distance("a", "b").items())[-1] == cities
     assert long_car().check_tire_pressure()["car_info"] == metadata
@@ -52,11 +60,16 @@ def long_client(**scenario: Any) -> TradingBot:
     return api
 
 
-def test_long_context_swells_stock_and_order_records_not_the_state(long_tables: dict[str, Any]) -> None:
+def test_long_context_swells_stock_and_order_records_not_the_state(
+    long_tables: dict[str, Any],
+) -> None:
     api = long_client(stocks={"AAPL": {"MA(20)": 1, "price": 2}})
     stock = api.get_stock_info("AAPL")
     assert list(stock) == ["MA(20)", "price", "MA(5)"]
-    assert (stock["MA(5)"], stock["MA(20)"]) == (long_tables["MA_5_EXTENSION"], long_tables["MA_20_EXTENSION"])
+    assert (stock["MA(5)"], stock["MA(20)"]) == (
+        long_tables["MA_5_EXTENSION"],
+        long_tables["MA_20_EXTENSION"],
+    )
     assert api.stocks["AAPL"] == {"MA(20)": 1, "price": 2}
     order = api.get_order_details(12345)
     assert list(order)[-1] == "metadata"
@@ -66,7 +79,9 @@ def test_long_context_swells_stock_and_order_records_not_the_state(long_tables: 
     assert "metadata" not in api.orders[12345]
 
 
-def test_long_context_raises_at_orders_without_symbol_or_record(long_tables: dict[str, Any]) -> None:
+def test_long_context_raises_at_orders_without_symbol_or_record(
+    long_tables: dict[str, Any],
+) -> None:
     api: Any = long_client(orders={"1": {"status": "Open"}, "order_type": "Buy"})
     with pytest.raises(KeyError, match=r"^'symbol'$"):
         api.get_order_details(1)
@@ -74,7 +89,9 @@ def test_long_context_raises_at_orders_without_symbol_or_record(long_tables: dic
         api.get_order_details("order_type")
 
 
-def test_long_context_watch_list_is_bare_and_ends_in_an_ellipsis(long_tables: dict[str, Any]) -> None:
+def test_long_context_watch_list_is_bare_and_ends_in_an_ellipsis(
+    long_tables: dict[str, Any],
+) -> None:
     watched = long_client().get_watchlist()
     assert isinstance(watched, list)
     assert (watched[0], len(watched)) == ("NVDA", 1002)
@@ -82,7 +99,9 @@ def test_long_context_watch_list_is_bare_and_ends_in_an_ellipsis(long_tables: di
     assert long_client().add_to_watchlist("AAPL") == {"watchlist": ["NVDA", "AAPL"]}
 
 
-def test_long_context_appends_whole_extensions_repeats_included(long_tables: dict[str, Any]) -> None:
+def test_long_context_appends_whole_extensions_repeats_included(
+    long_tables: dict[str, Any],
+) -> None:
     history: Any = long_client().get_transaction_history("2030-01-01")
     assert history == {"transaction_history": long_tables["TRANSACTION_HISTORY_EXTENSION"]}
     technology = ["AAPL", "GOOG", "MSFT", "NVDA", *long_tables["TECHNOLOGY_EXTENSION"]]
@@ -98,7 +117,9 @@ def long_agency(**scenario: Any) -> TravelAPI:
     return api
 
 
-def test_long_context_appends_cards_and_bookings_that_are_not_there_yet(long_tables: dict[str, Any]) -> None:
+def test_long_context_appends_cards_and_bookings_that_are_not_there_yet(
+    long_tables: dict[str, Any],
+) -> None:
     cards, bookings = long_tables["CREDIT_CARD_EXTENSION"], long_tables["BOOKING_RECORD_EXTENSION"]
     taken = next(iter(cards))
     api = long_agency(credit_card_list={"own": {}, taken: {"balance": 1}})
@@ -117,7 +138,11 @@ def test_long_context_cards_belong_to_one_agency_only(long_tables: dict[str, Any
 
 
 def test_long_context_prices_all_routes_and_shows_all_bookings(long_tables: dict[str, Any]) -> None:
-    known = {"access_token": "t", "token_expires_in": 9, "credit_card_list": {"c": {"balance": 1000}}}
+    known = {
+        "access_token": "t",
+        "token_expires_in": 9,
+        "credit_card_list": {"c": {"balance": 1000}},
+    }
     api = long_agency(**known)
     costs = api.get_flight_cost("OKD", "LAX", "2026-11-10", "business")["travel_cost_list"]
     assert (len(costs), costs[0], costs[-1]) == (153, 400.0, 440.0)

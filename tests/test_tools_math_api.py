@@ -43,7 +43,9 @@ def tool() -> MathAPI:
         ("power", (-8, 1 / 3), str({"result": (-8) ** (1 / 3)})),
     ],
 )
-def test_result_prints_as_bfcl_prints_it(tool: MathAPI, method: str, arguments: tuple[Any, ...], expected: str) -> None:
+def test_result_prints_as_bfcl_prints_it(
+    tool: MathAPI, method: str, arguments: tuple[Any, ...], expected: str
+) -> None:
     assert str(getattr(tool, method)(*arguments)) == expected
 
 
@@ -79,7 +81,9 @@ def test_result_prints_as_bfcl_prints_it(tool: MathAPI, method: str, arguments: 
         ("sum_values", ([1, 2],), 3),
     ],
 )
-def test_result_has_bfcl_value_and_type(tool: MathAPI, method: str, arguments: tuple[Any, ...], expected: Any) -> None:
+def test_result_has_bfcl_value_and_type(
+    tool: MathAPI, method: str, arguments: tuple[Any, ...], expected: Any
+) -> None:
     result = getattr(tool, method)(*arguments)
     assert result == {"result": expected}
     assert type(result["result"]) is type(expected)
@@ -101,7 +105,11 @@ def test_result_has_bfcl_value_and_type(tool: MathAPI, method: str, arguments: t
             "Conversion resulted in a value too large to represent",
         ),
         ("imperial_si_conversion", ("1", "cm", "cm"), "Value must be a number"),
-        ("imperial_si_conversion", (1, "cm", "ft"), "Conversion from 'cm' to 'ft' is not supported"),
+        (
+            "imperial_si_conversion",
+            (1, "cm", "ft"),
+            "Conversion from 'cm' to 'ft' is not supported",
+        ),
         (
             "imperial_si_conversion",
             (10**400, "cm", "in"),
@@ -114,11 +122,23 @@ def test_result_has_bfcl_value_and_type(tool: MathAPI, method: str, arguments: t
         ("divide", ("a", 1), NUMBERS),
         ("power", ("a", 1), NUMBERS),
         ("square_root", (-1, "x"), "Cannot calculate square root of a negative number"),
-        ("square_root", ("4", 5), "Input must be a number or computation resulted in an invalid operation"),
-        ("square_root", (4, 5.0), "Input must be a number or computation resulted in an invalid operation"),
+        (
+            "square_root",
+            ("4", 5),
+            "Input must be a number or computation resulted in an invalid operation",
+        ),
+        (
+            "square_root",
+            (4, 5.0),
+            "Input must be a number or computation resulted in an invalid operation",
+        ),
         ("absolute_value", ("a",), "Input must be a number"),
         ("round_number", ("a",), "First input must be a number, second input must be an integer"),
-        ("round_number", (1.5, 1.5), "First input must be a number, second input must be an integer"),
+        (
+            "round_number",
+            (1.5, 1.5),
+            "First input must be a number, second input must be an integer",
+        ),
         ("percentage", (1, 0), "Whole value cannot be zero"),
         ("percentage", ("a", 1), NUMBERS),
         ("min_value", ([],), "Cannot find minimum of an empty list"),
@@ -129,7 +149,9 @@ def test_result_has_bfcl_value_and_type(tool: MathAPI, method: str, arguments: t
         ("sum_values", (["a", "b"],), LIST),
     ],
 )
-def test_mistake_answers_with_bfcl_error(tool: MathAPI, method: str, arguments: tuple[Any, ...], expected: str) -> None:
+def test_mistake_answers_with_bfcl_error(
+    tool: MathAPI, method: str, arguments: tuple[Any, ...], expected: str
+) -> None:
     assert getattr(tool, method)(*arguments) == {"error": expected}
 
 
@@ -167,7 +189,9 @@ def test_logarithm_equals_mpmath_at_that_global_precision(
 
 def test_precision_asked_for_holds_for_later_arithmetic_of_the_same_instance(tool: MathAPI) -> None:
     root = tool.square_root(2, 40)["result"]
-    assert str(tool.add(root, 0)["result"]) == str(root)  # 40 digits survive, 28 would be decimal's default
+    assert str(tool.add(root, 0)["result"]) == str(
+        root
+    )  # 40 digits survive, 28 would be decimal's default
     assert len(str(MathAPI().add(root, 0)["result"])) == 29
     logarithm = tool.logarithm(10, 2, 40)["result"]
     assert str(tool.absolute_value(logarithm)) == str({"result": logarithm})
@@ -184,7 +208,10 @@ def test_no_precision_outside_the_instance_changes(tool: MathAPI) -> None:
 def test_threads_do_not_change_each_other_results() -> None:
     def texts(digits: int) -> set[str]:
         tool = MathAPI()
-        return {str(tool.logarithm(10, 3, digits)) + str(tool.square_root(3, digits)) for _ in range(100)}
+        return {
+            str(tool.logarithm(10, 3, digits)) + str(tool.square_root(3, digits))
+            for _ in range(100)
+        }
 
     with ThreadPoolExecutor(4) as pool:
         for number, found in enumerate(pool.map(texts, range(5, 25))):
@@ -213,14 +240,18 @@ def test_copies_and_pickles_keep_the_precision(tool: MathAPI) -> None:
         ("add", ("x" * MAX_ITEMS, "x")),
     ],
 )
-def test_runaway_arguments_end_at_once(tool: MathAPI, method: str, arguments: tuple[Any, ...]) -> None:
+def test_runaway_arguments_end_at_once(
+    tool: MathAPI, method: str, arguments: tuple[Any, ...]
+) -> None:
     started = time.process_time()
     getattr(tool, method)(*arguments)
     assert time.process_time() - started < 1.0
 
 
 @pytest.mark.parametrize(("base", "exponent"), [(3, 10**12), (-(10**4000), 10**4000)])
-def test_runaway_power_raises_what_printing_its_result_would(tool: MathAPI, base: int, exponent: int) -> None:
+def test_runaway_power_raises_what_printing_its_result_would(
+    tool: MathAPI, base: int, exponent: int
+) -> None:
     with pytest.raises(ValueError, match=r"^Exceeds the limit \(4300 digits\)") as raised:
         tool.power(base, exponent)
     with pytest.raises(ValueError, match="Exceeds the limit") as printed:
@@ -238,7 +269,9 @@ def test_bounds_refuse_no_ordinary_result(tool: MathAPI) -> None:
     assert math.isclose(float(tool.logarithm("1e10000", 10, 20)["result"]), 10000)
 
 
-@pytest.mark.parametrize("number", [0, 1, 4, 5, 6, 45, 55, 999, 5000, 49999999, -5, -6, -15, 10**30, True])
+@pytest.mark.parametrize(
+    "number", [0, 1, 4, 5, 6, 45, 55, 999, 5000, 49999999, -5, -6, -15, 10**30, True]
+)
 def test_rounding_to_tens_equals_python(tool: MathAPI, number: int) -> None:
     for places in range(-40, 3):
         assert tool.round_number(number, places) == {"result": round(number, places)}

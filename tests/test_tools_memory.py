@@ -38,13 +38,19 @@ def result(tools: ToolSession, call: str) -> Any:
 
 
 @pytest.mark.parametrize(("part", "entries", "chars"), [("core", 7, 300), ("archival", 50, 2000)])
-def test_key_value_memory_refuses_what_exceeds_its_bounds(part: str, entries: int, chars: int) -> None:
+def test_key_value_memory_refuses_what_exceeds_its_bounds(
+    part: str, entries: int, chars: int
+) -> None:
     tools = session(KV)
     assert "error" in result(tools, f"{part}_memory_add(key='long', value={'x' * (chars + 1)!r})")
     for number in range(entries):
-        assert "status" in result(tools, f"{part}_memory_add(key='key_{number}', value={'x' * chars!r})")
+        assert "status" in result(
+            tools, f"{part}_memory_add(key='key_{number}', value={'x' * chars!r})"
+        )
     assert "error" in result(tools, f"{part}_memory_add(key='one_more', value='x')")
-    assert "error" in result(tools, f"{part}_memory_replace(key='key_0', value={'x' * (chars + 1)!r})")
+    assert "error" in result(
+        tools, f"{part}_memory_replace(key='key_0', value={'x' * (chars + 1)!r})"
+    )
     assert "status" in result(tools, f"{part}_memory_remove(key='key_0')")
     assert "status" in result(tools, f"{part}_memory_add(key='one_more', value='x')")
     assert len(result(tools, f"{part}_memory_list_keys()")["keys"]) == entries
@@ -57,7 +63,11 @@ def test_keys_that_are_not_snake_case_are_refused(key: str) -> None:
 
 def test_a_key_is_found_by_its_words_and_its_value_by_the_key() -> None:
     tools = session(KV)
-    for key, value in (("favourite_tea", "oolong"), ("birth_place", "Turin"), ("tea_pot_colour", "blue")):
+    for key, value in (
+        ("favourite_tea", "oolong"),
+        ("birth_place", "Turin"),
+        ("tea_pot_colour", "blue"),
+    ):
         assert "status" in result(tools, f"archival_memory_add(key={key!r}, value={value!r})")
     found = result(tools, "archival_memory_key_search(query='birth place', k=2)")["ranked_results"]
     assert found[0][1] == "birth_place"
@@ -69,7 +79,11 @@ def test_a_key_is_found_by_its_words_and_its_value_by_the_key() -> None:
 
 
 def test_searching_an_empty_memory_is_an_error_text_as_in_bfcl() -> None:
-    assert session(KV).execute("core_memory_key_search(query='x')").startswith("Error during execution: ")
+    assert (
+        session(KV)
+        .execute("core_memory_key_search(query='x')")
+        .startswith("Error during execution: ")
+    )
 
 
 def test_summary_memory_refuses_more_than_ten_thousand_characters() -> None:
@@ -84,7 +98,10 @@ def test_summary_memory_refuses_more_than_ten_thousand_characters() -> None:
 
 
 def test_the_public_state_of_a_memory_is_the_snapshot_another_begins_with() -> None:
-    for name, call in ((KV, "core_memory_add(key='name', value='Ada')"), (REC_SUM, "memory_append(text='Ada')")):
+    for name, call in (
+        (KV, "core_memory_add(key='name', value='Ada')"),
+        (REC_SUM, "memory_append(text='Ada')"),
+    ):
         first = session(name)
         first.execute(call)
         snapshot = json.loads(json.dumps(first.public_state()[name]))
@@ -117,7 +134,9 @@ def test_vector_memory_ranks_by_likeness_and_keeps_its_bounds() -> None:
 
 def test_vector_memory_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtra, match=r"MemoryAPI_vector.*sentence_transformers.*fctncalling\[memory-vector\]"):
+    with pytest.raises(
+        MissingExtra, match=r"MemoryAPI_vector.*sentence_transformers.*fctncalling\[memory-vector\]"
+    ):
         tool_class("MemoryAPI_vector")()._load_scenario({})
 
 

@@ -25,7 +25,14 @@ def logged_in(**scenario: Any) -> MessageAPI:
 
 def test_empty_scenario_gives_defaults_in_load_order() -> None:
     public = {name: value for name, value in vars(loaded()).items() if not name.startswith("_")}
-    assert list(public) == ["generated_ids", "user_count", "user_map", "inbox", "message_count", "current_user"]
+    assert list(public) == [
+        "generated_ids",
+        "user_count",
+        "user_map",
+        "inbox",
+        "message_count",
+        "current_user",
+    ]
     assert public["generated_ids"] == set()
     assert (public["user_count"], public["message_count"], public["current_user"]) == (4, 3, None)
     assert [next(iter(entry)) for entry in public["inbox"]] == ["USR002", "USR003", "USR004"]
@@ -62,7 +69,10 @@ def test_failed_login_keeps_the_user() -> None:
     assert tool.message_get_login_status() == {"login_status": False}
     success = "User 'USR001' logged in successfully."
     assert tool.message_login("USR001") == {"login_status": True, "message": success}
-    assert tool.message_login("USR9") == {"login_status": False, "message": "User ID 'USR9' not found."}
+    assert tool.message_login("USR9") == {
+        "login_status": False,
+        "message": "User ID 'USR9' not found.",
+    }
     assert tool.message_get_login_status() == {"login_status": True}
 
 
@@ -128,8 +138,13 @@ def test_deleting_removes_the_first_entry_equal_to_the_latest() -> None:
 
 
 def test_messages_are_shown_by_receiver_whoever_is_logged_in() -> None:
-    tool = logged_in(inbox=[{"USR003": "a"}, {"USR002": "b"}, {"USR003": ["c"], "USR004": "never read"}])
-    assert list(tool.view_messages_sent()["messages"].items()) == [("USR003", ["a", ["c"]]), ("USR002", ["b"])]
+    tool = logged_in(
+        inbox=[{"USR003": "a"}, {"USR002": "b"}, {"USR003": ["c"], "USR004": "never read"}]
+    )
+    assert list(tool.view_messages_sent()["messages"].items()) == [
+        ("USR003", ["a", ["c"]]),
+        ("USR002", ["b"]),
+    ]
     assert tool.get_message_stats() == {"stats": {"received_count": 3, "total_contacts": 2}}
 
 
@@ -148,14 +163,19 @@ def test_contact_needs_no_login_and_raises_the_count_even_on_a_clash() -> None:
 
 def test_search_ignores_letter_case() -> None:
     tool = logged_in()
-    found = [{"receiver_id": receiver, "message": "Could you upload the file?"} for receiver in ("USR003", "USR004")]
+    found = [
+        {"receiver_id": receiver, "message": "Could you upload the file?"}
+        for receiver in ("USR003", "USR004")
+    ]
     assert tool.search_messages("UPLOAD") == {"results": found}
     assert tool.search_messages("zzz") == {"results": []}
 
 
 @pytest.mark.parametrize("content", [["hi"], {"USR002": "hi"}])
 def test_search_fails_on_shipped_messages_that_are_no_texts(content: Any) -> None:
-    with pytest.raises(AttributeError, match=f"'{type(content).__name__}' object has no attribute 'lower'"):
+    with pytest.raises(
+        AttributeError, match=f"'{type(content).__name__}' object has no attribute 'lower'"
+    ):
         logged_in(inbox=[{"USR002": content}]).search_messages("hi")
 
 

@@ -25,13 +25,17 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def entries(shared: Path) -> dict[str, Any]:
-    paths = [shared / "bfcl" / "data" / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
+    paths = [
+        shared / "bfcl" / "data" / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES
+    ]
     return {entry["id"]: entry for path in paths for entry in read_lines(path)}
 
 
 @pytest.fixture(autouse=True)
 def long_tables(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl" / "data" / "long_context.json"))
+    monkeypatch.setenv(
+        "FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl" / "data" / "long_context.json")
+    )
 
 
 def session_of(entry: dict[str, Any], tool: str) -> ToolSession:
@@ -46,7 +50,11 @@ def knows(session: ToolSession, call: str) -> bool:
 
 def agrees(text: str, recorded: str | None, sha256: str) -> bool:
     """Whether a text is the recorded one; long ones are recorded by their digest."""
-    return text == recorded if recorded is not None else hashlib.sha256(text.encode()).hexdigest() == sha256
+    return (
+        text == recorded
+        if recorded is not None
+        else hashlib.sha256(text.encode()).hexdigest() == sha256
+    )
 
 
 @pytest.mark.parametrize("tool", [name for name in TOOL_CLASSES if name not in AGENTIC_TOOLS])
@@ -94,7 +102,11 @@ def test_valid_wrong_and_malformed_calls_give_the_recorded_results_and_states(
         differences += [(record["id"], name) for name in final.keys() ^ recorded.keys()]
         for name in final.keys() & recorded.keys():
             text = recorded[name]
-            if not (final[name] == text if isinstance(text, str) else agrees(final[name], None, text["sha256"])):
+            if not (
+                final[name] == text
+                if isinstance(text, str)
+                else agrees(final[name], None, text["sha256"])
+            ):
                 differences.append((record["id"], name))
     assert differences == []
     assert compared > 300

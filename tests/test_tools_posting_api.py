@@ -9,7 +9,13 @@ import pytest
 
 from fctncalling.envs.tools.posting_api import TwitterAPI
 
-TWEET = {"id": 3, "username": "ann", "content": "Hello World", "tags": ["#Hi"], "mentions": ["@bob"]}
+TWEET = {
+    "id": 3,
+    "username": "ann",
+    "content": "Hello World",
+    "tags": ["#Hi"],
+    "mentions": ["@bob"],
+}
 NOT_FOUND = {"error": "Tweet with ID 9 not found."}
 
 
@@ -80,7 +86,9 @@ def test_failed_login_does_not_log_out() -> None:
         ("unfollow_user", ("eve",), "unfollowing"),
     ],
 )
-def test_login_is_asked_for_before_anything_else(method: str, arguments: tuple[Any, ...], doing: str) -> None:
+def test_login_is_asked_for_before_anything_else(
+    method: str, arguments: tuple[Any, ...], doing: str
+) -> None:
     expected = {"error": f"User not authenticated. Please authenticate before {doing}."}
     assert getattr(loaded(), method)(*arguments) == expected
 
@@ -95,7 +103,9 @@ def test_login_is_asked_for_before_anything_else(method: str, arguments: tuple[A
         ("get_tweet_comments", (9,)),
     ],
 )
-def test_unknown_tweet_is_not_found(tool: TwitterAPI, method: str, arguments: tuple[Any, ...]) -> None:
+def test_unknown_tweet_is_not_found(
+    tool: TwitterAPI, method: str, arguments: tuple[Any, ...]
+) -> None:
     assert getattr(tool, method)(*arguments) == NOT_FOUND
 
 
@@ -149,7 +159,9 @@ def test_retweeting_twice_is_told(tool: TwitterAPI) -> None:
 
 
 def test_comments_loaded_under_text_keys_are_never_seen() -> None:
-    tool = loaded(username="ann", authenticated=True, tweets={"3": TWEET}, comments={"3": [{"username": "x"}]})
+    tool = loaded(
+        username="ann", authenticated=True, tweets={"3": TWEET}, comments={"3": [{"username": "x"}]}
+    )
     assert tool.get_tweet_comments(3) == []
     assert tool.comment(3, "nice") == {"comment_status": "Comment added successfully"}
     assert tool.get_tweet_comments(3) == [{"username": "ann", "content": "nice"}]
@@ -173,9 +185,12 @@ def test_stored_tweets_are_returned_with_their_own_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keyword", "found"), [("WORLD", True), ("#hI", True), ("hi", False), ("zzz", False), ("", True)]
+    ("keyword", "found"),
+    [("WORLD", True), ("#hI", True), ("hi", False), ("zzz", False), ("", True)],
 )
-def test_search_takes_part_of_the_content_or_a_whole_tag(tool: TwitterAPI, keyword: str, found: bool) -> None:
+def test_search_takes_part_of_the_content_or_a_whole_tag(
+    tool: TwitterAPI, keyword: str, found: bool
+) -> None:
     assert tool.search_tweets(keyword) == ([TWEET] if found else [])
 
 
@@ -188,5 +203,13 @@ def test_search_reads_tags_only_where_the_content_does_not_match() -> None:
 
 def test_only_the_account_own_user_follows_anybody(tool: TwitterAPI) -> None:
     tool.retweet(3)
-    assert tool.get_user_stats("ann") == {"tweet_count": 1, "following_count": 2, "retweet_count": 1}
-    assert tool.get_user_stats("bob") == {"tweet_count": 0, "following_count": 0, "retweet_count": 0}
+    assert tool.get_user_stats("ann") == {
+        "tweet_count": 1,
+        "following_count": 2,
+        "retweet_count": 1,
+    }
+    assert tool.get_user_stats("bob") == {
+        "tweet_count": 0,
+        "following_count": 0,
+        "retweet_count": 0,
+    }

@@ -13,7 +13,11 @@ import pytest
 
 import fctncalling.data
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES, read_table, tool_class
-from fctncalling.envs.tools.long_context import LongContextError, long_context_path, long_context_table
+from fctncalling.envs.tools.long_context import (
+    LongContextError,
+    long_context_path,
+    long_context_table,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +41,9 @@ def test_tool_has_its_name_no_argument_and_private_parts_only_beside_its_methods
     assert tool.__qualname__ == name  # it shows in the interpreter's texts about wrong arguments
     assert hasattr(tool(), "_load_scenario")
     public = {member for member in dir(tool) if not member.startswith("_")}
-    assert public == {member for member, _ in inspect.getmembers(tool, inspect.isfunction) if member[0] != "_"}
+    assert public == {
+        member for member, _ in inspect.getmembers(tool, inspect.isfunction) if member[0] != "_"
+    }
     for member in public:
         assert getattr(tool, member).__qualname__ == f"{name}.{member}"
 
@@ -63,7 +69,9 @@ def test_own_tools_come_as_classes_or_by_name_and_go_first() -> None:
 
 def test_importing_the_registry_imports_no_tool() -> None:
     code = "import sys, fctncalling.envs.tools; print([m for m in sys.modules if m.endswith('_api') or m == 'mpmath'])"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert printed.strip() == "[]"
 
 
@@ -87,7 +95,9 @@ def test_tables_hold_official_figures_of_the_same_types(noun: str, name: str, sh
         assert repr(value) == repr(official[key])
 
 
-def test_absent_tables_are_an_error_that_names_the_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_absent_tables_are_an_error_that_names_the_cure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with pytest.raises(LongContextError, match=r"import-bfcl.*FCTNCALLING_LONG_CONTEXT"):
         long_context_table("MA_5_EXTENSION")
     monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(tmp_path / "gone.json"))
@@ -95,9 +105,15 @@ def test_absent_tables_are_an_error_that_names_the_cure(monkeypatch: pytest.Monk
         long_context_path()
 
 
-def test_absent_table_is_an_error_that_names_the_present_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(write_tables(tmp_path / "a.json", FIRST=1, SECOND=2)))
-    with pytest.raises(LongContextError, match=r'no long-context table "THIRD" \(has FIRST, SECOND\)'):
+def test_absent_table_is_an_error_that_names_the_present_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(
+        "FCTNCALLING_LONG_CONTEXT", str(write_tables(tmp_path / "a.json", FIRST=1, SECOND=2))
+    )
+    with pytest.raises(
+        LongContextError, match=r'no long-context table "THIRD" \(has FIRST, SECOND\)'
+    ):
         long_context_table("THIRD")
 
 
@@ -114,7 +130,9 @@ def test_variable_goes_before_imported_data_and_these_before_shared_data(
     assert long_context_table("WHERE") == "variable"
 
 
-def test_tables_are_private_copies_and_an_ellipsis_is_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tables_are_private_copies_and_an_ellipsis_is_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = write_tables(tmp_path / "a.json", LIST=[{"a": [1]}, {"__ellipsis__": True}])
     monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(path))
     first = long_context_table("LIST")

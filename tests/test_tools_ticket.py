@@ -17,12 +17,23 @@ def desk(**scenario: Any) -> TicketAPI:
 
 
 def desk_with_ticket(**fields: Any) -> TicketAPI:
-    ticket = {"id": 7, "title": "t", "description": "", "status": "Open", "priority": 2, "created_by": "ann"}
+    ticket = {
+        "id": 7,
+        "title": "t",
+        "description": "",
+        "status": "Open",
+        "priority": 2,
+        "created_by": "ann",
+    }
     return desk(ticket_queue=[{**ticket, **fields}], ticket_counter=8, current_user="ann")
 
 
 def test_empty_scenario_gives_defaults_in_load_order_and_nothing_else() -> None:
-    assert list(vars(desk()).items()) == [("ticket_queue", []), ("ticket_counter", 1), ("current_user", None)]
+    assert list(vars(desk()).items()) == [
+        ("ticket_queue", []),
+        ("ticket_counter", 1),
+        ("current_user", None),
+    ]
 
 
 def test_unread_keys_and_long_context_leave_no_trace() -> None:
@@ -67,10 +78,13 @@ def test_priority_outside_one_to_five_is_refused(priority: Any) -> None:
 
 def test_wrong_types_surface_as_interpreter_texts() -> None:
     api: Any = desk_with_ticket()
-    with pytest.raises(TypeError, match=r"^'<' not supported between instances of 'str' and 'int'$"):
+    with pytest.raises(
+        TypeError, match=r"^'<' not supported between instances of 'str' and 'int'$"
+    ):
         api.create_ticket("t", priority="")
     with pytest.raises(
-        TypeError, match=r"^TicketAPI.get_ticket\(\) missing 1 required positional argument: 'ticket_id'$"
+        TypeError,
+        match=r"^TicketAPI.get_ticket\(\) missing 1 required positional argument: 'ticket_id'$",
     ):
         api.get_ticket()
     with pytest.raises(AttributeError, match=r"^'str' object has no attribute 'keys'$"):
@@ -116,7 +130,11 @@ def test_edit_sets_what_is_not_none_without_checking_ranges() -> None:
     api = desk_with_ticket()
     updates = {"title": None, "priority": 99, "status": ""}
     assert api.edit_ticket(7, updates) == {"status": "Ticket 7 has been updated successfully."}
-    assert (api.ticket_queue[0]["title"], api.ticket_queue[0]["priority"], api.ticket_queue[0]["status"]) == (
+    assert (
+        api.ticket_queue[0]["title"],
+        api.ticket_queue[0]["priority"],
+        api.ticket_queue[0]["status"],
+    ) == (
         "t",
         99,
         "",
@@ -155,7 +173,9 @@ def test_own_tickets_are_listed_by_status_whatever_its_case() -> None:
 
 
 def test_listing_without_login_is_a_list_with_an_error_in_it() -> None:
-    assert desk().get_user_tickets() == [{"error": "User not authenticated. Please log in to view tickets."}]
+    assert desk().get_user_tickets() == [
+        {"error": "User not authenticated. Please log in to view tickets."}
+    ]
 
 
 def test_listing_raises_at_a_ticket_without_author() -> None:

@@ -38,9 +38,21 @@ def test_defaults_are_public_in_load_order() -> None:
         "long_context",
     ]
     assert list(public["orders"]) == [12345, 12446]
-    assert public["account_info"] == {"account_id": 12345, "balance": 10000.0, "binding_card": 1974202140965533}
-    assert (public["authenticated"], public["market_status"], public["order_counter"]) == (False, "Closed", 12446)
-    assert (len(public["stocks"]), public["watch_list"], public["transaction_history"]) == (11, ["NVDA"], [])
+    assert public["account_info"] == {
+        "account_id": 12345,
+        "balance": 10000.0,
+        "binding_card": 1974202140965533,
+    }
+    assert (public["authenticated"], public["market_status"], public["order_counter"]) == (
+        False,
+        "Closed",
+        12446,
+    )
+    assert (len(public["stocks"]), public["watch_list"], public["transaction_history"]) == (
+        11,
+        ["NVDA"],
+        [],
+    )
 
 
 def test_only_order_keys_of_digits_become_numbers() -> None:
@@ -61,7 +73,9 @@ def test_two_brokers_share_nothing() -> None:
         ["NVDA"],
     )
     assert second.stocks == broker().stocks
-    assert second.get_available_stocks("Technology") == {"stock_list": ["AAPL", "GOOG", "MSFT", "NVDA"]}
+    assert second.get_available_stocks("Technology") == {
+        "stock_list": ["AAPL", "GOOG", "MSFT", "NVDA"]
+    }
 
 
 def test_time_stands_still() -> None:
@@ -98,7 +112,9 @@ def test_cancelling_needs_no_login_and_may_be_repeated() -> None:
     assert api.cancel_order(12446.0) == {"order_id": 12446.0, "status": "Cancelled"}
     assert api.cancel_order(12446) == {"order_id": 12446, "status": "Cancelled"}
     assert api.orders[12446]["status"] == "Cancelled"
-    assert api.cancel_order(12345) == {"error": "Can't cancel order 12345. Order is already completed."}
+    assert api.cancel_order(12345) == {
+        "error": "Can't cancel order 12345. Order is already completed."
+    }
     assert api.cancel_order(1) == {"error": "Order with ID 1 not found."}
 
 
@@ -148,10 +164,15 @@ def test_whatever_is_not_a_purchase_is_never_too_dear() -> None:
 
 def test_money_moves_are_booked_at_drawn_moments_of_one_stream() -> None:
     api = client(market_status="Open")
-    assert api.fund_account(500) == {"status": "Account funded successfully", "new_balance": 10500.0}
+    assert api.fund_account(500) == {
+        "status": "Account funded successfully",
+        "new_balance": 10500.0,
+    }
     assert api.withdraw_funds(100.5) == {"status": "Withdrawal successful", "new_balance": 10399.5}
     stream = random.Random(1053520)
-    moments = [datetime(2024, 9, 1, 10, 30) + timedelta(seconds=stream.randint(0, 86400)) for _ in range(2)]
+    moments = [
+        datetime(2024, 9, 1, 10, 30) + timedelta(seconds=stream.randint(0, 86400)) for _ in range(2)
+    ]
     assert [list(entry.items()) for entry in api.transaction_history] == [
         [("type", "deposit"), ("amount", 500), ("timestamp", str(moments[0]))],
         [("type", "withdrawal"), ("amount", 100.5), ("timestamp", str(moments[1]))],
@@ -161,7 +182,9 @@ def test_money_moves_are_booked_at_drawn_moments_of_one_stream() -> None:
 
 def test_withdrawing_asks_login_market_amount_balance() -> None:
     api = broker()
-    assert api.withdraw_funds(0) == {"error": "User not authenticated. Please log in to make a transaction."}
+    assert api.withdraw_funds(0) == {
+        "error": "User not authenticated. Please log in to make a transaction."
+    }
     api.trading_login("a", "b")
     assert api.withdraw_funds(0) == {"error": "Market is closed. Transactions are not allowed."}
     api.market_status = "Open"
@@ -171,7 +194,9 @@ def test_withdrawing_asks_login_market_amount_balance() -> None:
 
 
 def test_funding_works_while_the_market_is_closed() -> None:
-    assert broker().fund_account(5) == {"error": "User not authenticated. Please log in to fund the account."}
+    assert broker().fund_account(5) == {
+        "error": "User not authenticated. Please log in to fund the account."
+    }
     assert client().fund_account(0) == {"error": "Funding amount must be positive."}
     assert client().fund_account(5)["new_balance"] == 10005.0
 
@@ -207,7 +232,9 @@ def test_only_adding_to_the_watch_list_works_without_login() -> None:
 
 def test_removing_takes_the_first_of_equals() -> None:
     api = client(watch_list=["A", "B", "A"])
-    assert api.remove_stock_from_watchlist("A") == {"status": "Stock A removed from watchlist successfully."}
+    assert api.remove_stock_from_watchlist("A") == {
+        "status": "Stock A removed from watchlist successfully."
+    }
     assert api.get_watchlist() == {"watchlist": ["B", "A"]}
     assert api.remove_stock_from_watchlist("C") == {"error": "Stock C not found in watchlist."}
 
@@ -215,7 +242,9 @@ def test_removing_takes_the_first_of_equals() -> None:
 def test_histories_without_login_are_lists() -> None:
     orders: list[Any] = [{"error": "User not authenticated. Please log in to view order history."}]
     assert broker().get_order_history() == orders
-    transactions: list[Any] = [{"error": "User not authenticated. Please log in to view transaction history."}]
+    transactions: list[Any] = [
+        {"error": "User not authenticated. Please log in to view transaction history."}
+    ]
     assert broker().get_transaction_history() == transactions
     assert client().get_order_history() == {"history": [12345, 12446]}
 
@@ -252,9 +281,13 @@ def test_an_unknown_sector_is_empty() -> None:
 
 def test_what_is_not_traded_is_filtered_as_free() -> None:
     api: Any = broker()
-    assert api.filter_stocks_by_price(["TSLA", "AAPL", "??"], 227.16, 700) == {"filtered_stocks": ["TSLA", "AAPL"]}
+    assert api.filter_stocks_by_price(["TSLA", "AAPL", "??"], 227.16, 700) == {
+        "filtered_stocks": ["TSLA", "AAPL"]
+    }
     assert api.filter_stocks_by_price(["??", "AAPL"], 0, 1) == {"filtered_stocks": ["??"]}
-    with pytest.raises(TypeError, match=r"^'>=' not supported between instances of 'int' and 'str'$"):
+    with pytest.raises(
+        TypeError, match=r"^'>=' not supported between instances of 'int' and 'str'$"
+    ):
         api.filter_stocks_by_price([1, 2, 3], "", 2.5)
 
 

@@ -19,7 +19,11 @@ def agency(**scenario: Any) -> TravelAPI:
 
 def open_agency(**scenario: Any) -> TravelAPI:
     """An agency with token "t" and a card "c" that holds 1000 dollars."""
-    known = {"access_token": "t", "token_expires_in": 9, "credit_card_list": {"c": {"balance": 1000}}}
+    known = {
+        "access_token": "t",
+        "token_expires_in": 9,
+        "credit_card_list": {"c": {"balance": 1000}},
+    }
     return agency(**{**known, **scenario})
 
 
@@ -49,7 +53,12 @@ def test_login_checks_nothing_and_draws_the_first_token() -> None:
         ("token_type", "Bearer"),
         ("scope", "read"),
     ]
-    assert (api.token_expires_in, api.access_token, api.token_type, api.token_scope) == (2, "251675", "Bearer", "read")
+    assert (api.token_expires_in, api.access_token, api.token_type, api.token_scope) == (
+        2,
+        "251675",
+        "Bearer",
+        "read",
+    )
     assert (api.user_first_name, api.user_last_name) == ("Ann", "Lee")
     assert api.travel_get_login_status() == {"status": True}
     assert agency(token_expires_in=0).travel_get_login_status() == {"status": False}
@@ -67,7 +76,9 @@ def test_before_any_login_none_is_the_right_token_except_for_registering() -> No
     assert api.register_credit_card(None, "1", "2", "3", 4) == {"error": "Token not initialized"}
 
 
-@pytest.mark.parametrize(("expires_in", "fault"), [(0, "Token expired"), (1, "Invalid access token")])
+@pytest.mark.parametrize(
+    ("expires_in", "fault"), [(0, "Token expired"), (1, "Invalid access token")]
+)
 def test_a_bad_token_is_refused_in_each_methods_own_form(expires_in: int, fault: str) -> None:
     api = open_agency(token_expires_in=expires_in)
     error = {"error": fault}
@@ -84,14 +95,18 @@ def test_a_bad_token_is_refused_in_each_methods_own_form(expires_in: int, fault:
 
 def test_registering_compares_the_number_with_card_ids() -> None:
     api = open_agency()
-    assert api.register_credit_card("t", "c", "01/2030", "A", 1) == {"error": "Card already registered"}
+    assert api.register_credit_card("t", "c", "01/2030", "A", 1) == {
+        "error": "Card already registered"
+    }
     api.register_credit_card("t", "4111", "01/2030", "A", 1)
     api.register_credit_card("t", "4111", "01/2030", "A", 1)
     assert len(api.credit_card_list) == 3
 
 
 def test_fiscal_year_is_2018_whatever_is_asked() -> None:
-    assert agency().get_budget_fiscal_year("2026-01-01T00:00:00", "true") == {"budget_fiscal_year": "2018"}
+    assert agency().get_budget_fiscal_year("2026-01-01T00:00:00", "true") == {
+        "budget_fiscal_year": "2018"
+    }
 
 
 def test_balance_of_an_unknown_card_lists_the_known_ones() -> None:
@@ -110,7 +125,9 @@ def test_only_the_way_back_to_dollars_is_rounded() -> None:
     assert api.compute_exchange_rate("USD", "BRL", 1.11) == {"exchanged_value": 1.11 * 3.8}
     assert api.compute_exchange_rate("RMB", "USD", 100) == {"exchanged_value": 14.29}
     for pair in (("USD", "USD"), ("EUR", "GBP"), ("zz", "zz")):
-        with pytest.raises(ValueError, match=r"^No available exchange rate for the given currencies\.$"):
+        with pytest.raises(
+            ValueError, match=r"^No available exchange rate for the given currencies\.$"
+        ):
             api.compute_exchange_rate(*pair, 1)
 
 
@@ -131,7 +148,9 @@ class AgencyOf2026(TravelAPI):
         ("1990-01-01", "us1", "Passport must be issued by the United States."),
     ],
 )
-def test_travelers_are_of_age_from_their_birthday_on(birth: str, passport: str, fault: str | None) -> None:
+def test_travelers_are_of_age_from_their_birthday_on(
+    birth: str, passport: str, fault: str | None
+) -> None:
     api = AgencyOf2026()
     api._load_scenario({"user_first_name": "Ann", "user_last_name": "Lee"})
     failure = {"verification_status": False, "verification_failure": fault}

@@ -52,19 +52,30 @@ def test_defaults_are_public_in_load_order() -> None:
 
 
 def test_scenario_names_differ_from_attributes_where_bfcl_differs() -> None:
-    api = car(engineState="running", engine_state="x", parkingBrakeForce=3.0, slopeAngle=4.0, brakePedalForce=5.0)
+    api = car(
+        engineState="running",
+        engine_state="x",
+        parkingBrakeForce=3.0,
+        slopeAngle=4.0,
+        brakePedalForce=5.0,
+    )
     assert api.engine_state == "running"
     assert api.displayCarStatus("parkingBrake") == {
         "parkingBrakeStatus": "released",
         "parkingBrakeForce": 3.0,
         "slopeAngle": 4.0,
     }
-    assert api.displayCarStatus("brakePedal") == {"brakePedalStatus": "released", "brakePedalForce": 5.0}
+    assert api.displayCarStatus("brakePedal") == {
+        "brakePedalStatus": "released",
+        "brakePedalForce": 5.0,
+    }
 
 
 def test_unlocked_doors_are_recounted_whatever_the_scenario_says() -> None:
     assert car(remainingUnlockedDoors=0).remainingUnlockedDoors == 4
-    assert car(remainingUnlockedDoors=4, doorStatus={"driver": "locked"}).remainingUnlockedDoors == 3
+    assert (
+        car(remainingUnlockedDoors=4, doorStatus={"driver": "locked"}).remainingUnlockedDoors == 3
+    )
 
 
 def test_two_cars_share_no_doors() -> None:
@@ -97,9 +108,13 @@ def test_conditions_of_starting_are_tested_doors_pedal_force_fuel_mode() -> None
         "Here are the unlocked doors: rear_left, rear_right"
     }
     api.lockDoors(False, DOORS)
-    assert api.startEngine("x") == {"error": "Brake pedal needs to be pressed when starting the engine."}
+    assert api.startEngine("x") == {
+        "error": "Brake pedal needs to be pressed when starting the engine."
+    }
     api.pressBrakePedal(0.999)
-    assert api.startEngine("x") == {"error": "Must press the brake fully before starting the engine."}
+    assert api.startEngine("x") == {
+        "error": "Must press the brake fully before starting the engine."
+    }
     api.pressBrakePedal(1.0)
     assert api.startEngine("x") == {"error": "Fuel tank is empty."}
     api.fuelLevel = 0.0
@@ -117,8 +132,14 @@ def test_tank_holds_fifty_gallons() -> None:
 
 def test_locking_counts_only_doors_that_change() -> None:
     api = car()
-    assert api.lockDoors(False, ["driver", "driver"]) == {"lockStatus": "locked", "remainingUnlockedDoors": 3}
-    assert api.lockDoors(True, ["driver", "passenger"]) == {"lockStatus": "unlocked", "remainingUnlockedDoors": 4}
+    assert api.lockDoors(False, ["driver", "driver"]) == {
+        "lockStatus": "locked",
+        "remainingUnlockedDoors": 3,
+    }
+    assert api.lockDoors(True, ["driver", "passenger"]) == {
+        "lockStatus": "unlocked",
+        "remainingUnlockedDoors": 4,
+    }
 
 
 def test_an_unknown_door_raises_and_doors_before_it_stay_changed() -> None:
@@ -141,7 +162,9 @@ def test_fahrenheit_is_stored_converted_and_answered_as_given() -> None:
 
 def test_fan_speed_out_of_range_changes_nothing_but_a_bad_temperature_is_kept() -> None:
     api: Any = car()
-    assert api.adjustClimateControl(10, fanSpeed=101) == {"error": "Fan speed must be between 0 and 100."}
+    assert api.adjustClimateControl(10, fanSpeed=101) == {
+        "error": "Fan speed must be between 0 and 100."
+    }
     assert api.acTemperature == 25.0
     with pytest.raises(TypeError, match=r"^unsupported operand type"):
         api.adjustClimateControl("hot", unit="fahrenheit", fanSpeed=1)
@@ -150,9 +173,13 @@ def test_fan_speed_out_of_range_changes_nothing_but_a_bad_temperature_is_kept() 
 
 def test_readings_are_drawn_in_call_order_from_one_seeded_stream() -> None:
     stream, api = random.Random(141053), car()
-    assert api.get_outside_temperature_from_google() == {"outsideTemperature": stream.uniform(-10.0, 40.0)}
+    assert api.get_outside_temperature_from_google() == {
+        "outsideTemperature": stream.uniform(-10.0, 40.0)
+    }
     assert api.get_current_speed() == {"currentSpeed": stream.uniform(0.0, 120.0)}
-    assert car(random_seed=3).get_current_speed() == {"currentSpeed": random.Random(3).uniform(0.0, 120.0)}
+    assert car(random_seed=3).get_current_speed() == {
+        "currentSpeed": random.Random(3).uniform(0.0, 120.0)
+    }
 
 
 def test_a_copied_car_draws_the_same_and_leaves_the_original_alone() -> None:
@@ -183,9 +210,20 @@ def test_automatic_headlights_are_off() -> None:
         ("fuel", {"fuelLevel": 0.0}),
         ("battery", {"batteryVoltage": 12.6}),
         ("doors", {"doorStatus": dict.fromkeys(DOORS, "unlocked")}),
-        ("climate", {"currentACTemperature": 25.0, "fanSpeed": 50, "climateMode": "auto", "humidityLevel": 50.0}),
+        (
+            "climate",
+            {
+                "currentACTemperature": 25.0,
+                "fanSpeed": 50,
+                "climateMode": "auto",
+                "humidityLevel": 50.0,
+            },
+        ),
         ("headlights", {"headlightStatus": "off"}),
-        ("parkingBrake", {"parkingBrakeStatus": "released", "parkingBrakeForce": 0.0, "slopeAngle": 0.0}),
+        (
+            "parkingBrake",
+            {"parkingBrakeStatus": "released", "parkingBrakeForce": 0.0, "slopeAngle": 0.0},
+        ),
         ("brakePedal", {"brakePedalStatus": "released", "brakePedalForce": 0.0}),
         ("engine", {"engineState": "stopped"}),
         ("roof", {"error": "Invalid option"}),
@@ -212,7 +250,9 @@ def test_parking_brake_sets_the_slope_even_on_release() -> None:
 
 def test_pedal_force_is_answered_as_float_and_kept_raw() -> None:
     api = car()
-    assert repr(api.pressBrakePedal(1)) == "{'brakePedalStatus': 'pressed', 'brakePedalForce': 1000.0}"
+    assert (
+        repr(api.pressBrakePedal(1)) == "{'brakePedalStatus': 'pressed', 'brakePedalForce': 1000.0}"
+    )
     assert repr(api.displayCarStatus("brakePedal")["brakePedalForce"]) == "1000"
     assert api.pressBrakePedal(1.01) == {"error": "Pedal position must be between 0 and 1."}
     assert api.brakePedalStatus == "pressed"
@@ -286,12 +326,20 @@ def test_destination_is_kept_before_its_type_fails() -> None:
     assert api.destination == 5
 
 
-@pytest.mark.parametrize(("pressure", "healthy"), [(29.9, False), (30, True), (35, True), (35.1, False)])
+@pytest.mark.parametrize(
+    ("pressure", "healthy"), [(29.9, False), (30, True), (35, True), (35.1, False)]
+)
 def test_tyres_are_healthy_by_their_average(pressure: float, healthy: bool) -> None:
-    tyres = {f"{end}{side}TirePressure": pressure for end in ("front", "rear") for side in ("Left", "Right")}
+    tyres = {
+        f"{end}{side}TirePressure": pressure
+        for end in ("front", "rear")
+        for side in ("Left", "Right")
+    }
     expected = {**tyres, "healthy_tire_pressure": healthy, "car_info": {}}
     assert list(car(**tyres).check_tire_pressure().items()) == list(expected.items())
 
 
 def test_there_is_one_tyre_shop() -> None:
-    assert car().find_nearest_tire_shop() == {"shopLocation": "456 Oakwood Avenue, Rivermist, 83214"}
+    assert car().find_nearest_tire_shop() == {
+        "shopLocation": "456 Oakwood Avenue, Rivermist, 83214"
+    }

@@ -12,9 +12,17 @@ from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
 from fctncalling.envs.tools.web_search import visible_text, web_search_tool
 
 PAGES = [
-    {"title": "Tea", "href": "https://a.example/tea", "body": "<p>Oolong is a tea.</p><script>x()</script>"},
+    {
+        "title": "Tea",
+        "href": "https://a.example/tea",
+        "body": "<p>Oolong is a tea.</p><script>x()</script>",
+    },
     {"title": "Coffee", "href": "https://a.example/coffee", "body": "Espresso is a coffee."},
-    {"title": "Milk", "href": "https://a.example/milk", "body": "Milk goes with coffee, less with tea."},
+    {
+        "title": "Milk",
+        "href": "https://a.example/milk",
+        "body": "Milk goes with coffee, less with tea.",
+    },
 ]
 
 
@@ -36,25 +44,34 @@ def hrefs(results: str) -> list[str]:
 
 def test_pages_are_ranked_by_the_words_asked_for(corpus: Path) -> None:
     tools = session()
-    assert hrefs(tools.execute("search_engine_query(keywords='espresso coffee')")) == ["coffee", "milk"]
+    assert hrefs(tools.execute("search_engine_query(keywords='espresso coffee')")) == [
+        "coffee",
+        "milk",
+    ]
     assert hrefs(tools.execute("search_engine_query(keywords='tea', max_results=1)")) == ["tea"]
     assert tools.execute("search_engine_query(keywords='zeppelin')") == "[]"
 
 
 def test_snippets_are_shown_unless_the_task_hides_them(corpus: Path) -> None:
     assert "body" in session({"show_snippet": True}).execute("search_engine_query(keywords='milk')")
-    assert "body" not in session({"show_snippet": False}).execute("search_engine_query(keywords='milk')")
+    assert "body" not in session({"show_snippet": False}).execute(
+        "search_engine_query(keywords='milk')"
+    )
 
 
 def test_a_page_is_fetched_as_it_is_or_as_text(corpus: Path) -> None:
     tools = session()
     raw = json.loads(tools.execute("fetch_url_content(url='https://a.example/tea')"))
-    text = json.loads(tools.execute("fetch_url_content(url='https://a.example/tea', mode='truncate')"))
+    text = json.loads(
+        tools.execute("fetch_url_content(url='https://a.example/tea', mode='truncate')")
+    )
     assert raw == {"content": PAGES[0]["body"]}
     assert text == {"content": "Oolong is a tea."}
     assert "error" in tools.execute("fetch_url_content(url='https://a.example/none')")
     assert "error" in tools.execute("fetch_url_content(url='https://a.example/tea', mode='poem')")
-    assert tools.execute("fetch_url_content(url='file:///etc/passwd')").startswith("Error during execution: ")
+    assert tools.execute("fetch_url_content(url='file:///etc/passwd')").startswith(
+        "Error during execution: "
+    )
 
 
 def test_a_corpus_that_cannot_be_read_is_failed_infrastructure_that_names_it(
@@ -77,9 +94,14 @@ def test_own_search_function_takes_the_place_of_the_corpus() -> None:
         return [{"title": "t", "href": "https://b.example", "body": "b", "rank": 1}] * 3
 
     tools = session(WebSearchAPI=web_search_tool(search, lambda url: f"page of {url}"))
-    assert hrefs(tools.execute("search_engine_query(keywords='x', max_results=2, region='it-it')")) == ["b.example"] * 2
+    assert (
+        hrefs(tools.execute("search_engine_query(keywords='x', max_results=2, region='it-it')"))
+        == ["b.example"] * 2
+    )
     assert asked == [("x", 2, "it-it")]
-    assert "page of https://b.example" in tools.execute("fetch_url_content(url='https://b.example')")
+    assert "page of https://b.example" in tools.execute(
+        "fetch_url_content(url='https://b.example')"
+    )
 
 
 def test_a_search_function_that_breaks_is_failed_infrastructure() -> None:

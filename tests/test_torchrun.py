@@ -25,7 +25,13 @@ def started(results: Path, processes: int, *more: str) -> subprocess.Popen[str]:
     several = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
     launched = [sys.executable, *(several if processes > 1 else [])]
     return subprocess.Popen(
-        [*launched, str(ROOT / "train_fctncalling.py"), f"--results_dir={results}", *FLAGS.split(), *more],
+        [
+            *launched,
+            str(ROOT / "train_fctncalling.py"),
+            f"--results_dir={results}",
+            *FLAGS.split(),
+            *more,
+        ],
         env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -44,11 +50,16 @@ def metrics(results: Path) -> list[dict[str, Any]]:
     """Return what was logged, apart from how the work was cut up."""
     path = results / "check" / "embedded" / "embedded" / "TPPO" / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    return [{name: it for name, it in json.loads(line).items() if not name.startswith("perf/")} for line in lines]
+    return [
+        {name: it for name, it in json.loads(line).items() if not name.startswith("perf/")}
+        for line in lines
+    ]
 
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["data parallel", "sharded"])
-def test_two_processes_play_and_learn_as_one_and_go_on_as_one_after_ctrl_c(tmp_path: Path, sharded: bool) -> None:
+def test_two_processes_play_and_learn_as_one_and_go_on_as_one_after_ctrl_c(
+    tmp_path: Path, sharded: bool
+) -> None:
     more = ["--fsdp"] if sharded else []
     finished(started(tmp_path / "one", 1, "--num_updates=3"))
     said = finished(started(tmp_path / "two", 2, "--num_updates=3", *more))
@@ -70,4 +81,6 @@ def test_two_processes_play_and_learn_as_one_and_go_on_as_one_after_ctrl_c(tmp_p
     done = max(line["update"] for line in metrics(tmp_path / "cut"))
     said = finished(started(tmp_path / "cut", 1, f"--num_updates={done + 1}", "--resume"))
     assert "Going on from" in said
-    assert [line["update"] for line in metrics(tmp_path / "cut") if "losses/approx_kl" in line] == [*range(1, done + 2)]
+    assert [line["update"] for line in metrics(tmp_path / "cut") if "losses/approx_kl" in line] == [
+        *range(1, done + 2)
+    ]

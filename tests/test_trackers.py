@@ -44,7 +44,9 @@ def _wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_wandb")
-def test_wandb_gets_finite_numbers_by_update_and_a_resumed_run_its_own_curves(tmp_path: Path) -> None:
+def test_wandb_gets_finite_numbers_by_update_and_a_resumed_run_its_own_curves(
+    tmp_path: Path,
+) -> None:
     ids = []
     for _ in range(2):
         trackers = Trackers(tmp_path / "a" / "run", {"lr": 0.1}, tensorboard=False, wandb="offline")
@@ -53,7 +55,11 @@ def test_wandb_gets_finite_numbers_by_update_and_a_resumed_run_its_own_curves(tm
         told = sys.modules["wandb"].told
         assert [kind for kind, _ in told] == ["init", "axis", "log", "finish"]
         assert told[2][1] == {"update": 3, "x": 1.5}
-        assert (told[0][1]["mode"], told[0][1]["resume"], told[0][1]["config"]) == ("offline", "allow", {"lr": 0.1})
+        assert (told[0][1]["mode"], told[0][1]["resume"], told[0][1]["config"]) == (
+            "offline",
+            "allow",
+            {"lr": 0.1},
+        )
         ids.append(told[0][1]["id"])
         told.clear()
     assert ids[0] == ids[1]
@@ -63,6 +69,8 @@ def test_wandb_that_is_not_installed_is_told_before_anything_is_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(SettingError, match="--wandb: got online, but wandb is not installed: pip install wandb"):
+    with pytest.raises(
+        SettingError, match="--wandb: got online, but wandb is not installed: pip install wandb"
+    ):
         Trackers(tmp_path, {}, tensorboard=False, wandb="online")
     Trackers(tmp_path, {}, tensorboard=False, wandb="off").close()

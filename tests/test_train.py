@@ -100,12 +100,22 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
     evaluation = json.loads((folder / "evaluation.json").read_text())
     assert evaluation.keys() >= {"before", "after", "seed", "train_cpu_seconds"}
     for side in ("before", "after"):
-        assert evaluation[side].keys() == {"greedy", "sampled", "num_tasks", "categories", "multi_turn"}
+        assert evaluation[side].keys() == {
+            "greedy",
+            "sampled",
+            "num_tasks",
+            "categories",
+            "multi_turn",
+        }
         assert 0 <= evaluation[side]["greedy"] <= 1
         assert evaluation[side]["categories"]["echo"]["num_tasks"] == 4
     assert (folder / "curve.png").stat().st_size > 1000
     kept = sorted(path.name for path in (folder / "checkpoints").glob("update_*"))
-    assert kept == ["update_000002", "update_000003", "update_000004"]  # the best evaluation so far, and the newest two
+    assert kept == [
+        "update_000002",
+        "update_000003",
+        "update_000004",
+    ]  # the best evaluation so far, and the newest two
     assert (folder / "checkpoints" / "best").resolve().name == "update_000002"
     assert (folder / "checkpoints" / "last").resolve().name == "update_000004"
     assert (folder / "episodes" / "train_000002.jsonl").read_text().count("\n") == 8
@@ -115,17 +125,28 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
 def test_equal_seeds_write_equal_bytes_and_other_seeds_do_not(model: Path, tmp_path: Path) -> None:
     for name, seed in (("one", 5), ("two", 5), ("three", 6)):
         assert main(flags(model, tmp_path / name, f"--seed={seed}")) == 0
-    one, two, three = ((run_folder(tmp_path / n) / "metrics.jsonl").read_bytes() for n in ("one", "two", "three"))
+    one, two, three = (
+        (run_folder(tmp_path / n) / "metrics.jsonl").read_bytes() for n in ("one", "two", "three")
+    )
     assert one == two
     assert one != three
 
 
-def test_the_number_of_environments_changes_no_episode_of_the_first_rollout(model: Path, tmp_path: Path) -> None:
+def test_the_number_of_environments_changes_no_episode_of_the_first_rollout(
+    model: Path, tmp_path: Path
+) -> None:
     texts = []
     for count in (1, 7):
-        arguments = flags(model, tmp_path / str(count), f"--n_rollout_threads={count}", "--log_episodes_interval=1")
+        arguments = flags(
+            model,
+            tmp_path / str(count),
+            f"--n_rollout_threads={count}",
+            "--log_episodes_interval=1",
+        )
         assert main([*arguments, "--num_updates=1"]) == 0
-        texts.append((run_folder(tmp_path / str(count)) / "episodes" / "train_000001.jsonl").read_text())
+        texts.append(
+            (run_folder(tmp_path / str(count)) / "episodes" / "train_000001.jsonl").read_text()
+        )
     assert texts[0] == texts[1]
 
 
@@ -148,16 +169,32 @@ def test_ctrl_c_then_resume_equals_an_uninterrupted_run(
 
 def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_path: Path) -> None:
     InterruptedEnv.generous = True
-    grouped = ["--algorithm_name=GRPO", "--group_size=4", "--dynamic_sampling=3", "--group_credit=step"]
-    for options in (grouped, ["--algorithm_name=APPO", "--action_logprob_norm=word", "--critic_warmup_updates=2"]):
+    grouped = [
+        "--algorithm_name=GRPO",
+        "--group_size=4",
+        "--dynamic_sampling=3",
+        "--group_credit=step",
+    ]
+    for options in (
+        grouped,
+        ["--algorithm_name=APPO", "--action_logprob_norm=word", "--critic_warmup_updates=2"],
+    ):
         name = options[0][-4:]
-        arguments = [*options, "--kl_coef=0.1", "--kl_mode=reward", "--dual_clip=3", "--lam_value=1"]
+        arguments = [
+            *options,
+            "--kl_coef=0.1",
+            "--kl_mode=reward",
+            "--dual_clip=3",
+            "--lam_value=1",
+        ]
         arguments += ["--task_sampling=success"]
         whole, cut = tmp_path / name / "whole", tmp_path / name / "cut"
         assert main(flags(model, whole, *arguments)) == 0
         assert main(flags(model, cut, *arguments, updates=3)) == 0
         assert main(flags(model, cut, *arguments, "--resume")) == 0
-        wanted, got = ((run_folder(folder, name) / "checkpoints" / "update_000004") for folder in (whole, cut))
+        wanted, got = (
+            (run_folder(folder, name) / "checkpoints" / "update_000004") for folder in (whole, cut)
+        )
         assert all(torch.equal(weights(wanted)[key], weights(got)[key]) for key in weights(wanted))
         played, again = (load_state(folder)["counters"]["successes"] for folder in (wanted, got))
         assert played == again != {}
@@ -180,16 +217,27 @@ def test_adapters_resume_to_the_same_end_and_are_exported_as_an_ordinary_model(
     assert main(flags(model, cut, *adapters, updates=3)) == 0
     assert main(flags(model, cut, *adapters, "--resume")) == 0
     last = [run_folder(folder) / "checkpoints" / "update_000004" for folder in (whole, cut)]
-    assert all(torch.equal(weights(last[0])[name], weights(last[1])[name]) for name in weights(last[0]))
-    lines = [(run_folder(folder) / "metrics.jsonl").read_text().splitlines()[-2] for folder in (whole, cut)]
+    assert all(
+        torch.equal(weights(last[0])[name], weights(last[1])[name]) for name in weights(last[0])
+    )
+    lines = [
+        (run_folder(folder) / "metrics.jsonl").read_text().splitlines()[-2]
+        for folder in (whole, cut)
+    ]
     assert lines[0] == lines[1]
-    assert not any("embed" in name for name in weights(last[0])) or critic == "full"  # the base is in no checkpoint
+    assert (
+        not any("embed" in name for name in weights(last[0])) or critic == "full"
+    )  # the base is in no checkpoint
     assert evaluate(["export", f"--checkpoint={last[0]}", f"--output={tmp_path / 'made'}"]) == 0
-    assert evaluate(["export", f"--checkpoint={last[0]}", f"--output={tmp_path / 'made'}"]) == 2  # nothing overwritten
+    assert (
+        evaluate(["export", f"--checkpoint={last[0]}", f"--output={tmp_path / 'made'}"]) == 2
+    )  # nothing overwritten
     assert main(flags(tmp_path / "made", tmp_path / "on", "--critic_hidden=8", updates=0)) == 0
     made = tmp_path / "on" / "check" / "made" / "embedded" / "TPPO" / "metrics.jsonl"
     ends = json.loads((run_folder(whole) / "metrics.jsonl").read_text().splitlines()[-1])
-    assert json.loads(made.read_text())["eval/greedy_success_rate"] == ends["eval/greedy_success_rate"]
+    assert (
+        json.loads(made.read_text())["eval/greedy_success_rate"] == ends["eval/greedy_success_rate"]
+    )
 
 
 def test_a_critic_that_is_not_there_is_a_clear_error(
@@ -216,13 +264,20 @@ def test_ctrl_c_amid_learning_waits_until_the_update_is_whole(
     assert whole.read_bytes() == cut.read_bytes()
 
 
-def test_a_killed_run_goes_on_from_its_last_checkpoint_to_the_same_end(model: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_from_its_last_checkpoint_to_the_same_end(
+    model: Path, tmp_path: Path
+) -> None:
     # A kill leaves lines behind the checkpoint of update 3; they must not come twice.
     assert main(flags(model, tmp_path / "whole")) == 0
     assert main(flags(model, tmp_path / "cut")) == 0
     folder = run_folder(tmp_path / "cut")
-    assert main(flags(model, tmp_path / "cut", f"--resume={folder / 'checkpoints' / 'update_000003'}")) == 0
-    assert (folder / "metrics.jsonl").read_bytes() == (run_folder(tmp_path / "whole") / "metrics.jsonl").read_bytes()
+    assert (
+        main(flags(model, tmp_path / "cut", f"--resume={folder / 'checkpoints' / 'update_000003'}"))
+        == 0
+    )
+    assert (folder / "metrics.jsonl").read_bytes() == (
+        run_folder(tmp_path / "whole") / "metrics.jsonl"
+    ).read_bytes()
 
 
 def test_a_second_run_is_refused_by_naming_the_folder_and_the_ways_on(
@@ -246,12 +301,16 @@ def test_resume_without_a_checkpoint_is_a_clear_error(
     assert "no checkpoint below" in capsys.readouterr().err
 
 
-def test_a_model_that_is_not_there_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_is_not_there_is_a_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(flags(tmp_path / "nowhere", tmp_path)) == 2
     assert "--model_name_or_path" in capsys.readouterr().err
 
 
-def test_a_dataset_alone_is_split_and_its_held_out_share_is_never_trained_on(tmp_path: Path) -> None:
+def test_a_dataset_alone_is_split_and_its_held_out_share_is_never_trained_on(
+    tmp_path: Path,
+) -> None:
     entries = [
         {
             "id": f"simple_python_{i}",
@@ -260,7 +319,11 @@ def test_a_dataset_alone_is_split_and_its_held_out_share_is_never_trained_on(tmp
                 {
                     "name": "f",
                     "description": "F.",
-                    "parameters": {"type": "dict", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+                    "parameters": {
+                        "type": "dict",
+                        "properties": {"a": {"type": "integer"}},
+                        "required": ["a"],
+                    },
                 }
             ],
             "ground_truth": [{"f": {"a": [i]}}],
@@ -282,7 +345,9 @@ def test_help_tells_what_tppo_is_without_loading_torch() -> None:
         "try:\n    main()\n"
         "except SystemExit:\n    assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert "Bellman backup with action decomposition" in done.stdout
     assert "not RLlib's" in done.stdout
     assert "--ppo_epoch" in done.stdout
@@ -291,5 +356,7 @@ def test_help_tells_what_tppo_is_without_loading_torch() -> None:
 def test_waiting_is_made_passive_before_torch_is_imported() -> None:
     code = "import fctncalling.cli.train, os, sys; print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     assert done.stdout.split() == ["PASSIVE", "False"]

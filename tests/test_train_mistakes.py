@@ -18,8 +18,18 @@ from fctncalling.cli.train import main
 torch.set_num_threads(1)
 
 Told = Callable[..., str]
-SMALL = ["--num_updates=0", "--episodes_per_update=4", "--n_rollout_threads=4", "--num_mini_batch=1"]
-SMALL += ["--max_new_tokens=4", "--max_episode_tokens=1500", "--max_steps_per_turn=1", "--eval_episodes=1"]
+SMALL = [
+    "--num_updates=0",
+    "--episodes_per_update=4",
+    "--n_rollout_threads=4",
+    "--num_mini_batch=1",
+]
+SMALL += [
+    "--max_new_tokens=4",
+    "--max_episode_tokens=1500",
+    "--max_steps_per_turn=1",
+    "--eval_episodes=1",
+]
 SMALL += ["--device=cpu", "--tensorboard=false", "--log_episodes_interval=0"]
 
 
@@ -37,7 +47,9 @@ def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def told(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Told:
+def told(
+    request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Told:
     """Return a function that runs a command beside a run and returns what it was refused with, in one line.
 
     The run is a real one in proofs, else what is looked at first of one.
@@ -56,14 +68,23 @@ def told(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureF
         capsys.readouterr()
         before = sorted(tmp_path.rglob("*"))
         try:
-            code = main([*SMALL, f"--results_dir={tmp_path / 'results'}", f"--model_name_or_path={model}", *flags])
+            code = main(
+                [
+                    *SMALL,
+                    f"--results_dir={tmp_path / 'results'}",
+                    f"--model_name_or_path={model}",
+                    *flags,
+                ]
+            )
         except SystemExit as ended:
             code = int(str(ended.code))
         assert code == 2
         assert (
             not clean or sorted(tmp_path.rglob("*")) == before
         )  # a start that fails leaves nothing that bars the next one
-        line = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("INFO")]
+        line = [
+            line for line in capsys.readouterr().err.splitlines() if not line.startswith("INFO")
+        ]
         assert len(line) == 1, line
         return line[0]
 
@@ -71,7 +92,16 @@ def told(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def checkpoint(tmp_path: Path) -> Path:
-    return tmp_path / "results" / "check" / "tiny" / "embedded" / "TPPO" / "checkpoints" / "update_000000"
+    return (
+        tmp_path
+        / "results"
+        / "check"
+        / "tiny"
+        / "embedded"
+        / "TPPO"
+        / "checkpoints"
+        / "update_000000"
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,14 +158,20 @@ def test_a_device_that_is_not_there(told: Told) -> None:
         ("--critic_hidden=64", "Give --critic_hidden 128 to go on with it"),
     ],
 )
-def test_a_resumed_run_with_settings_that_its_weights_do_not_fit(told: Told, flag: str, words: str) -> None:
+def test_a_resumed_run_with_settings_that_its_weights_do_not_fit(
+    told: Told, flag: str, words: str
+) -> None:
     assert words in told("--resume", flag)
 
 
 @pytest.mark.prove
 def test_a_checkpoint_of_another_run_is_not_gone_on_from(told: Told, tmp_path: Path) -> None:
-    assert "--algorithm_name: got POAD, but" in told(f"--resume={checkpoint(tmp_path)}", "--algorithm_name=POAD")
-    moved = checkpoint(tmp_path).rename(tmp_path / "moved")  # it tells no settings any more, but its numbers do
+    assert "--algorithm_name: got POAD, but" in told(
+        f"--resume={checkpoint(tmp_path)}", "--algorithm_name=POAD"
+    )
+    moved = checkpoint(tmp_path).rename(
+        tmp_path / "moved"
+    )  # it tells no settings any more, but its numbers do
     assert f"--resume {moved}: it does not fit this run" in told(
         "--experiment_name=other", f"--resume={moved}", clean=False
     )
@@ -146,7 +182,13 @@ def test_other_settings_that_fit_are_told(
     model: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(results, tmp_path / "results", symlinks=True)
-    flags = [*SMALL, f"--results_dir={tmp_path / 'results'}", f"--model_name_or_path={model}", "--resume", "--lr=0.5"]
+    flags = [
+        *SMALL,
+        f"--results_dir={tmp_path / 'results'}",
+        f"--model_name_or_path={model}",
+        "--resume",
+        "--lr=0.5",
+    ]
     assert main(flags) == 0
     assert "other settings than before: --lr 8e-05 -> 0.5." in capsys.readouterr().out
 
@@ -154,7 +196,9 @@ def test_other_settings_that_fit_are_told(
 @pytest.mark.prove
 @pytest.mark.parametrize("name", ["model.safetensors", "value_head.safetensors", "config.json"])
 @pytest.mark.parametrize("length", [20, None], ids=["cut", "gone"])
-def test_a_checkpoint_with_a_broken_file(told: Told, tmp_path: Path, name: str, length: int | None) -> None:
+def test_a_checkpoint_with_a_broken_file(
+    told: Told, tmp_path: Path, name: str, length: int | None
+) -> None:
     path = checkpoint(tmp_path) / name
     kept = path.read_bytes()
     path.unlink()
@@ -165,7 +209,9 @@ def test_a_checkpoint_with_a_broken_file(told: Told, tmp_path: Path, name: str, 
     assert "Move that folder away" in message
 
 
-def test_a_tokenizer_without_a_chat_template_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tokenizer_without_a_chat_template_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from toys import tiny_tokenizer
 
     from fctncalling.algorithms.config import SettingError

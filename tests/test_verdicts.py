@@ -26,7 +26,10 @@ PYTHON = (
     "live_parallel_multiple",
 )
 RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
-MULTI_TURN = tuple(f"multi_turn_{kind}" for kind in ("base", "miss_func", "miss_param", "long_context", "composite"))
+MULTI_TURN = tuple(
+    f"multi_turn_{kind}"
+    for kind in ("base", "miss_func", "miss_param", "long_context", "composite")
+)
 TABLES = (
     *PYTHON,
     *(f"fc_{name}" for name in PYTHON),
@@ -37,12 +40,17 @@ TABLES = (
     "web_search",
 )
 # Every how-manieth record the fast suite compares; all of the tables that are not here.
-STRIDES = {"live_multiple": 6, **dict.fromkeys((*MULTI_TURN, *(f"raw_{name}" for name in MULTI_TURN)), 5)}
+STRIDES = {
+    "live_multiple": 6,
+    **dict.fromkeys((*MULTI_TURN, *(f"raw_{name}" for name in MULTI_TURN)), 5),
+}
 
 
 @pytest.fixture
 def official(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl" / "data" / "long_context.json"))
+    monkeypatch.setenv(
+        "FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl" / "data" / "long_context.json")
+    )
     return shared / "bfcl"
 
 
@@ -59,11 +67,15 @@ def compare(official: Path, name: str, stride: int, counter: VerdictCounter) -> 
     different = [line for line in lines if judge.judged(line) != line.record]
     counter.add(len(lines))
     assert lines
-    assert not different, [(line.number, line.record["mutation"], judge.judged(line)) for line in different[:5]]
+    assert not different, [
+        (line.number, line.record["mutation"], judge.judged(line)) for line in different[:5]
+    ]
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_verdicts_are_the_official_ones(official: Path, verdict_counter: VerdictCounter, name: str) -> None:
+def test_verdicts_are_the_official_ones(
+    official: Path, verdict_counter: VerdictCounter, name: str
+) -> None:
     compare(official, name, STRIDES.get(name, 1), verdict_counter)
 
 
@@ -76,7 +88,9 @@ def test_verdicts_of_whole_tables_are_the_official_ones(
 
 
 @pytest.mark.parametrize("name", ["multi_turn_exec", "multi_turn_fuzz"])
-def test_results_of_calls_are_the_official_texts(official: Path, verdict_counter: VerdictCounter, name: str) -> None:
+def test_results_of_calls_are_the_official_texts(
+    official: Path, verdict_counter: VerdictCounter, name: str
+) -> None:
     executor = RecordExecutor(official / "data")
     num_results = 0
     for line in read_records(table(official, name)):
@@ -85,10 +99,16 @@ def test_results_of_calls_are_the_official_texts(official: Path, verdict_counter
     verdict_counter.add(num_results)
 
 
-def test_python_decoder_gives_the_official_values_and_failures(official: Path, verdict_counter: VerdictCounter) -> None:
+def test_python_decoder_gives_the_official_values_and_failures(
+    official: Path, verdict_counter: VerdictCounter
+) -> None:
     handler = get_handler("python_calls")
     with gzip.open(table(official, "decode_cases"), "rt", encoding="utf-8") as file:
-        cases = [case for case in map(json.loads, file) if case["format"] == "python" and not case["tool_call_tag"]]
+        cases = [
+            case
+            for case in map(json.loads, file)
+            if case["format"] == "python" and not case["tool_call_tag"]
+        ]
     assert cases
     for case in cases:
         assert decoded(handler.decode_official, case["input"]) == case.get("ast_repr"), case
@@ -112,6 +132,11 @@ def test_the_order_of_records_does_not_change_verdicts(official: Path) -> None:
 
 
 def test_a_record_of_an_unknown_category_is_told_by_file_line_and_field(official: Path) -> None:
-    record: Record = {"category": "exec_simple", "form": "prompting", "id": "exec_simple_0", "response": "Paris"}
+    record: Record = {
+        "category": "exec_simple",
+        "form": "prompting",
+        "id": "exec_simple_0",
+        "response": "Paris",
+    }
     with pytest.raises(Exception, match=r'answers.jsonl line 7: field "category".*exec_simple'):
         RecordJudge(official / "data").judged(Line(Path("answers.jsonl"), 7, record))

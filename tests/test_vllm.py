@@ -85,7 +85,9 @@ def metrics_of(results: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_an_action_comes_back_as_ids_with_log_probabilities_and_why_it_ended(model: Path, tmp_path: Path) -> None:
+def test_an_action_comes_back_as_ids_with_log_probabilities_and_why_it_ended(
+    model: Path, tmp_path: Path
+) -> None:
     seen: list[tuple[int, float | None]] = []
     with vllm_stub(model) as stub:
         server = VllmServer(stub.url + "/v1")
@@ -110,7 +112,9 @@ def test_an_action_comes_back_as_ids_with_log_probabilities_and_why_it_ended(mod
     assert bodies[9, 9]["ignore_eos"]
 
 
-def test_the_next_request_of_a_slot_goes_on_where_its_last_action_ended(model: Path, tmp_path: Path) -> None:
+def test_the_next_request_of_a_slot_goes_on_where_its_last_action_ended(
+    model: Path, tmp_path: Path
+) -> None:
     with vllm_stub(model) as stub:
         server = VllmServer(stub.url)
         actor = VllmActor(server, published(server, tmp_path), [END], max_new_tokens=4)
@@ -143,7 +147,9 @@ def test_what_answers_a_stop_is_read_and_the_action_goes_on(model: Path, tmp_pat
     assert stub.bodies[1]["prompt"] == [5, 6, 7, *action.ids[:3]]
 
 
-def test_a_run_samples_from_each_version_of_the_adapter_under_a_name_of_its_own(whole: tuple[StubVllm, Path]) -> None:
+def test_a_run_samples_from_each_version_of_the_adapter_under_a_name_of_its_own(
+    whole: tuple[StubVllm, Path],
+) -> None:
     stub, results = whole
     updates = [line for line in metrics_of(results) if "losses/policy_loss" in line]
     assert len(updates) == 2
@@ -153,7 +159,9 @@ def test_a_run_samples_from_each_version_of_the_adapter_under_a_name_of_its_own(
         assert line["mismatch/importance_cut_share"] == 0.0
         assert line["env/invalid"] == 0
     names, folders = zip(*stub.loaded, strict=True)
-    assert len(set(names)) == len(set(folders)) == len(names) == 3  # before each update, and after the last
+    assert (
+        len(set(names)) == len(set(folders)) == len(names) == 3
+    )  # before each update, and after the last
     assert stub.most_adapters <= 3
     assert stub.adapters == {}
     assert [folder for folder in folders if Path(folder).exists()] == []
@@ -167,12 +175,22 @@ def test_a_server_that_goes_and_comes_back_empty_changes_nothing(
         def plan(number: int, body: dict[str, Any]) -> int | str | None:
             if number == 20:
                 stub.restart()
-            return "drop" if 10 <= number < 20 else 503 if 20 <= number < 24 else 500 if number == 30 else None
+            return (
+                "drop"
+                if 10 <= number < 20
+                else 503
+                if 20 <= number < 24
+                else 500
+                if number == 30
+                else None
+            )
 
         stub.plan = plan
         assert main(flags(model, tmp_path, stub.url)) == 0
         names = [name for name, _ in stub.loaded]
-    assert len(names) > len(set(names))  # an adapter that the new server did not know was loaded again
+    assert len(names) > len(
+        set(names)
+    )  # an adapter that the new server did not know was loaded again
     assert metrics_of(whole[1]) == metrics_of(tmp_path)
     assert f"the vLLM server at {stub.url} does not answer" in caplog.text
     assert "answers again" in caplog.text
@@ -192,7 +210,9 @@ def test_an_action_that_cannot_be_had_makes_its_episode_invalid_and_no_reward(
         assert main(flags(model, tmp_path, stub.url, "--num_updates=1", "--temperature=0.7")) == 0
     lines = [line for line in metrics_of(tmp_path) if "env/invalid" in line]
     assert sum(line["env/invalid"] for line in lines) == 1
-    assert lines[0]["mismatch/mean_logdiff"] < 1e-5  # at a temperature, as the server was told to tell them
+    assert (
+        lines[0]["mismatch/mean_logdiff"] < 1e-5
+    )  # at a temperature, as the server was told to tell them
     assert "HTTP 500" in caplog.text
     assert "dropped as invalid" in caplog.text
 
@@ -207,7 +227,10 @@ def test_a_server_that_stays_away_ends_the_run_saved_and_resume_goes_on(
     assert "--resume" in told
     with vllm_stub(model) as stub:
         assert main(flags(model, tmp_path, stub.url, "--resume")) == 0
-    assert [line["update"] for line in metrics_of(tmp_path) if "losses/policy_loss" in line] == [1, 2]
+    assert [line["update"] for line in metrics_of(tmp_path) if "losses/policy_loss" in line] == [
+        1,
+        2,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +240,10 @@ def test_a_server_that_stays_away_ends_the_run_saved_and_resume_goes_on(
         (["--lora_r=0"], "--lora_r: got 0"),
         (["--num_rollout_workers=2"], "--num_rollout_workers: expected 0"),
         (["--vllm_url=http://127.0.0.1:9"], "no vLLM server answers there"),
-        (["--rollout_engine=local", "--max_staleness=1"], "--max_staleness: got 1, which needs --num_rollout_workers"),
+        (
+            ["--rollout_engine=local", "--max_staleness=1"],
+            "--max_staleness: got 1, which needs --num_rollout_workers",
+        ),
     ],
     ids=lambda it: it[0] if isinstance(it, list) else "",
 )
@@ -236,7 +262,9 @@ def test_log_probabilities_of_another_temperature_are_refused(
     assert "--logprobs-mode processed_logprobs" in capsys.readouterr().err
 
 
-def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure(model: Path, tmp_path: Path) -> None:
+def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure(
+    model: Path, tmp_path: Path
+) -> None:
     with vllm_stub(model, lambda number, body: 401) as stub:
         server = VllmServer(stub.url)
         with pytest.raises(RolloutError, match="--vllm_adapter_dir names another"):

@@ -42,7 +42,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = tmp_path_factory.mktemp("models") / "wide"
-    with_head_size(AutoModelForCausalLM.from_pretrained(embedded_path("model")), 32).save_pretrained(folder)
+    with_head_size(
+        AutoModelForCausalLM.from_pretrained(embedded_path("model")), 32
+    ).save_pretrained(folder)
     AutoTokenizer.from_pretrained(embedded_path("model")).save_pretrained(folder)
     return folder
 
@@ -61,11 +63,38 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", "base"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--max-model-len", "1024"]
-    command += ["--max-num-seqs", "32", "--enable-lora", "--max-loras", "4", "--max-lora-rank", "16"]
+    command = [
+        python,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(model),
+        "--served-model-name",
+        "base",
+    ]
+    command += [
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        "1024",
+    ]
+    command += [
+        "--max-num-seqs",
+        "32",
+        "--enable-lora",
+        "--max-loras",
+        "4",
+        "--max-lora-rank",
+        "16",
+    ]
     log = (tmp_path_factory.mktemp("vllm") / "log").open("w")
-    process = subprocess.Popen(command, env={**os.environ, **SETTINGS}, stdout=log, stderr=log, start_new_session=True)
+    process = subprocess.Popen(
+        command, env={**os.environ, **SETTINGS}, stdout=log, stderr=log, start_new_session=True
+    )
     try:
         wait_for(f"http://127.0.0.1:{port}/health", process, Path(log.name))
         yield f"http://127.0.0.1:{port}"
@@ -74,10 +103,14 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         process.wait(60)
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, patience_s: float = 1800.0) -> None:
+def wait_for(
+    url: str, process: subprocess.Popen[bytes], log: Path, patience_s: float = 1800.0
+) -> None:
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
-        assert process.poll() is None, f"the server ended with {process.returncode}: ...{log.read_text()[-2000:]}"
+        assert process.poll() is None, (
+            f"the server ended with {process.returncode}: ...{log.read_text()[-2000:]}"
+        )
         with contextlib.suppress(httpx.TransportError):
             if httpx.get(url, timeout=10.0).status_code == 200:
                 return

@@ -45,7 +45,9 @@ def test_cutting_a_batch_into_microbatches_changes_no_step() -> None:
     whole, parts = tiny_model(), tiny_model()
     config = WarmStartConfig(epochs=2, batch_size=8)
     fit(whole, demonstrations(), config)
-    fit(parts, demonstrations(), WarmStartConfig(**{**vars(config), "max_tokens_per_microbatch": 1}))
+    fit(
+        parts, demonstrations(), WarmStartConfig(**{**vars(config), "max_tokens_per_microbatch": 1})
+    )
     for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 

@@ -40,7 +40,9 @@ class Company:
 
     def wait(self, tickets: Sequence[int], timeout_s: float) -> list[int]:
         self.now += timeout_s
-        return [ticket for ticket in reversed(tickets) if self.fate(*self._tickets[ticket]) != "never"][:1]
+        return [
+            ticket for ticket in reversed(tickets) if self.fate(*self._tickets[ticket]) != "never"
+        ][:1]
 
     def fetch(self, worker: int, ticket: int) -> Any:
         known, share, tries = self._tickets[ticket]

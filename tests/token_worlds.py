@@ -35,7 +35,10 @@ def tiny_policy(seed: int = 0, *, kind: str = "llama", **head: Any) -> ActorCrit
     torch.manual_seed(seed)
     if kind == "gpt2":
         return ActorCritic(
-            GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=2, n_head=2)), **head
+            GPT2LMHeadModel(
+                GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=2, n_head=2)
+            ),
+            **head,
         )
     config = LlamaConfig(
         vocab_size=VOCABULARY,
@@ -60,7 +63,9 @@ class TokenWorld(gymnasium.Env[Tokens, Tokens]):
 class ConstantDigit(TokenWorld):
     """One action: digit 3 earns 1, any other token 0."""
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tokens, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Tokens, dict[str, Any]]:
         super().reset(seed=seed)
         return [START], {}
 
@@ -71,7 +76,9 @@ class ConstantDigit(TokenWorld):
 class ShownDigit(TokenWorld):
     """One action: the digit shown earns 1, any other token 0."""
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tokens, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Tokens, dict[str, Any]]:
         super().reset(seed=seed)
         self.digit = int(self.np_random.integers(4))
         return [START, self.digit], {}
@@ -88,7 +95,9 @@ class Corridor(TokenWorld):
 
     action_tokens = 2
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tokens, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Tokens, dict[str, Any]]:
         super().reset(seed=seed)
         self.cell = 1
         return [START, 4 + self.cell], {}
@@ -115,7 +124,9 @@ class Microwave(TokenWorld):
     }
     SHOWN: ClassVar = {"closed": 5, "open": 6, "filled": 7, "done": 8}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tokens, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Tokens, dict[str, Any]]:
         super().reset(seed=seed)
         self.state, self.num_steps = "closed", 0
         return [START, self.SHOWN[self.state]], {}
@@ -138,7 +149,9 @@ def play(
     """Return sampled episodes of num_episodes worlds that run side by side, one row an episode."""
     worlds = [make_world() for _ in range(num_episodes)]
     action_tokens = worlds[0].unwrapped.action_tokens  # type: ignore[attr-defined]
-    episodes = [EpisodeRecord(f"world_{index}", "world", [empty_row()]) for index in range(num_episodes)]
+    episodes = [
+        EpisodeRecord(f"world_{index}", "world", [empty_row()]) for index in range(num_episodes)
+    ]
     for world, episode in zip(worlds, episodes, strict=True):
         observation, _ = world.reset(seed=int(torch.randint(2**31, (1,), generator=generator)))
         observe(episode.rows[0], observation)
@@ -156,7 +169,9 @@ def play(
 
 def _step(world: gymnasium.Env[Tokens, Tokens], episode: EpisodeRecord, action_tokens: int) -> bool:
     row = episode.rows[0]
-    observation, reward, episode.terminated, episode.truncated, _ = world.step(row.ids[-action_tokens:])
+    observation, reward, episode.terminated, episode.truncated, _ = world.step(
+        row.ids[-action_tokens:]
+    )
     row.rewards[-1] = float(reward)
     episode.episode_return += float(reward)
     episode.num_steps += 1
@@ -188,12 +203,16 @@ def observe(row: TokenRecord, tokens: Tokens) -> None:
         _append(row, token, False, False, 0.0, 0.0)
 
 
-def act(row: TokenRecord, token: int, logprob: float, ends_action: bool, reward: float = 0.0) -> None:
+def act(
+    row: TokenRecord, token: int, logprob: float, ends_action: bool, reward: float = 0.0
+) -> None:
     """Append one acted token to a row."""
     _append(row, token, True, ends_action, logprob, reward)
 
 
-def _append(row: TokenRecord, token: int, acted: bool, ends_action: bool, logprob: float, reward: float) -> None:
+def _append(
+    row: TokenRecord, token: int, acted: bool, ends_action: bool, logprob: float, reward: float
+) -> None:
     row.ids.append(token)
     row.acted.append(acted)
     row.ends_action.append(ends_action)
@@ -234,14 +253,22 @@ def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
     rows, start = [], 0
     ends = [index + 1 for index, last in enumerate(row.ends_action) if last]
     for end in ends:
-        length = len(row.ids) if end == ends[-1] else end  # the last row keeps the context after its action
+        length = (
+            len(row.ids) if end == ends[-1] else end
+        )  # the last row keeps the context after its action
         old = [index < start for index in range(length)]
         rows.append(
             TokenRecord(
                 row.ids[:length],
                 [acted and not past for acted, past in zip(row.acted, old, strict=False)],
-                [ends_action and not past for ends_action, past in zip(row.ends_action, old, strict=False)],
-                [0.0 if past else logprob for logprob, past in zip(row.rollout_logprobs, old, strict=False)],
+                [
+                    ends_action and not past
+                    for ends_action, past in zip(row.ends_action, old, strict=False)
+                ],
+                [
+                    0.0 if past else logprob
+                    for logprob, past in zip(row.rollout_logprobs, old, strict=False)
+                ],
                 [0.0 if past else reward for reward, past in zip(row.rewards, old, strict=False)],
             )
         )
@@ -252,10 +279,14 @@ def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
 def targets_of(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig) -> Targets:
     experience, generator = gather(episodes, CPU), torch.Generator().manual_seed(0)
     plan = plan_epoch(experience, config, generator)
-    return compute_targets(policy, experience, plan, ALGORITHMS[config.algorithm_name], config, generator)
+    return compute_targets(
+        policy, experience, plan, ALGORITHMS[config.algorithm_name], config, generator
+    )
 
 
-def gradient(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig, push: float = 0.0) -> Tensor:
+def gradient(
+    policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig, push: float = 0.0
+) -> Tensor:
     """Return the gradient of the first minibatch; push moves the old log-probabilities so that ratios differ from 1."""
     experience, generator = gather(episodes, CPU), torch.Generator().manual_seed(0)
     (minibatch,) = plan_epoch(experience, config, generator)
@@ -263,7 +294,12 @@ def gradient(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainCo
     targets = compute_targets(policy, experience, [minibatch], algorithm, config, generator)
     shift = push * torch.sin(torch.arange(len(targets.old_logprobs)))
     accumulate_gradients(
-        policy, experience, targets._replace(old_logprobs=targets.old_logprobs + shift), minibatch, algorithm, config
+        policy,
+        experience,
+        targets._replace(old_logprobs=targets.old_logprobs + shift),
+        minibatch,
+        algorithm,
+        config,
     )
     return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
 
@@ -271,19 +307,32 @@ def gradient(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainCo
 Action = tuple[list[float], float]  # values of its tokens, reward
 
 
-def timelines(*episodes: list[Action], groups: list[int] | None = None, bootstrap: float = 0.0) -> Timelines:
+def timelines(
+    *episodes: list[Action], groups: list[int] | None = None, bootstrap: float = 0.0
+) -> Timelines:
     """Return the timelines of episodes made of actions."""
     length = max(sum(len(values) for values, _ in actions) for actions in episodes)
     rows: list[tuple[list[float], list[float], list[bool], list[bool]]] = []
     for actions in episodes:
         values = [value for tokens, _ in actions for value in tokens]
         ends = [i == len(tokens) - 1 for tokens, _ in actions for i in range(len(tokens))]
-        rewards = [reward * (i == len(tokens) - 1) for tokens, reward in actions for i in range(len(tokens))]
+        rewards = [
+            reward * (i == len(tokens) - 1)
+            for tokens, reward in actions
+            for i in range(len(tokens))
+        ]
         gap = length - len(values)
         rows.append(
-            (rewards + [0.0] * gap, values + [0.0] * gap, [True] * len(values) + [False] * gap, ends + [False] * gap)
+            (
+                rewards + [0.0] * gap,
+                values + [0.0] * gap,
+                [True] * len(values) + [False] * gap,
+                ends + [False] * gap,
+            )
         )
-    rewards_, values_, acted, ends_action = (torch.tensor(field) for field in zip(*rows, strict=True))
+    rewards_, values_, acted, ends_action = (
+        torch.tensor(field) for field in zip(*rows, strict=True)
+    )
     numbers = torch.tensor(groups or list(range(len(episodes))))
     end = torch.full((len(episodes),), bootstrap)
     return Timelines(rewards_, values_, acted, ends_action, end, numbers)

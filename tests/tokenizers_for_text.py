@@ -22,7 +22,10 @@ def byte_level(*, bos: bool) -> Any:
     backend.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, initial_alphabet=alphabet, special_tokens=["<s>", "</s>"], show_progress=False
+        vocab_size=400,
+        initial_alphabet=alphabet,
+        special_tokens=["<s>", "</s>"],
+        show_progress=False,
     )
     backend.train_from_iterator(CORPUS, trainer)
     return _wrapped(backend, bos)
@@ -34,11 +37,19 @@ def sentencepiece_like(*, bos: bool, prepend_scheme: str = "first") -> Any:
     pieces += [(f"<0x{byte:02X}>", -20.0) for byte in range(256)]
     characters = sorted({"▁", *"".join(CORPUS).replace(" ", "▁")} - {"漢"})
     pieces += [(character, -5.0) for character in characters]
-    pieces += [(word, -6.0) for word in ("▁What", "▁is", "▁Result", "Result", "request", "call", "submit", "response")]
+    pieces += [
+        (word, -6.0)
+        for word in ("▁What", "▁is", "▁Result", "Result", "request", "call", "submit", "response")
+    ]
     backend = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
     backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=prepend_scheme)
     backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
     )
     return _wrapped(backend, bos)
 
@@ -50,7 +61,12 @@ def _wrapped(backend: Tokenizer, bos: bool) -> Any:
             single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", begin)]
         )
     fast: Any = PreTrainedTokenizerFast
-    return fast(tokenizer_object=backend, bos_token="<s>" if bos else None, eos_token="</s>", pad_token="</s>")
+    return fast(
+        tokenizer_object=backend,
+        bos_token="<s>" if bos else None,
+        eos_token="</s>",
+        pad_token="</s>",
+    )
 
 
 TOKENIZERS = {
@@ -58,5 +74,7 @@ TOKENIZERS = {
     "byte-level with BOS": lambda: byte_level(bos=True),
     "sentencepiece": lambda: sentencepiece_like(bos=False),
     "sentencepiece with BOS": lambda: sentencepiece_like(bos=True),
-    "sentencepiece, blank before every piece": lambda: sentencepiece_like(bos=True, prepend_scheme="always"),
+    "sentencepiece, blank before every piece": lambda: sentencepiece_like(
+        bos=True, prepend_scheme="always"
+    ),
 }

@@ -77,7 +77,12 @@ def tiny_tokenizer(chat_template: str | None = CHATML) -> PreTrainedTokenizerFas
 
 
 def tiny_model(
-    kind: str = "qwen2", *, attention: str = "sdpa", vocabulary: int = 259, seed: int = 0, trained: bool = True
+    kind: str = "qwen2",
+    *,
+    attention: str = "sdpa",
+    vocabulary: int = 259,
+    seed: int = 0,
+    trained: bool = True,
 ) -> Any:
     """Return a random model of two layers whose attention matters: weights ten times the usual size.
 
@@ -102,7 +107,9 @@ def tiny_model(
     if kind == "qwen2":
         model: Any = Qwen2ForCausalLM(Qwen2Config(**shape))
     elif kind == "qwen2-sliding":
-        model = Qwen2ForCausalLM(Qwen2Config(**shape, use_sliding_window=True, sliding_window=7, max_window_layers=1))
+        model = Qwen2ForCausalLM(
+            Qwen2Config(**shape, use_sliding_window=True, sliding_window=7, max_window_layers=1)
+        )
     elif kind == "qwen3":
         model = Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=8))
     elif kind == "llama":
@@ -152,7 +159,9 @@ class EchoEnv(gymnasium.Env[str, str]):
         self.texts: list[str] = []
         self.closed = False
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
         self.task_id = str((options or {})["task_id"])
         self.texts, self.correct = [], 0
@@ -167,7 +176,12 @@ class EchoEnv(gymnasium.Env[str, str]):
         self.correct += reward > 0
         ended = len(self.texts) == 2
         messages = (
-            [] if ended else [{"role": "tool", "name": "f()", "content": "ok"}, {"role": "user", "content": "now?"}]
+            []
+            if ended
+            else [
+                {"role": "tool", "name": "f()", "content": "ok"},
+                {"role": "user", "content": "now?"},
+            ]
         )
         info = self._info(messages)
         if ended:

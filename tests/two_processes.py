@@ -24,7 +24,13 @@ from fctncalling.algorithms.sharding import Sharding, load_whole_state, plain, w
 from fctncalling.algorithms.targets import compute_targets
 
 # Three or more microbatches of unequal length to a step: one process always has more of them than the other.
-SPLIT = {"max_microbatch_tokens": 40, "ppo_epoch": 2, "num_mini_batch": 2, "lr": 1e-3, "critic_lr": 1e-3}
+SPLIT = {
+    "max_microbatch_tokens": 40,
+    "ppo_epoch": 2,
+    "num_mini_batch": 2,
+    "lr": 1e-3,
+    "critic_lr": 1e-3,
+}
 CASES: dict[str, dict[str, Any]] = {
     "whole model": {},
     "row means, huber": {"loss_aggregation": "row_mean", "huber_delta": 0.5},
@@ -81,10 +87,16 @@ def gradients(case: str, processes: Processes) -> dict[str, Tensor]:
     plan = plan_epoch(experience, config, generator)
     algorithm = ALGORITHMS[config.algorithm_name]
     targets = compute_targets(policy, experience, plan, algorithm, config, generator, processes)
-    shift = 0.3 * torch.sin(torch.arange(len(targets.old_logprobs)))  # ratios on both sides of the clip range
+    shift = 0.3 * torch.sin(
+        torch.arange(len(targets.old_logprobs))
+    )  # ratios on both sides of the clip range
     targets = targets._replace(old_logprobs=targets.old_logprobs + shift)
     accumulate_gradients(policy, experience, targets, plan[0], algorithm, config, processes)
-    return {name: plain(weight.grad) for name, weight in policy.named_parameters() if weight.grad is not None}
+    return {
+        name: plain(weight.grad)
+        for name, weight in policy.named_parameters()
+        if weight.grad is not None
+    }
 
 
 def learned(case: str, processes: Processes, num_updates: int = 2) -> dict[str, Any]:
@@ -93,7 +105,9 @@ def learned(case: str, processes: Processes, num_updates: int = 2) -> dict[str, 
     policy = policy_of(config)
     processes.shard(policy)
     optimisers = make_optimisers(policy, config)
-    metrics = [_update(policy, optimisers, config, number, processes) for number in range(num_updates)]
+    metrics = [
+        _update(policy, optimisers, config, number, processes) for number in range(num_updates)
+    ]
     return {"weights": _weights(policy), "metrics": metrics}
 
 
@@ -115,7 +129,10 @@ def resumed(folder: Path, processes: Processes) -> dict[str, Any]:
     saved = load_state(folder / "update_000001")["optimisers"]
     for name, optimiser in optimisers._asdict().items():
         load_whole_state(optimiser, saved[name])
-    return {"metrics": [first, _update(policy, optimisers, config, 1, processes)], "weights": _weights(policy)}
+    return {
+        "metrics": [first, _update(policy, optimisers, config, 1, processes)],
+        "weights": _weights(policy),
+    }
 
 
 def _update(
@@ -131,7 +148,9 @@ def _weights(policy: ActorCritic) -> dict[str, Tensor]:
 
 def work(rank: int, folder: Path, cases: list[str]) -> None:
     """Meet the other process and write what this one came to."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
+    )
     found: dict[str, Any] = {}
     for kind in ("data parallel", "sharded"):
         processes = Processes(rank, 2, "cpu", Sharding.configured() if kind == "sharded" else None)

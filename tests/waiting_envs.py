@@ -20,7 +20,9 @@ class TwoStepEnv(gymnasium.Env[str, str]):
         self.faults = faults or {}
         self.thread = threading.get_ident()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
         self.task_id, self.count = str((options or {})["task_id"]), 0
         return f"task {self.task_id}", {"task_id": self.task_id, "pid": os.getpid()}
@@ -37,7 +39,13 @@ class TwoStepEnv(gymnasium.Env[str, str]):
         if callable(fault):
             fault()
         ended = self.count == 2
-        return f"answer {self.count}", float(ended), ended, False, {"task_id": self.task_id, "is_success": ended}
+        return (
+            f"answer {self.count}",
+            float(ended),
+            ended,
+            False,
+            {"task_id": self.task_id, "is_success": ended},
+        )
 
 
 class Gate:

@@ -115,7 +115,8 @@ HANDLERS: dict[str, Handler] = {
 """Name -> handler; `get_handler` also knows lenient modes and prompt configurations."""
 
 TEXT_HANDLERS: dict[str, TextCalls] = {
-    handler.name: handler for handler in (RequestCalls(), PythonBlocks(), MarkdownBlocks(), HermesText())
+    handler.name: handler
+    for handler in (RequestCalls(), PythonBlocks(), MarkdownBlocks(), HermesText())
 }
 """Name -> handler of calls in mid-generation, behind which the message goes on."""
 

@@ -16,7 +16,9 @@ from typing import Any
 
 MAX_DEPTH = 150  # nested operations; two interpreter frames each
 MAX_BITS = 20_000  # of an integer: six thousand digits, more than Python prints
-MAX_WEIGHT = 50_000  # of all results of one evaluation together: items, characters / 10, integers' bits / 16
+MAX_WEIGHT = (
+    50_000  # of all results of one evaluation together: items, characters / 10, integers' bits / 16
+)
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -73,7 +75,9 @@ class Evaluator:
     `call` resolves a callee node to what may be called; it raises where nothing may be.
     """
 
-    def __init__(self, resolve: Callable[[ast.expr, Evaluator], Callable[..., Any]] | None = None) -> None:
+    def __init__(
+        self, resolve: Callable[[ast.expr, Evaluator], Callable[..., Any]] | None = None
+    ) -> None:
         self._resolve = resolve or pure_function
         self._left = MAX_WEIGHT
         self._depth = 0
@@ -82,7 +86,9 @@ class Evaluator:
         """Return the value of an expression, raising what Python itself would raise, or LimitExceeded."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
-            raise TypeError(f"a {type(node).__name__} expression is not allowed here: expected literals and arithmetic")
+            raise TypeError(
+                f"a {type(node).__name__} expression is not allowed here: expected literals and arithmetic"
+            )
         if self._depth >= MAX_DEPTH:
             raise LimitExceeded(f"expressions nested deeper than {MAX_DEPTH} are not evaluated")
         self._depth += 1
@@ -163,14 +169,23 @@ class Evaluator:
         return container[self.value(node.slice)]
 
     def _slice(self, node: ast.Slice) -> slice:
-        return slice(*(None if part is None else self.value(part) for part in (node.lower, node.upper, node.step)))
+        return slice(
+            *(
+                None if part is None else self.value(part)
+                for part in (node.lower, node.upper, node.step)
+            )
+        )
 
     def _call(self, node: ast.Call) -> Any:
         function = self._resolve(node.func, self)
         positional = self._items(node.args)
         named: dict[str, Any] = {}
         for keyword in node.keywords:
-            named.update(self.value(keyword.value) if keyword.arg is None else {keyword.arg: self.value(keyword.value)})
+            named.update(
+                self.value(keyword.value)
+                if keyword.arg is None
+                else {keyword.arg: self.value(keyword.value)}
+            )
         return function(*positional, **named)
 
     def metered(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,7 +194,9 @@ class Evaluator:
         def run(*positional: Any, **named: Any) -> Any:
             weight = sum(map(weight_of, (*positional, *named.values())))
             start = named.get("start", positional[1] if len(positional) > 1 else 0)
-            copies = function is sum and not isinstance(start, int | float)  # lists are added one upon the other
+            copies = function is sum and not isinstance(
+                start, int | float
+            )  # lists are added one upon the other
             self._charge(weight * weight if copies else weight)
             return function(*positional, **named)
 
@@ -214,11 +231,17 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
         left, right = right, left
     if op is ast.Mult and isinstance(right, int):
         repeated = max(right, 1)
-        return 1 + len(left) * repeated // _CHARS_PER_WEIGHT if isinstance(left, str) else weight_of(left) * repeated
+        return (
+            1 + len(left) * repeated // _CHARS_PER_WEIGHT
+            if isinstance(left, str)
+            else weight_of(left) * repeated
+        )
     if op is ast.Mod and isinstance(left, str | bytes):
         template = left if isinstance(left, str) else left.decode("latin-1")
         if _WIDE_FORMAT.search(template):
-            raise LimitExceeded("formats with a width of four digits, or a given one, are not computed")
+            raise LimitExceeded(
+                "formats with a width of four digits, or a given one, are not computed"
+            )
         each = _WIDE_VALUE if _WIDE_FIELD.search(template) else _VALUE
         return weight_of(left) * (1 + weight_of(right)) + each * template.count("%")
     return weight_of(left) + weight_of(right)

@@ -21,7 +21,9 @@ class CodeBlocks(TextCalls):
     def texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the blocks, one below the other."""
         if any(call.name != EXECUTOR or list(call.arguments) != [CODE] for call in calls):
-            raise ValueError(f"a code block calls {EXECUTOR} with {CODE}; got {[call.name for call in calls]}")
+            raise ValueError(
+                f"a code block calls {EXECUTOR} with {CODE}; got {[call.name for call in calls]}"
+            )
         yield "\n".join(f"{self._begin}\n{call.arguments[CODE]}\n{self._end}" for call in calls)
 
     def _block(self, start: int, end: int, inside: str) -> Block:

@@ -30,7 +30,9 @@ MAX_CALL_CHARS = 262_144
 _KEPT_CHARS = 1000  # of a call string whose tree is kept
 
 _JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
-_MAKE_ENCODER = getattr(json.encoder, "c_make_encoder", None)  # the standard library's, where it is written in C
+_MAKE_ENCODER = getattr(
+    json.encoder, "c_make_encoder", None
+)  # the standard library's, where it is written in C
 _CALLEE = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
 _TOOL_ERRORS = (
@@ -72,7 +74,8 @@ class ToolSession:
         self._own_tools = frozenset(extra_tools or ())
         self._class_of = _class_of_functions(tuple(tools.items()))
         self._instances = {
-            name: _loaded(name, tool, initial_config.get(name, {}), long_context) for name, tool in tools.items()
+            name: _loaded(name, tool, initial_config.get(name, {}), long_context)
+            for name, tool in tools.items()
         }
 
     @property
@@ -99,7 +102,11 @@ class ToolSession:
 
     def context(self) -> str:
         """Return what the tools show a model before its first call, as a memory shows its core; mostly empty."""
-        shown = (instance._context() for instance in self._instances.values() if hasattr(instance, "_context"))
+        shown = (
+            instance._context()
+            for instance in self._instances.values()
+            if hasattr(instance, "_context")
+        )
         return "\n\n".join(shown)
 
     def public_state(self) -> dict[str, dict[str, Any]]:
@@ -108,24 +115,32 @@ class ToolSession:
         with self._copying():
             return {
                 name: {
-                    attribute: snapshot(value, memo) for attribute, value in attributes.items() if attribute[:1] != "_"
+                    attribute: snapshot(value, memo)
+                    for attribute, value in attributes.items()
+                    if attribute[:1] != "_"
                 }
                 for name, attributes in self.live_state().items()
             }
 
     def live_state(self) -> dict[str, dict[str, Any]]:
         """Return the tools' own attributes, private ones too: to be compared at once and never changed."""
-        return {name: getattr(instance, "__dict__", {}) for name, instance in self._instances.items()}
+        return {
+            name: getattr(instance, "__dict__", {}) for name, instance in self._instances.items()
+        }
 
     def get_state(self) -> dict[str, Any]:
         """Return a private copy of everything the tools are, random streams and private parts included."""
         with self._copying():
-            return copy.deepcopy(self._instances)  # all at once: what instances share, their copies share
+            return copy.deepcopy(
+                self._instances
+            )  # all at once: what instances share, their copies share
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of `get_state`, which stays untouched."""
         if list(state) != list(self._instances):
-            raise ValueError(f"state of tools {list(state)}: expected one of {list(self._instances)}")
+            raise ValueError(
+                f"state of tools {list(state)}: expected one of {list(self._instances)}"
+            )
         self._instances = copy.deepcopy(dict(state))
 
     @contextmanager
@@ -133,15 +148,21 @@ class ToolSession:
         try:
             yield
         except RecursionError as error:
-            raise InfrastructureError(f"the state of {', '.join(self._instances)} nests too deep to copy") from error
+            raise InfrastructureError(
+                f"the state of {', '.join(self._instances)} nests too deep to copy"
+            ) from error
 
     def _evaluate(self, call: str | PlainCall) -> Any:
         if isinstance(call, str) and len(call) > MAX_CALL_CHARS:
-            raise ValueError(f"the call has {len(call)} characters; at most {MAX_CALL_CHARS} are executed")
+            raise ValueError(
+                f"the call has {len(call)} characters; at most {MAX_CALL_CHARS} are executed"
+            )
         plain = plain_call(call) if isinstance(call, str) else call
         if plain is not None and plain.name in self._class_of and plain.name not in _DENIED:
             return self._invoke(plain.name, call, plain.positional, plain.named)
-        return self._evaluate_source(call if isinstance(call, str) else render_call(call.name, call.named))
+        return self._evaluate_source(
+            call if isinstance(call, str) else render_call(call.name, call.named)
+        )
 
     def _evaluate_source(self, call: str) -> Any:
         source = _CALLEE.sub(self._qualified, call)
@@ -154,7 +175,11 @@ class ToolSession:
 
     def _qualified(self, match: re.Match[str]) -> str:
         name = match[1]
-        return f"{self._instance_name(self._class_of[name])}.{name}" if name in self._class_of else name
+        return (
+            f"{self._instance_name(self._class_of[name])}.{name}"
+            if name in self._class_of
+            else name
+        )
 
     def _instance_name(self, class_name: str) -> str:
         return f"{self._owner}_{class_name}_instance"
@@ -166,12 +191,20 @@ class ToolSession:
             if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
                 class_name = self._class_of.get(callee.attr)
                 if class_name is not None and callee.value.id == self._instance_name(class_name):
-                    return lambda *positional, **named: self._invoke(callee.attr, call, positional, named)
+                    return lambda *positional, **named: self._invoke(
+                        callee.attr, call, positional, named
+                    )
             return pure_function(callee, evaluator)
 
         return resolve
 
-    def _invoke(self, method: str, call: str | PlainCall, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    def _invoke(
+        self,
+        method: str,
+        call: str | PlainCall,
+        positional: Sequence[Any],
+        named: Mapping[str, Any],
+    ) -> Any:
         """Call a tool's method, telling what it may raise on bad arguments from what only a broken tool raises."""
         class_name = self._class_of[method]
         try:
@@ -179,7 +212,9 @@ class ToolSession:
         except _TOOL_ERRORS:
             raise
         except (Exception, SystemExit) as error:
-            a_result = class_name in self._own_tools and isinstance(error, Exception)  # users raise as they like
+            a_result = class_name in self._own_tools and isinstance(
+                error, Exception
+            )  # users raise as they like
             if a_result or isinstance(error, InfrastructureError):
                 raise
             cause, text = (
@@ -210,12 +245,16 @@ def _argument(value: Any) -> str:
 def _loaded(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
     try:
         instance = tool()
-        if hasattr(instance, "_load_scenario"):  # BFCL's MathAPI holds no state, so nothing is loaded
+        if hasattr(
+            instance, "_load_scenario"
+        ):  # BFCL's MathAPI holds no state, so nothing is loaded
             own = scenario if getattr(tool, "_copies_scenario", False) else snapshot(scenario, {})
             instance._load_scenario(own, long_context=long_context)
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
-        raise InfrastructureError(f'tool "{name}" cannot load its initial_config: {cause}') from error
+        raise InfrastructureError(
+            f'tool "{name}" cannot load its initial_config: {cause}'
+        ) from error
     return instance
 
 
@@ -224,8 +263,16 @@ def _class_of_functions(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str
     """Return {function: class name}, of several classes the last; public bound methods, no properties and the like."""
     class_of: dict[str, str] = {}
     for class_name, tool in tools:
-        found = ((name, inspect.getattr_static(tool, name)) for name in dir(tool) if not name.startswith("_"))
-        methods = [name for name, value in found if isinstance(value, classmethod) or inspect.isfunction(value)]
+        found = (
+            (name, inspect.getattr_static(tool, name))
+            for name in dir(tool)
+            if not name.startswith("_")
+        )
+        methods = [
+            name
+            for name, value in found
+            if isinstance(value, classmethod) or inspect.isfunction(value)
+        ]
         class_of.update(dict.fromkeys(methods, class_name))
     return class_of
 
@@ -249,7 +296,9 @@ def _is_unusual(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         names = [each.arg for each in node.keywords]
         return len(names) != len(set(names))
-    return isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr | ast.Starred | ast.Lambda)
+    return isinstance(
+        node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr | ast.Starred | ast.Lambda
+    )
 
 
 def _result_text(value: Any) -> str:
@@ -258,7 +307,9 @@ def _result_text(value: Any) -> str:
     if type(value) is dict:
         try:
             return _json_text(value)
-        except Exception:  # BFCL falls back on any failure: Decimals, keys that are tuples, cycles, huge integers
+        except (
+            Exception
+        ):  # BFCL falls back on any failure: Decimals, keys that are tuples, cycles, huge integers
             return str(value)
     return str(value)
 

@@ -39,7 +39,9 @@ def encoded(source: str) -> bytes:
     """Return the source as the parser reads it; raises DecodeError for what is never parsed."""
     require_readable(source)
     if len(source) > MAX_SOURCE_CHARS:
-        raise DecodeError("size", f"the source has {len(source)} characters; at most {MAX_SOURCE_CHARS} are read")
+        raise DecodeError(
+            "size", f"the source has {len(source)} characters; at most {MAX_SOURCE_CHARS} are read"
+        )
     if len(source) > _SHORT_CHARS:
         _require_flat(_TOKEN.findall(source))
     try:
@@ -50,9 +52,16 @@ def encoded(source: str) -> bytes:
 
 def _require_flat(tokens: Sequence[str]) -> None:
     if len(tokens) > MAX_TOKENS:
-        raise DecodeError("size", f"the source has {len(tokens)} words and marks; at most {MAX_TOKENS} are read")
-    waiting, before = 0, list[int]()  # what waits for its end; what did when each bracket was opened
-    operand = True  # whether the last token ends an operand, so that a comma or bracket ends what waits
+        raise DecodeError(
+            "size", f"the source has {len(tokens)} words and marks; at most {MAX_TOKENS} are read"
+        )
+    waiting, before = (
+        0,
+        list[int](),
+    )  # what waits for its end; what did when each bracket was opened
+    operand = (
+        True  # whether the last token ends an operand, so that a comma or bracket ends what waits
+    )
     for token in tokens:
         if token in "([{":
             before.append(waiting)
@@ -65,7 +74,9 @@ def _require_flat(tokens: Sequence[str]) -> None:
             waiting += 1
         operand = token not in _OPERATORS
         if waiting > MAX_DEPTH:
-            raise DecodeError("size", f"the source nests deeper than {MAX_DEPTH} operators and brackets")
+            raise DecodeError(
+                "size", f"the source nests deeper than {MAX_DEPTH} operators and brackets"
+            )
 
 
 def root_of(source: bytes, language: str) -> Node:
@@ -73,7 +84,9 @@ def root_of(source: bytes, language: str) -> Node:
 
     As in BFCL a token that the parser had to insert is no fault, one that it had to skip is.
     """
-    parser = _library("tree_sitter", language).Parser(_grammar(language))  # one each time: it is for one thread
+    parser = _library("tree_sitter", language).Parser(
+        _grammar(language)
+    )  # one each time: it is for one thread
     root: Node = parser.parse(source).root_node
     if root.has_error and any(node.is_error for node in _faulty(root)):
         raise DecodeError("syntax", f"this is not {language}")

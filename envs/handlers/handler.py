@@ -54,4 +54,6 @@ def require_readable(text: str) -> None:
     if not isinstance(text, str):
         raise DecodeError("shape", f"expected text, got {type(text).__name__}")
     if len(text) > MAX_TEXT_CHARS:
-        raise DecodeError("size", f"the text has {len(text)} characters; at most {MAX_TEXT_CHARS} are read")
+        raise DecodeError(
+            "size", f"the text has {len(text)} characters; at most {MAX_TEXT_CHARS} are read"
+        )

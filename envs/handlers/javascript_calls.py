@@ -25,13 +25,18 @@ _WORDS = (
     "break|case|catch|const|continue|debugger|default|do|else|extends|finally|for|if|in|instanceof|return|switch|throw"
     "|try|var|while|with"
 )
-_TAG_WORDS = f"{_WORDS}|class|delete|export|false|function|import|new|null|super|this|true|typeof|void"
+_TAG_WORDS = (
+    f"{_WORDS}|class|delete|export|false|function|import|new|null|super|this|true|typeof|void"
+)
 _FIRST_WORDS = "case|catch|default|else|extends|finally|import(?=\\.)|in|instanceof|using"
 _RESERVED = frozenset(
-    f"{_TAG_WORDS}|async|await|debugger|enum|eval|get|let|of|set|static|target|using|yield".split("|")
+    f"{_TAG_WORDS}|async|await|debugger|enum|eval|get|let|of|set|static|target|using|yield".split(
+        "|"
+    )
 )
 _BEFORE_VALUES = (
-    r"[(,=\[:>?&|!~^%*/+-]|\.\.\.|<(?=\s)|\$\{|\{(?=\s*\w+\s*\})|\b(?:await|delete|new|return|typeof|void|yield)\b"
+    r"[(,=\[:>?&|!~^%*/+-]|\.\.\.|<(?=\s)|\$\{|\{(?=\s*\w+\s*\})"
+    r"|\b(?:await|delete|new|return|typeof|void|yield)\b"
 )
 _MISTAKEN = re.compile(
     rf"</?({_TAG_WORDS})\b|(?:{_BEFORE_VALUES})\s*({_WORDS})\b|\bfunction\s*\*?\s*({_TAG_WORDS})\b"
@@ -68,7 +73,9 @@ def _root(source: bytes) -> Node:
         if masked == source:
             raise
         root = root_of(masked, "javascript")
-    if root.has_error and any(token.type == ")" and _is_behind_a_pattern(token) for token in inserted(root)):
+    if root.has_error and any(
+        token.type == ")" and _is_behind_a_pattern(token) for token in inserted(root)
+    ):
         raise DecodeError("syntax", "a bracket is missing")
     if b"await" in source and any(_is_called_await(node, source) for node in _nodes(root)):
         raise DecodeError("syntax", "nothing can be called await")

@@ -105,7 +105,9 @@ class HermesCalls(ToolCallForm):
     def texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield one tagged object a call, then the same with marks inside strings escaped."""
         for write in (dump, lambda value: guarded(dump(value))):
-            yield "\n".join(f"{self._open}{write(named(call, 'arguments'))}{self._close}" for call in calls)
+            yield "\n".join(
+                f"{self._open}{write(named(call, 'arguments'))}{self._close}" for call in calls
+            )
 
     def _blocks(self, text: str) -> Iterable[str]:
         start = text.find(self._open)

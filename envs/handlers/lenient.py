@@ -89,7 +89,9 @@ class LenientCalls:
         require_readable(text)
         outcome = self._outcome(text)
         # An argument that cannot be read is one of a call.
-        holds_calls = outcome.kind in ("value", "size") if isinstance(outcome, DecodeError) else bool(outcome)
+        holds_calls = (
+            outcome.kind in ("value", "size") if isinstance(outcome, DecodeError) else bool(outcome)
+        )
         if holds_calls or len(text) > MAX_LENIENT_CHARS:
             return text, (), outcome
         meant, repairs = text, list[str]()
@@ -113,7 +115,10 @@ class LenientCalls:
             yield "tags put on lines of their own", _tags_on_lines
         else:
             yield "code fence dropped", _inside_fence
-            yield "text around the calls dropped", json_span if _is_json(self.strict) else python_span
+            yield (
+                "text around the calls dropped",
+                json_span if _is_json(self.strict) else python_span,
+            )
         if self._repair is not None:
             yield "JSON repaired", self._json_repaired
 
@@ -125,7 +130,11 @@ class LenientCalls:
 
     def _json_repaired(self, text: str) -> str:
         if not isinstance(self.strict, HermesCalls):
-            mark = "[TOOL_CALLS]" if isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text else ""
+            mark = (
+                "[TOOL_CALLS]"
+                if isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text
+                else ""
+            )
             return mark + self._repaired(text.rpartition(mark)[2] if mark else text)
         blocks = [block.removesuffix("</tool_call>\n") for block in text.split("<tool_call>\n")[1:]]
         return "\n".join(f"<tool_call>\n{self._repaired(block)}\n</tool_call>" for block in blocks)
@@ -138,7 +147,11 @@ class LenientCalls:
         except (ValueError, RecursionError):
             return text
         named = isinstance(self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls)
-        value = [_with_arguments(each) for each in value] if named and isinstance(value, list) else value
+        value = (
+            [_with_arguments(each) for each in value]
+            if named and isinstance(value, list)
+            else value
+        )
         return dump(_with_arguments(value) if named else value)
 
 
@@ -161,7 +174,10 @@ def _with_arguments(each: Any) -> Any:
     """Return a call with its arguments under "arguments", and as an object where they are JSON text."""
     if not isinstance(each, dict):
         return each
-    each = {"arguments" if key == "parameters" and "arguments" not in each else key: each[key] for key in each}
+    each = {
+        "arguments" if key == "parameters" and "arguments" not in each else key: each[key]
+        for key in each
+    }
     if isinstance(each.get("arguments"), str):
         try:
             each["arguments"] = json.loads(each["arguments"])
@@ -187,7 +203,11 @@ def _tagged(text: str) -> str:
 
 def _tags_on_lines(text: str) -> str:
     text = _TAG.sub(r"\n\1\n", text)
-    text = text if text.rfind("</tool_call>") > text.rfind("<tool_call>") else f"{text}\n</tool_call>\n"
+    text = (
+        text
+        if text.rfind("</tool_call>") > text.rfind("<tool_call>")
+        else f"{text}\n</tool_call>\n"
+    )
     return re.sub(r"\n+", "\n", text)
 
 

@@ -50,7 +50,9 @@ class MistralCalls(ToolCallForm):
     def texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the list behind the mark, or each call behind one."""
         if self._by_name and calls:
-            yield "".join(f"{_CALLS}{call.name}{_ARGS}{dump(dict(call.arguments))}" for call in calls)
+            yield "".join(
+                f"{_CALLS}{call.name}{_ARGS}{dump(dict(call.arguments))}" for call in calls
+            )
         else:
             yield _CALLS + dump([named(call, "arguments") for call in calls])
 
@@ -63,7 +65,13 @@ def _named_calls(text: str, index: int) -> Record:
         opening = text.find("{", index)
         if opening < 0:
             raise DecodeError("syntax", "expected an object of arguments")
-        name = text[index + len(_CALLS) : opening].strip().removesuffix(_ARGS).partition(_ID)[0].strip()
+        name = (
+            text[index + len(_CALLS) : opening]
+            .strip()
+            .removesuffix(_ARGS)
+            .partition(_ID)[0]
+            .strip()
+        )
         if not name or "[" in name:
             raise DecodeError("shape", f"expected a function's name, got {name[:80]!r}")
         arguments, index = parse_json_at(text, opening)

@@ -37,7 +37,11 @@ class PythonCalls:
 
     def decode(self, text: str) -> list[Call]:
         """Return the calls a text holds; raises DecodeError, also where an argument has no text to be executed with."""
-        calls = [Call(name, arguments) for each in self.decode_official(text) for name, arguments in each.items()]
+        calls = [
+            Call(name, arguments)
+            for each in self.decode_official(text)
+            for name, arguments in each.items()
+        ]
         for call in calls:
             _require_text(call)
         return calls
@@ -77,7 +81,9 @@ def executed(calls: Sequence[Call]) -> list[str]:
     """Return the call strings BFCL executes for calls written in Python; DecodeError where BFCL fails on a dict."""
     for call in calls:
         if any(_holds_empty_dict(value) for value in call.arguments.values()):
-            raise DecodeError("value", f"{call.name}: an empty dict cannot be an argument of a multi-turn call")
+            raise DecodeError(
+                "value", f"{call.name}: an empty dict cannot be an argument of a multi-turn call"
+            )
     return [render_call(call.name, call.arguments) for call in calls]
 
 
@@ -121,7 +127,9 @@ class _ValueReader:
             callee = callee.value
         if isinstance(callee, ast.Name):
             parts.append(callee.id)
-        return {".".join(reversed(parts)): {each.arg: self.value(each.value) for each in node.keywords}}
+        return {
+            ".".join(reversed(parts)): {each.arg: self.value(each.value) for each in node.keywords}
+        }
 
     def value(self, node: ast.expr | None) -> Any:
         if type(node) is ast.Constant:  # most arguments are
@@ -169,7 +177,9 @@ def _rendered(call: Call) -> str:
     names = [*call.name.split("."), *call.arguments]
     for name in names:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise ValueError(f"call {call.name!r}: {name!r} is no Python name, so this form cannot write it")
+            raise ValueError(
+                f"call {call.name!r}: {name!r} is no Python name, so this form cannot write it"
+            )
         if unicodedata.normalize("NFKC", name) != name:
             raise ValueError(f"call {call.name!r}: Python reads the name {name!r} as another one")
     return f"{call.name}({', '.join(f'{key}={literal(value)}' for key, value in call.arguments.items())})"
@@ -189,5 +199,9 @@ def literal(value: Any) -> str:
         case tuple():
             return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
         case dict():
-            return "{" + ", ".join(f"{literal(key)}: {literal(each)}" for key, each in value.items()) + "}"
+            return (
+                "{"
+                + ", ".join(f"{literal(key)}: {literal(each)}" for key, each in value.items())
+                + "}"
+            )
     raise ValueError(f"a {type(value).__name__} has no literal that decodes to it: {value!r}")

@@ -51,8 +51,12 @@ class WrittenForm(ABC):
                 if self._reads(text) == expected:
                     return text
         except (TypeError, RecursionError) as error:
-            raise ValueError(f"the form {self.name} cannot write the calls {expected[:200]}: {error}") from None
-        raise ValueError(f"the form {self.name} cannot write the calls {expected[:200]}: they would not read back")
+            raise ValueError(
+                f"the form {self.name} cannot write the calls {expected[:200]}: {error}"
+            ) from None
+        raise ValueError(
+            f"the form {self.name} cannot write the calls {expected[:200]}: they would not read back"
+        )
 
     def _reads(self, text: str) -> str | None:
         try:

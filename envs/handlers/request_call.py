@@ -32,7 +32,9 @@ class RequestCalls(TextCalls):
     def texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the requests, one behind the other."""
         if any(list(call.arguments) != [QUERY] for call in calls):
-            raise ValueError(f"a request has one argument, {QUERY}; got {[dict(call.arguments) for call in calls]}")
+            raise ValueError(
+                f"a request has one argument, {QUERY}; got {[dict(call.arguments) for call in calls]}"
+            )
         yield "".join(f"{REQUEST}<{call.name}>{call.arguments[QUERY]}{CALL}" for call in calls)
 
     def _block(self, start: int, end: int, inside: str) -> Block:

@@ -163,7 +163,9 @@ def first_list_of_objects(text: str) -> str:
     ", {" follows from where the same holds. Read from right to left, each of them is looked at once.
     """
     found: tuple[int, int] | None = None
-    following: int | None = None  # where the list ends for the first "}", of those behind, that can end an object
+    following: int | None = (
+        None  # where the list ends for the first "}", of those behind, that can end an object
+    )
     after_open: dict[int, int | None] = {}  # index of "{" -> that, seen from there
     for index in reversed([index for index, character in enumerate(text) if character in "{}["]):
         if text[index] == "{":

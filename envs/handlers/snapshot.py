@@ -17,7 +17,11 @@ def snapshot(value: Any, memo: dict[int, Any]) -> Any:
     kind = type(value)
     if kind in _ATOMIC:
         return value
-    if kind is not dict and kind is not list and (kind is not set or not _ATOMIC.issuperset(map(type, value))):
+    if (
+        kind is not dict
+        and kind is not list
+        and (kind is not set or not _ATOMIC.issuperset(map(type, value)))
+    ):
         return copy.deepcopy(value, memo)
     known = memo.get(id(value))
     if known is not None:

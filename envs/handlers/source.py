@@ -26,14 +26,20 @@ _TOKEN = re.compile(
 )
 _FORMAT = re.compile(r"(?i)\b(?:f|fr|rf)[\"']")
 
-_WARNED = re.compile(r"(?i)\\|\d\.?[a-z]")  # an unknown escape, a number that a keyword follows at once
+_WARNED = re.compile(
+    r"(?i)\\|\d\.?[a-z]"
+)  # an unknown escape, a number that a keyword follows at once
 
 # Reading a tree counts its depth in a place all threads share (CPython 3.11 raises SystemError where two meet there),
 # and warning filters are the process's own: hence one thread at a time.
 _PARSING = threading.Lock()
 _TRIES = 100  # against threads of other libraries, which parse without the lock
-if hasattr(os, "register_at_fork"):  # a child must not inherit the lock from a thread that it has not
-    os.register_at_fork(before=_PARSING.acquire, after_in_parent=_PARSING.release, after_in_child=_PARSING.release)
+if hasattr(
+    os, "register_at_fork"
+):  # a child must not inherit the lock from a thread that it has not
+    os.register_at_fork(
+        before=_PARSING.acquire, after_in_parent=_PARSING.release, after_in_child=_PARSING.release
+    )
 
 
 class SourceTooLarge(ValueError):
@@ -42,19 +48,26 @@ class SourceTooLarge(ValueError):
 
 def is_small(*sources: str) -> bool:
     """Whether the sources of one text have no more words and marks than are read; each has a character."""
-    return sum(map(len, sources)) <= MAX_TOKENS or sum(len(_TOKEN.findall(source)) for source in sources) <= MAX_TOKENS
+    return (
+        sum(map(len, sources)) <= MAX_TOKENS
+        or sum(len(_TOKEN.findall(source)) for source in sources) <= MAX_TOKENS
+    )
 
 
 def require_small(*sources: str) -> None:
     """Raise SourceTooLarge for more than is parsed of one text, in one expression or several."""
     if not is_small(*sources):
-        raise SourceTooLarge(f"the source has more than {MAX_TOKENS} words and marks, which are not read")
+        raise SourceTooLarge(
+            f"the source has more than {MAX_TOKENS} words and marks, which are not read"
+        )
     for source in sources:
         if source.count("{") > MAX_FORMAT_BRACES and _FORMAT.search(source):
             raise SourceTooLarge(f"a source with f-strings has at most {MAX_FORMAT_BRACES} braces")
 
 
-def parse_expression(source: str, filename: str = "<unknown>", *, compiled: bool = False) -> ast.expr:
+def parse_expression(
+    source: str, filename: str = "<unknown>", *, compiled: bool = False
+) -> ast.expr:
     """Return the tree of one expression; raises SyntaxError, ValueError, RecursionError or MemoryError as `ast.parse`.
 
     Raises SourceTooLarge, a ValueError, for more of it than is parsed: nothing is, then.

@@ -71,20 +71,27 @@ class SourceCalls:
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of no call or one; ValueError for more, and for what the language cannot say."""
         if len(calls) > 1:
-            raise ValueError(f"{self.name}: a text holds one call, not {len(calls)}: the rest would not be read")
+            raise ValueError(
+                f"{self.name}: a text holds one call, not {len(calls)}: the rest would not be read"
+            )
         text = f"[{''.join(self._written(call) for call in calls)}]"
         if not self._says(text, calls):
             raise ValueError(f"{self.name}: no text decodes to {list(calls)!r}")
         return text
 
     def _written(self, call: Call) -> str:
-        arguments = [f"{_assigned(key)}{self._source_of(key, value)}" for key, value in call.arguments.items()]
+        arguments = [
+            f"{_assigned(key)}{self._source_of(key, value)}"
+            for key, value in call.arguments.items()
+        ]
         return f"{call.name}({', '.join(arguments)}){self.end}"
 
     def _source_of(self, key: Any, value: Any) -> str:
         """Return the source of one argument: as it stands where it looks like a literal, else in quotes if it can."""
         if not isinstance(value, str):
-            raise ValueError(f"{self.name}: {key} = {value!r}: expected the source text of the value")
+            raise ValueError(
+                f"{self.name}: {key} = {value!r}: expected the source text of the value"
+            )
         quoted = [f'"{value}"', f"'{value}'"]
         for source in [value, *quoted] if _LITERAL.match(value) else [*quoted, value]:
             if self._says(f"[f({_assigned(key)}{source});]", [Call("f", {key: value})]):
@@ -126,7 +133,11 @@ def plain_call(
     no names in a language; one with `containers` writes lists and objects as JavaScript does.
     """
     whole, argument = _OF_LITERALS if containers else _OF_SCALARS
-    found = whole.match(source) if len(source) in _PLAIN_CHARS and source.isascii() and source.isprintable() else None
+    found = (
+        whole.match(source)
+        if len(source) in _PLAIN_CHARS and source.isascii() and source.isprintable()
+        else None
+    )
     if found is None:
         return None
     pairs = argument.findall(found[2])
@@ -138,5 +149,7 @@ def plain_call(
         else:
             for each in _STRING_OR_NAMES.findall(value) if value[0] in "[{" else (value,):
                 names += () if each in _CONSTANTS else each.split(".")
-    readable = len(arguments) == len(pairs) and reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
+    readable = (
+        len(arguments) == len(pairs) and reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
+    )
     return [{found[1]: arguments}] if readable else None

@@ -36,7 +36,9 @@ class ToolCalls:
             # BFCL walks over whatever it gets, so an empty object or string holds no calls, and no error either.
             if listed in ({}, ""):
                 return []
-            raise DecodeError("shape", f"expected a JSON list of calls, got {type(listed).__name__}")
+            raise DecodeError(
+                "shape", f"expected a JSON list of calls, got {type(listed).__name__}"
+            )
         return [_official_call(each) for each in listed]
 
     def decode_execute(self, text: str) -> list[str]:
@@ -54,8 +56,12 @@ class ToolCalls:
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for values JSON cannot say."""
         for call in calls:
-            if not all(isinstance(key, str) for key in call.arguments) or not _is_json(dict(call.arguments)):
-                raise ValueError(f"call {call.name!r}: its arguments are not JSON: {call.arguments!r}")
+            if not all(isinstance(key, str) for key in call.arguments) or not _is_json(
+                dict(call.arguments)
+            ):
+                raise ValueError(
+                    f"call {call.name!r}: its arguments are not JSON: {call.arguments!r}"
+                )
         return json.dumps([{call.name: json.dumps(dict(call.arguments))} for call in calls])
 
 

@@ -62,9 +62,22 @@ class XmlReturn(ReturnFormat):
             raise DecodeError("shape", f"expected calls between {_OPEN} and {_CLOSE}")
         try:
             root = ElementTree.fromstring(text[start : end + len(_CLOSE)])
-            functions = [(each.attrib["name"], list(self.arguments(each))) for each in root.findall("function")]
-            require_small(*(text for _, given in functions for _, text, kind in given if kind in _LITERAL_TYPES))
-            return [{name: {key: _value(text, kind) for key, text, kind in given}} for name, given in functions]
+            functions = [
+                (each.attrib["name"], list(self.arguments(each)))
+                for each in root.findall("function")
+            ]
+            require_small(
+                *(
+                    text
+                    for _, given in functions
+                    for _, text, kind in given
+                    if kind in _LITERAL_TYPES
+                )
+            )
+            return [
+                {name: {key: _value(text, kind) for key, text, kind in given}}
+                for name, given in functions
+            ]
         except DecodeError:
             raise
         except ElementTree.ParseError as error:
@@ -82,7 +95,9 @@ class XmlReturn(ReturnFormat):
         """Yield the one text of calls; strings whose ends or characters XML would lose are written as literals."""
         functions = (
             f'<function name="{_escaped(call.name)}">'
-            + self.grouped("".join(self._argument(key, value) for key, value in call.arguments.items()))
+            + self.grouped(
+                "".join(self._argument(key, value) for key, value in call.arguments.items())
+            )
             + "</function>"
             for call in calls
         )
@@ -106,7 +121,11 @@ class VerboseXml(XmlReturn):
         """Yield the arguments inside <params>, or without that those of the function; a value not given is empty."""
         params = function.find("params")
         for param in (function if params is None else params).findall("param"):
-            yield param.attrib.get("name"), param.attrib.get("value", ""), param.attrib.get("type", "string")
+            yield (
+                param.attrib.get("name"),
+                param.attrib.get("value", ""),
+                param.attrib.get("type", "string"),
+            )
 
     def written(self, name: str, text: str, kind: str) -> str:
         """Return one <param/>."""
@@ -129,7 +148,11 @@ class ConciseXml(XmlReturn):
     def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Yield the arguments that stand right below the function."""
         for param in function.findall("param"):
-            yield param.attrib["name"], (param.text or "").strip(), param.attrib.get("type", "string")
+            yield (
+                param.attrib["name"],
+                (param.text or "").strip(),
+                param.attrib.get("type", "string"),
+            )
 
     def written(self, name: str, text: str, kind: str) -> str:
         """Return one <param>."""

@@ -54,11 +54,15 @@ def _imported(name: str, target: str) -> type:
     module, _, qualname = target.partition(":")
     found = getattr(import_module(module), qualname)
     if not isinstance(found, type):
-        raise TypeError(f'tool "{name}" is registered as "{target}", which is {found!r}; expected a class')
+        raise TypeError(
+            f'tool "{name}" is registered as "{target}", which is {found!r}; expected a class'
+        )
     return found
 
 
 def read_table(noun: str) -> dict[str, Any]:
     """Return the figures of `tables/<noun>.json`, parsed afresh: what one caller changes no other sees."""
-    table: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / f"{noun}.json").read_text("utf-8"))
+    table: dict[str, Any] = json.loads(
+        (Path(__file__).parent / "tables" / f"{noun}.json").read_text("utf-8")
+    )
     return table

@@ -20,7 +20,9 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])", re.ASCII)
-_TWINS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "\u2013": "-", "\u00a0": " "})
+_TWINS = str.maketrans(
+    {"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "\u2013": "-", "\u00a0": " "}
+)
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
 _SIGN_PRECEDENCE = 3  # -2**2 is -(2**2), 2**-1 is a half, as in Python
 
@@ -70,7 +72,9 @@ def _tokens(expression: str) -> list[_Token]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise CalculatorError(f"unexpected {text[position:].lstrip()[:1]!r} at position {position}")
+            raise CalculatorError(
+                f"unexpected {text[position:].lstrip()[:1]!r} at position {position}"
+            )
         if match["number"]:
             found.append(_Token("", Fraction(match["number"])))
         else:
@@ -106,7 +110,9 @@ class _Parser:
             if precedence < lowest:
                 return value
             self._position += 1
-            right = self.expression(_SIGN_PRECEDENCE if token.text == "**" else precedence + 1, depth + 1)
+            right = self.expression(
+                _SIGN_PRECEDENCE if token.text == "**" else precedence + 1, depth + 1
+            )
             value = _bounded(_OPERATIONS[token.text](value, right))
 
     def _operand(self, depth: int) -> Fraction:
@@ -148,7 +154,9 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator == 1:
         if not base and exponent < 0:
             raise CalculatorError("division by zero")
-        if abs(exponent) > MAX_EXPONENT or _bits(base) * abs(exponent) > MAX_BITS:  # before it is computed
+        if (
+            abs(exponent) > MAX_EXPONENT or _bits(base) * abs(exponent) > MAX_BITS
+        ):  # before it is computed
             raise CalculatorError("exponent too large")
         return base ** int(exponent)
     if base < 0:

@@ -19,9 +19,26 @@ from typing import Any, Literal, Union
 from fctncalling.data.types import FunctionDoc
 
 DEFAULT_TIMEOUT_S, DEFAULT_OUTPUT_LENGTH = 30.0, 10_000
-_SIMPLE = {str: "string", int: "integer", float: "float", bool: "boolean", dict: "dict", list: "array", tuple: "tuple"}
-_SEQUENCES = (list, set, frozenset, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?)\s*:\s*$")
+_SIMPLE = {
+    str: "string",
+    int: "integer",
+    float: "float",
+    bool: "boolean",
+    dict: "dict",
+    list: "array",
+    tuple: "tuple",
+}
+_SEQUENCES = (
+    list,
+    set,
+    frozenset,
+    collections.abc.Sequence,
+    collections.abc.Iterable,
+    collections.abc.Collection,
+)
+_SECTION = re.compile(
+    r"^(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?)\s*:\s*$"
+)
 _ARGUMENT = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -36,7 +53,9 @@ class Tool:
 
     doc: FunctionDoc
     function: Callable[..., Any]
-    timeout_s: float | None  # wall seconds, after which the process that runs it is killed; None: inline, no limit
+    timeout_s: (
+        float | None
+    )  # wall seconds, after which the process that runs it is killed; None: inline, no limit
     max_output_length: int = DEFAULT_OUTPUT_LENGTH  # characters of its result that are kept
 
     @property
@@ -71,7 +90,9 @@ def as_tool(
     if not _NAME.fullmatch(doc.name):
         raise ToolDefinitionError(f"{doc.name!r} is no name a model could call: pass name=...")
     if timeout_s is not None and not timeout_s > 0:
-        raise ToolDefinitionError(f"tool {doc.name}: timeout_s is {timeout_s!r}; expected a positive number or None")
+        raise ToolDefinitionError(
+            f"tool {doc.name}: timeout_s is {timeout_s!r}; expected a positive number or None"
+        )
     return Tool(doc, function, timeout_s, max_output_length)
 
 
@@ -79,7 +100,9 @@ def as_tool(
 
 
 def _is_tool_object(source: Any) -> bool:
-    return isinstance(getattr(source, "inputs", None), Mapping) and isinstance(getattr(source, "name", None), str)
+    return isinstance(getattr(source, "inputs", None), Mapping) and isinstance(
+        getattr(source, "name", None), str
+    )
 
 
 def _doc_of_tool_object(
@@ -87,12 +110,18 @@ def _doc_of_tool_object(
 ) -> tuple[FunctionDoc, Callable[..., Any]]:
     function = _function_of(source)
     if function is None:
-        raise ToolDefinitionError(f"tool object {source.name!r} is not callable and has no forward()")
+        raise ToolDefinitionError(
+            f"tool object {source.name!r} is not callable and has no forward()"
+        )
     properties: dict[str, Any] = {}
     for parameter, described in source.inputs.items():
-        kind = {"number": "float", "object": "dict"}.get(described.get("type", "any"), described.get("type", "any"))
+        kind = {"number": "float", "object": "dict"}.get(
+            described.get("type", "any"), described.get("type", "any")
+        )
         properties[parameter] = {"type": kind, "description": described.get("description", "")}
-    required = [parameter for parameter, described in source.inputs.items() if not described.get("nullable")]
+    required = [
+        parameter for parameter, described in source.inputs.items() if not described.get("nullable")
+    ]
     text = description or str(getattr(source, "description", ""))
     return FunctionDoc(name or source.name, text, _parameters(properties, required)), function
 
@@ -104,7 +133,9 @@ def _function_of(source: Any) -> Callable[..., Any] | None:
 # --- functions ------------------------------------------------------------------------------------------------------
 
 
-def _doc_of_callable(function: Callable[..., Any], name: str | None, description: str | None) -> FunctionDoc:
+def _doc_of_callable(
+    function: Callable[..., Any], name: str | None, description: str | None
+) -> FunctionDoc:
     name = name or str(getattr(function, "__name__", type(function).__name__))
     documented: Any = function if inspect.isroutine(function) else type(function).__call__
     summary, told = parse_docstring(
@@ -121,10 +152,14 @@ def _doc_of_callable(function: Callable[..., Any], name: str | None, description
                 f"tool {name}: *{parameter.name} cannot be described to a model; name its parameters"
             )
         if parameter.kind is parameter.POSITIONAL_ONLY and len(parameters) > 1:
-            raise ToolDefinitionError(f"tool {name}: {parameter.name} is positional-only; models call by keyword")
+            raise ToolDefinitionError(
+                f"tool {name}: {parameter.name} is positional-only; models call by keyword"
+            )
         # A lone parameter without a type is the classic tool from text to text.
         lone_text = len(parameters) == 1 and parameter.name not in hints
-        schema: dict[str, Any] = {"type": "string"} if lone_text else type_schema(hints.get(parameter.name, Any))
+        schema: dict[str, Any] = (
+            {"type": "string"} if lone_text else type_schema(hints.get(parameter.name, Any))
+        )
         schema["description"] = told.get(parameter.name, "")
         if parameter.default is parameter.empty:
             required.append(parameter.name)
@@ -137,7 +172,10 @@ def _doc_of_callable(function: Callable[..., Any], name: str | None, description
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # written in C and silent about it: taken for a tool from text to text
+    except (
+        TypeError,
+        ValueError,
+    ):  # written in C and silent about it: taken for a tool from text to text
         return inspect.Signature([inspect.Parameter("query", inspect.Parameter.POSITIONAL_ONLY)])
 
 
@@ -182,15 +220,26 @@ def type_schema(annotation: Any) -> dict[str, Any]:
         return type_schema(inner[0]) if len(inner) == 1 else {"type": "any"}
     if origin is Literal:
         kinds = {type(value) for value in arguments}
-        return {"type": _SIMPLE.get(kinds.pop(), "any") if len(kinds) == 1 else "any", "enum": list(arguments)}
+        return {
+            "type": _SIMPLE.get(kinds.pop(), "any") if len(kinds) == 1 else "any",
+            "enum": list(arguments),
+        }
     if origin is typing.Annotated:
         return type_schema(arguments[0])
     if origin is dict or origin is collections.abc.Mapping:
         return {"type": "dict"}
     if origin is tuple:
-        return {"type": "tuple", "items": type_schema(arguments[0])} if arguments else {"type": "tuple"}
+        return (
+            {"type": "tuple", "items": type_schema(arguments[0])}
+            if arguments
+            else {"type": "tuple"}
+        )
     if origin in _SEQUENCES:
-        return {"type": "array", "items": type_schema(arguments[0])} if arguments else {"type": "array"}
+        return (
+            {"type": "array", "items": type_schema(arguments[0])}
+            if arguments
+            else {"type": "array"}
+        )
     return {"type": "any"}
 
 

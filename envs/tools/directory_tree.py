@@ -37,7 +37,9 @@ class File:
     __hash__ = None  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> File:
-        content = self.content if isinstance(self.content, str) else copy.deepcopy(self.content, memo)
+        content = (
+            self.content if isinstance(self.content, str) else copy.deepcopy(self.content, memo)
+        )
         twin = memo[id(self)] = File(self.name, content)
         return twin
 
@@ -98,7 +100,11 @@ class Directory:
                 other = theirs.contents[name]
                 if isinstance(item, Directory) and isinstance(other, Directory):
                     pending.append((item, other))
-                elif isinstance(item, Directory) or isinstance(other, Directory) or not item._equals(other):
+                elif (
+                    isinstance(item, Directory)
+                    or isinstance(other, Directory)
+                    or not item._equals(other)
+                ):
                     return False
         return True
 
@@ -111,7 +117,9 @@ class Directory:
         for original in originals:
             twin: Directory = memo[id(original)]
             twin.parent = None if original.parent is None else memo[id(original.parent)]
-            shared = memo.get(id(original.contents))  # a moved directory's table belongs to two directories
+            shared = memo.get(
+                id(original.contents)
+            )  # a moved directory's table belongs to two directories
             if shared is not None:
                 twin.contents = shared
                 continue

@@ -45,7 +45,9 @@ class GorillaFileSystem:
             self._fill(self.root, scenario["root"][name]["contents"], extension)
         self._current_dir = self.root
 
-    def _fill(self, directory: Directory, entries: Mapping[str, Any], extension: _Extension | None) -> None:
+    def _fill(
+        self, directory: Directory, entries: Mapping[str, Any], extension: _Extension | None
+    ) -> None:
         is_innermost = True
         for name, entry in entries.items():
             if entry["type"] == "directory":
@@ -53,7 +55,9 @@ class GorillaFileSystem:
                 self._fill(directory.add_directory(name), entry["contents"], extension)
             elif entry["type"] == "file":
                 content = snapshot(entry["content"], {})
-                directory.add_file(name, content if extension is None else extension.lengthened(name, content))
+                directory.add_file(
+                    name, content if extension is None else extension.lengthened(name, content)
+                )
         if is_innermost and extension is not None:
             directory.add_files(extension.file_names)
 
@@ -90,7 +94,11 @@ class GorillaFileSystem:
     def ls(self, a: Any = False) -> dict[str, Any]:
         """Return the names in the current directory, those that begin with "." only if asked for."""
         names = list(self._current_dir.contents)
-        return {"current_directory_content": names if a else [name for name in names if not name.startswith(".")]}
+        return {
+            "current_directory_content": names
+            if a
+            else [name for name in names if not name.startswith(".")]
+        }
 
     def cd(self, folder: Any) -> dict[str, Any]:
         """Go one level up or down, or to the root, and return the new directory's name ({} for "..")."""
@@ -101,7 +109,9 @@ class GorillaFileSystem:
             self._current_dir = self._current_dir.parent
             return {}
         if folder != "/" and "/" in folder:
-            return {"error": f"cd: {folder}: Unsupported path. Only one folder level at a time is supported."}
+            return {
+                "error": f"cd: {folder}: Unsupported path. Only one folder level at a time is supported."
+            }
         target = self._navigate(folder)
         if isinstance(target, dict):
             return target
@@ -136,7 +146,9 @@ class GorillaFileSystem:
             return {"terminal_output": content}
         if file_name not in self._current_dir.contents:
             return {"error": f"echo: cannot write to '{file_name}': No such file"}
-        cast(File, self._current_dir.contents[file_name])._write(content)  # a directory raises, as in BFCL
+        cast(File, self._current_dir.contents[file_name])._write(
+            content
+        )  # a directory raises, as in BFCL
         return None
 
     def cat(self, file_name: Any) -> dict[str, Any]:
@@ -217,7 +229,9 @@ class GorillaFileSystem:
         if first is None or second is None:
             return {"error": f"diff: {file_name1} or {file_name2}: No such file or directory"}
         pairs = zip(first.content.splitlines(), second.content.splitlines(), strict=False)
-        return {"diff_lines": "\n".join(f"- {one}\n+ {other}" for one, other in pairs if one != other)}
+        return {
+            "diff_lines": "\n".join(f"- {one}\n+ {other}" for one, other in pairs if one != other)
+        }
 
     def mv(self, source: Any, destination: Any) -> dict[str, Any]:
         """Rename an entry, or put it into a directory; a moved directory shares its contents with the old one."""
@@ -225,7 +239,9 @@ class GorillaFileSystem:
         if source not in current.contents:
             return {"error": f"mv: cannot move '{source}': No such file or directory"}
         if "/" in destination:
-            return {"error": "mv: path not allowed in destination. Provide only a file or directory name."}
+            return {
+                "error": "mv: path not allowed in destination. Provide only a file or directory name."
+            }
         item, target = current.contents[source], current.get_item(destination)
         if isinstance(target, File):
             return {"error": f"mv: cannot move '{source}' to '{destination}': Not a directory"}
@@ -266,20 +282,26 @@ class GorillaFileSystem:
         if source not in current.contents:
             return {"error": f"cp: cannot copy '{source}': No such file or directory"}
         if "/" in destination:
-            return {"error": "cp: path not allowed in destination. Provide only a file or directory name."}
+            return {
+                "error": "cp: path not allowed in destination. Provide only a file or directory name."
+            }
         item, target = current.contents[source], current.get_item(destination)
         if isinstance(target, File):
             return {"error": f"cp: cannot copy '{source}' to '{destination}': Not a directory"}
         place, new_name, shown = current, destination, destination
         if isinstance(target, Directory):
             place, new_name, shown = target, source, f"{destination}/{source}"
-            if shown in target.contents:  # BFCL looks for the whole path: a real clash raises when it is added
+            if (
+                shown in target.contents
+            ):  # BFCL looks for the whole path: a real clash raises when it is added
                 return {"error": f"cp: cannot copy '{source}' to '{shown}': File exists"}
         if isinstance(item, File):
             place.add_file(new_name, item.content)
         else:
             added = place.add_directory(new_name)
-            added.contents = item.contents.copy()  # after the addition: a directory copied into itself holds itself
+            added.contents = (
+                item.contents.copy()
+            )  # after the addition: a directory copied into itself holds itself
         return {"result": f"'{source}' copied to '{shown}'"}
 
 
@@ -319,6 +341,10 @@ def _total_bytes(directory: Directory, sizes: dict[int, int | None]) -> int:
         return size
     sizes[key], total = None, 0
     for item in directory.contents.values():
-        total += _total_bytes(item, sizes) if isinstance(item, Directory) else len(item.content.encode("utf-8"))
+        total += (
+            _total_bytes(item, sizes)
+            if isinstance(item, Directory)
+            else len(item.content.encode("utf-8"))
+        )
     sizes[key] = total
     return total

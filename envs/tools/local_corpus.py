@@ -30,7 +30,9 @@ class LocalCorpus:
         self._texts = [_words(f"{page['title']} {page['body']}") for page in pages]
         self._index: Any = None
 
-    def search(self, keywords: str, max_results: int = 10, region: str = "wt-wt") -> list[dict[str, str]]:
+    def search(
+        self, keywords: str, max_results: int = 10, region: str = "wt-wt"
+    ) -> list[dict[str, str]]:
         """Return the pages that hold a keyword, best first, each with the beginning of its body; no region matters."""
         wanted = _words(keywords)
         if not self._pages:
@@ -57,19 +59,29 @@ def default_corpus() -> LocalCorpus:
     try:
         return _read(path, path.stat().st_mtime_ns)
     except OSError as error:
-        raise CorpusError(f"{path} ({VARIABLE}): the search corpus cannot be read: {error}") from None
+        raise CorpusError(
+            f"{path} ({VARIABLE}): the search corpus cannot be read: {error}"
+        ) from None
 
 
 @lru_cache(maxsize=4)
 def _read(path: Path, stamp: int) -> LocalCorpus:
     text = path.read_text("utf-8")
     try:
-        pages = json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines()]
+        pages = (
+            json.loads(text)
+            if text.lstrip().startswith("[")
+            else [json.loads(line) for line in text.splitlines()]
+        )
     except ValueError as error:
-        raise CorpusError(f"{path}: expected a JSON array or JSON Lines of pages, but {error}") from None
+        raise CorpusError(
+            f"{path}: expected a JSON array or JSON Lines of pages, but {error}"
+        ) from None
     for number, page in enumerate(pages, 1):
         if not isinstance(page, dict) or not all(isinstance(page.get(key), str) for key in _KEYS):
-            raise CorpusError(f"{path}, page {number}: expected texts under {', '.join(_KEYS)}, got {page!r:.80}")
+            raise CorpusError(
+                f"{path}, page {number}: expected texts under {', '.join(_KEYS)}, got {page!r:.80}"
+            )
     return LocalCorpus(pages)
 
 

@@ -38,8 +38,13 @@ def long_context_path() -> Path:
         path = Path(named) / FILE_NAME if Path(named).is_dir() else Path(named)
         if path.is_file():
             return path
-        raise LongContextError(f"FCTNCALLING_LONG_CONTEXT is set to {named}, but there is no file {path}.")
-    places = [Path(str(fctncalling.data.__file__)).parent / "bfcl" / FILE_NAME, user_data_folder() / FILE_NAME]
+        raise LongContextError(
+            f"FCTNCALLING_LONG_CONTEXT is set to {named}, but there is no file {path}."
+        )
+    places = [
+        Path(str(fctncalling.data.__file__)).parent / "bfcl" / FILE_NAME,
+        user_data_folder() / FILE_NAME,
+    ]
     shared = os.environ.get("FCTNCALLING_SHARED")
     if shared:
         places.append(Path(shared) / "bfcl" / "data" / FILE_NAME)
@@ -90,10 +95,14 @@ class _Tables:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._tables: dict[str, Any] = json.loads(Path(path).read_text("utf-8"), object_hook=_revive)
+        self._tables: dict[str, Any] = json.loads(
+            Path(path).read_text("utf-8"), object_hook=_revive
+        )
         self._flat = frozenset(_flat_containers(self._tables.values()))
         lists = {name: table for name, table in self._tables.items() if isinstance(table, list)}
-        self._listings = {name: _Table(table) for name, table in lists.items() if id(table) in self._flat}
+        self._listings = {
+            name: _Table(table) for name, table in lists.items() if id(table) in self._flat
+        }
 
     def copy_of(self, name: str) -> Any:
         if name not in self._tables:
@@ -101,7 +110,11 @@ class _Tables:
                 f'{self._path}: no long-context table "{name}" (has {", ".join(sorted(self._tables)) or "none"}). '
                 "Import it anew with `python evaluate_fctncalling.py import-bfcl`."
             )
-        return Listing(self._listings[name]) if name in self._listings else self._copied(self._tables[name])
+        return (
+            Listing(self._listings[name])
+            if name in self._listings
+            else self._copied(self._tables[name])
+        )
 
     def _copied(self, value: Any) -> Any:
         if id(value) in self._flat:

@@ -180,7 +180,9 @@ class MathAPI:
     def power(self, base: Any, exponent: Any) -> dict[str, Any]:
         """Return base ** exponent, exact for integers."""
         if isinstance(base, int) and isinstance(exponent, int):
-            least_bits = max(base.bit_length() - 1, 0) * exponent  # a base of b bits is at least 2 ** (b - 1)
+            least_bits = (
+                max(base.bit_length() - 1, 0) * exponent
+            )  # a base of b bits is at least 2 ** (b - 1)
             if least_bits > MAX_BITS:
                 raise ValueError(_UNPRINTABLE)
         try:
@@ -191,7 +193,9 @@ class MathAPI:
 
     def square_root(self, number: Any, precision: Any) -> dict[str, Any]:
         """Return the Decimal square root, rounded to a number of significant digits."""
-        failure = {"error": "Input must be a number or computation resulted in an invalid operation"}
+        failure = {
+            "error": "Input must be a number or computation resulted in an invalid operation"
+        }
         try:
             if number < 0:
                 return {"error": "Cannot calculate square root of a negative number"}
@@ -212,7 +216,11 @@ class MathAPI:
 
     def round_number(self, number: Any, decimal_places: Any = 0) -> dict[str, Any]:
         """Return Python's round: halves go to the even side, integers stay integers, floats floats."""
-        if isinstance(number, int) and isinstance(decimal_places, int) and -decimal_places > number.bit_length() + 1:
+        if (
+            isinstance(number, int)
+            and isinstance(decimal_places, int)
+            and -decimal_places > number.bit_length() + 1
+        ):
             return {"result": 0}  # 10 ** places is more than twice the number
         try:
             with localcontext(self._decimal):

@@ -42,9 +42,13 @@ def begun(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Conversation
     """
     snapshot, conversations = scenario.get("snapshot"), scenario.get("conversations", [])
     if snapshot is not None and not isinstance(snapshot, dict):
-        raise ValueError(f"snapshot: expected an object, the public state of such a memory, got {snapshot!r:.80}")
+        raise ValueError(
+            f"snapshot: expected an object, the public state of such a memory, got {snapshot!r:.80}"
+        )
     if not all(isinstance(text, str) for texts in conversations for text in texts):
-        raise ValueError("conversations: expected a list of conversations, each a list of the user's messages")
+        raise ValueError(
+            "conversations: expected a list of conversations, each a list of the user's messages"
+        )
     return snapshot, () if snapshot is not None else frozen(conversations)
 
 

@@ -10,7 +10,9 @@ from fctncalling.envs.tools.memory import ARCHIVAL, CORE, Bounds, Result, begun,
 from fctncalling.envs.tools.memory_replay import keys, notes, overview
 from fctncalling.envs.tools.ranking import ranked
 
-_KEY = re.compile(r"[a-z]+(_[a-z0-9]+)*\n?")  # BFCL's pattern ends in "$", which lets one line break pass
+_KEY = re.compile(
+    r"[a-z]+(_[a-z0-9]+)*\n?"
+)  # BFCL's pattern ends in "$", which lets one line break pass
 Entries = dict[str, str]
 
 
@@ -100,7 +102,9 @@ class MemoryAPI_kv:
 
 def _add(entries: Entries, bounds: Bounds, key: str, value: str) -> Result:
     if len(entries) >= bounds.max_entries:
-        return {"error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some first."}
+        return {
+            "error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some first."
+        }
     if len(value) > bounds.max_chars:
         return _too_long(bounds)
     if not _KEY.fullmatch(key):

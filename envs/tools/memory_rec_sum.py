@@ -56,4 +56,6 @@ class MemoryAPI_rec_sum:
 
 
 def _too_long() -> Result:
-    return {"error": f"The memory would get too long: at most {MAX_SUMMARY_CHARS} characters are kept."}
+    return {
+        "error": f"The memory would get too long: at most {MAX_SUMMARY_CHARS} characters are kept."
+    }

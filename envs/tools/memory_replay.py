@@ -37,7 +37,9 @@ def notes(conversations: Conversations, max_notes: int, max_chars: int) -> tuple
     apart = [note for texts in conversations for note in _packed(_sentences(texts), max_chars)]
     if len(apart) <= max_notes:
         return tuple(apart)
-    return tuple(_packed([each for texts in conversations for each in _sentences(texts)], max_chars))
+    return tuple(
+        _packed([each for texts in conversations for each in _sentences(texts)], max_chars)
+    )
 
 
 @lru_cache(maxsize=16)
@@ -75,7 +77,9 @@ def summary(conversations: Conversations, max_chars: int) -> str:
 
 
 def _sentences(texts: Sequence[str]) -> list[str]:
-    return [sentence for text in texts for sentence in _SENTENCE_END.split(text.strip()) if sentence]
+    return [
+        sentence for text in texts for sentence in _SENTENCE_END.split(text.strip()) if sentence
+    ]
 
 
 def _packed(sentences: Iterable[str], max_chars: int) -> Iterable[str]:

@@ -40,7 +40,9 @@ class MemoryAPI_vector:
         snapshot, conversations = begun(scenario)
         self._scenario = str(scenario.get("scenario", ""))
         self._vectors: dict[str, Any] = {}  # text -> its embedding
-        self._encode([""])  # a missing library is told before the first call, not in the middle of an episode
+        self._encode(
+            [""]
+        )  # a missing library is told before the first call, not in the middle of an episode
         self.core_memory = _taken((snapshot or {}).get("core_memory"))
         self.archival_memory = _taken((snapshot or {}).get("archival_memory"))
         for note in notes(conversations, *ARCHIVAL):
@@ -68,7 +70,8 @@ class MemoryAPI_vector:
         ids = list(store)
         return {
             "result": [
-                {"id": ids[at], "similarity_score": float(likeness[at]), "text": store[ids[at]]} for at in best.tolist()
+                {"id": ids[at], "similarity_score": float(likeness[at]), "text": store[ids[at]]}
+                for at in best.tolist()
             ]
         }
 
@@ -133,7 +136,9 @@ def _add(part: dict[str, Any], bounds: Bounds, text: str) -> Result:
     if len(text) > bounds.max_chars:
         return _too_long(bounds)
     if len(part["store"]) >= bounds.max_entries:
-        return {"error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some first."}
+        return {
+            "error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some first."
+        }
     number: int = part["next_id"]
     part["next_id"] = number + 1
     part["store"][number] = text

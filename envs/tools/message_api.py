@@ -16,7 +16,9 @@ _NO_USER = "No user is currently logged in."
 class MessageAPI:
     """Contacts, and one inbox of {receiver id: text} entries that holds what everybody sent."""
 
-    generated_ids: Any  # a set; BFCL's JSON would make it a list, which then fails at the first message
+    generated_ids: (
+        Any  # a set; BFCL's JSON would make it a list, which then fails at the first message
+    )
     user_count: int
     user_map: dict[str, str]
     inbox: list[dict[str, Any]]
@@ -112,7 +114,11 @@ class MessageAPI:
         if user_id in self.user_map.values():
             return {"error": f"User ID '{user_id}' already exists."}
         self.user_map[user_name] = user_id
-        return {"added_status": True, "user_id": user_id, "message": f"Contact '{user_name}' added successfully."}
+        return {
+            "added_status": True,
+            "user_id": user_id,
+            "message": f"Contact '{user_name}' added successfully.",
+        }
 
     def search_messages(self, keyword: Any) -> dict[str, Any]:
         """Return the messages that contain the keyword in any letter case."""
@@ -120,7 +126,9 @@ class MessageAPI:
             return {"error": _NO_USER}
         wanted = keyword.lower()
         found = [
-            {"receiver_id": receiver, "message": text} for receiver, text in self._sent() if wanted in text.lower()
+            {"receiver_id": receiver, "message": text}
+            for receiver, text in self._sent()
+            if wanted in text.lower()
         ]
         return {"results": found}
 

@@ -48,7 +48,9 @@ class TwitterAPI:
         """Return whether the user is logged in."""
         return {"login_status": bool(self.authenticated)}
 
-    def post_tweet(self, content: Any, tags: Any = _OWN_LIST, mentions: Any = _OWN_LIST) -> dict[str, Any]:
+    def post_tweet(
+        self, content: Any, tags: Any = _OWN_LIST, mentions: Any = _OWN_LIST
+    ) -> dict[str, Any]:
         """Store a tweet under the next number and return it."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please authenticate before posting."}
@@ -81,7 +83,9 @@ class TwitterAPI:
             return {"error": "User not authenticated. Please authenticate before commenting."}
         if tweet_id not in self.tweets:
             return _not_found(tweet_id)
-        self.comments.setdefault(tweet_id, []).append({"username": self.username, "content": comment_content})
+        self.comments.setdefault(tweet_id, []).append(
+            {"username": self.username, "content": comment_content}
+        )
         return {"comment_status": "Comment added successfully"}
 
     def mention(self, tweet_id: Any, mentioned_usernames: Any) -> dict[str, Any]:
@@ -103,7 +107,9 @@ class TwitterAPI:
     def list_all_following(self) -> dict[str, Any]:
         """Return the followed users."""
         if not self.authenticated:
-            return {"error": "User not authenticated. Please authenticate before listing following."}
+            return {
+                "error": "User not authenticated. Please authenticate before listing following."
+            }
         return {"following_list": self.following_list}
 
     def unfollow_user(self, username_to_unfollow: Any) -> dict[str, Any]:
@@ -130,7 +136,8 @@ class TwitterAPI:
         return [
             tweet
             for tweet in self.tweets.values()
-            if keyword.lower() in tweet["content"].lower() or keyword.lower() in [tag.lower() for tag in tweet["tags"]]
+            if keyword.lower() in tweet["content"].lower()
+            or keyword.lower() in [tag.lower() for tag in tweet["tags"]]
         ]
 
     def get_tweet_comments(self, tweet_id: Any) -> list[dict[str, Any]] | dict[str, Any]:

@@ -36,7 +36,9 @@ class TicketAPI:
         if not self.current_user:
             return {"error": "User not authenticated. Please log in to create a ticket."}
         if priority < _LOWEST_PRIORITY or priority > _HIGHEST_PRIORITY:
-            return {"error": f"Invalid priority. Priority must be between {_LOWEST_PRIORITY} and {_HIGHEST_PRIORITY}."}
+            return {
+                "error": f"Invalid priority. Priority must be between {_LOWEST_PRIORITY} and {_HIGHEST_PRIORITY}."
+            }
         ticket = {
             "id": self.ticket_counter,
             "title": title,
@@ -105,7 +107,9 @@ class TicketAPI:
         """Return the current user's tickets, of one status if it is given; its case does not matter."""
         if not self.current_user:
             return [{"error": "User not authenticated. Please log in to view tickets."}]
-        tickets = [ticket for ticket in self.ticket_queue if ticket["created_by"] == self.current_user]
+        tickets = [
+            ticket for ticket in self.ticket_queue if ticket["created_by"] == self.current_user
+        ]
         if status:
             tickets = [ticket for ticket in tickets if ticket["status"].lower() == status.lower()]
         return tickets

@@ -75,7 +75,9 @@ class ToolProcess:
             raise ToolTimeoutError(f"timed out after {timeout_s:g} s") from error
         except OSError as error:
             self.close()
-            raise ToolProcessError(f"its process died with status {self._process.returncode}") from error
+            raise ToolProcessError(
+                f"its process died with status {self._process.returncode}"
+            ) from error
         return kind == RESULT, text
 
     def close(self) -> None:

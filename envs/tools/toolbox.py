@@ -21,13 +21,26 @@ from fctncalling.envs.tools.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.callables import Tool, ToolDefinitionError, as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.tools.python_executor.result import cut
-from fctncalling.envs.tools.tool_process import ToolProcess, ToolProcessError, ToolTimeoutError, result_text
+from fctncalling.envs.tools.tool_process import (
+    ToolProcess,
+    ToolProcessError,
+    ToolTimeoutError,
+    result_text,
+)
 
 NUM_PROCESSES = 8
 MAX_CALLS = 32  # calls of one assistant message that are run
 MAX_MESSAGE_OUTPUT = 50_000  # characters of all results of one message together
 TAGS = (
-    *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "[TOOL_CALLS]"),
+    *(
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_response>",
+        "</tool_response>",
+        "<think>",
+        "</think>",
+        "[TOOL_CALLS]",
+    ),
     *(
         "<|python_tag|>",
         "<|python_start|>",
@@ -37,7 +50,16 @@ TAGS = (
         "<TOOLCALL>",
         "</TOOLCALL>",
     ),
-    *("<request>", "<call>", "<response>", "<submit>", "<PYTHON>", "</PYTHON>", "<PYTHON-OUTPUT>", "</PYTHON-OUTPUT>"),
+    *(
+        "<request>",
+        "<call>",
+        "<response>",
+        "<submit>",
+        "<PYTHON>",
+        "</PYTHON>",
+        "<PYTHON-OUTPUT>",
+        "</PYTHON-OUTPUT>",
+    ),
 )
 """What handlers and policies read as the beginning or the end of something: never so when a tool has written it."""
 NEUTRAL = "\u200b"  # zero width: the text reads the same and is the mark no more
@@ -53,15 +75,23 @@ class ToolBox:
     """
 
     def __init__(
-        self, tools: Iterable[Any], *, num_processes: int = NUM_PROCESSES, max_calls: int | None = MAX_CALLS
+        self,
+        tools: Iterable[Any],
+        *,
+        num_processes: int = NUM_PROCESSES,
+        max_calls: int | None = MAX_CALLS,
     ) -> None:
         self._tools: dict[str, Tool] = {}
         for tool in map(_tool_of, tools):
             if tool.name in self._tools:
-                raise ToolDefinitionError(f"two tools are called {tool.name!r}: pass as_tool(..., name=...) for one")
+                raise ToolDefinitionError(
+                    f"two tools are called {tool.name!r}: pass as_tool(..., name=...) for one"
+                )
             self._tools[tool.name] = tool
         self._num_processes, self._max_calls = num_processes, max_calls
-        self._pickled = _pickled({name: tool for name, tool in self._tools.items() if tool.timeout_s is not None})
+        self._pickled = _pickled(
+            {name: tool for name, tool in self._tools.items() if tool.timeout_s is not None}
+        )
         self._crew = _Crew(num_processes)
 
     @property
@@ -83,7 +113,9 @@ class ToolBox:
             return f"Tool error: unknown tool {call.name!r}; there are {', '.join(self._tools)}"
         if not all(isinstance(key, str) for key in call.arguments):
             return f"Tool error: {call.name}() takes its arguments by name"
-        returned, text = self._run_inline(tool, call) if tool.timeout_s is None else self._run_apart(tool, call)
+        returned, text = (
+            self._run_inline(tool, call) if tool.timeout_s is None else self._run_apart(tool, call)
+        )
         text = text if returned else f"Tool error: {text}"
         return cut(neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length)
 
@@ -96,15 +128,23 @@ class ToolBox:
             with ThreadPoolExecutor(min(len(run), self._num_processes)) as threads:
                 texts = list(threads.map(self.call, run))
         texts = within(texts, MAX_MESSAGE_OUTPUT)
-        return texts + [f"Tool error: not run, at most {self._max_calls} calls of one message are" for _ in left]
+        return texts + [
+            f"Tool error: not run, at most {self._max_calls} calls of one message are" for _ in left
+        ]
 
     def as_class(self, class_name: str = "Tools") -> type:
         """Return the box as a stateless tool class, with a method a tool, for tasks that involve `class_name`.
 
         It is what `FunctionCallingEnv(tools={class_name: ...})` and `ToolSession(extra_tools=...)` take.
         """
-        methods: dict[str, Any] = {name: _method(self, tool) for name, tool in self._tools.items() if "." not in name}
-        return type(class_name, (), {"__doc__": f"Tools: {', '.join(methods)}.", "__module__": __name__, **methods})
+        methods: dict[str, Any] = {
+            name: _method(self, tool) for name, tool in self._tools.items() if "." not in name
+        }
+        return type(
+            class_name,
+            (),
+            {"__doc__": f"Tools: {', '.join(methods)}.", "__module__": __name__, **methods},
+        )
 
     def close(self) -> None:
         """End all processes that are not in a call; those that are end with it."""
@@ -117,7 +157,11 @@ class ToolBox:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (cloudpickle.dumps(list(self._tools.values())), self._num_processes, self._max_calls)
+        return _rebuilt, (
+            cloudpickle.dumps(list(self._tools.values())),
+            self._num_processes,
+            self._max_calls,
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ToolBox:
         return self  # it has no state of an episode: snapshots of an episode share it
@@ -139,7 +183,10 @@ class ToolBox:
             try:
                 process = crew.idle_process() or ToolProcess(self._pickled)
                 outcome = process.call(
-                    tool.name, call.arguments, timeout_s=tool.timeout_s, max_characters=tool.max_output_length
+                    tool.name,
+                    call.arguments,
+                    timeout_s=tool.timeout_s,
+                    max_characters=tool.max_output_length,
                 )
             except ToolTimeoutError as error:
                 return False, f"{tool.name} {error}"
@@ -189,7 +236,12 @@ def python_tool(executor: PythonExecutor) -> Tool:
         return result.text_within(limit)
 
     limit = executor.config.max_output_length
-    return as_tool(python_executor, description=executor.config.description, timeout_s=None, max_output_length=limit)
+    return as_tool(
+        python_executor,
+        description=executor.config.description,
+        timeout_s=None,
+        max_output_length=limit,
+    )
 
 
 def calculator_tool() -> Tool:
@@ -231,7 +283,9 @@ def _method(box: ToolBox, tool: Tool) -> Callable[..., str]:
 
     def method(self: Any, *positional: Any, **named: Any) -> str:
         if len(positional) > len(parameters):
-            raise TypeError(f"{tool.name}() takes {len(parameters)} arguments but {len(positional)} were given")
+            raise TypeError(
+                f"{tool.name}() takes {len(parameters)} arguments but {len(positional)} were given"
+            )
         arguments = dict(zip(parameters, positional, strict=False))
         if twice := arguments.keys() & named.keys():
             raise TypeError(f"{tool.name}() got multiple values for argument {min(twice)!r}")
@@ -259,4 +313,6 @@ def _pickled(tools: dict[str, Tool]) -> bytes:
 
 
 def _rebuilt(pickled_tools: bytes, num_processes: int, max_calls: int | None) -> ToolBox:
-    return ToolBox(cloudpickle.loads(pickled_tools), num_processes=num_processes, max_calls=max_calls)
+    return ToolBox(
+        cloudpickle.loads(pickled_tools), num_processes=num_processes, max_calls=max_calls
+    )

@@ -42,7 +42,8 @@ class TradingBot:
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         # JSON has no integer keys; whatever else a scenario keeps among the orders stays as it is.
         self.orders = {
-            int(key) if isinstance(key, str) and key.isdigit() else key: order for key, order in self.orders.items()
+            int(key) if isinstance(key, str) and key.isdigit() else key: order
+            for key, order in self.orders.items()
         }
         self.long_context = long_context
         self._draws = Draws(scenario.get("random_seed", _TABLE["default_random_seed"]))
@@ -50,7 +51,9 @@ class TradingBot:
     def _record(self, kind: str, amount: float) -> None:
         """Add a transaction to the history, at a moment drawn from the day after now."""
         moment = _NOW + timedelta(seconds=self._draws.randint(0, _SECONDS_A_DAY))
-        self.transaction_history.append({"type": kind, "amount": amount, "timestamp": moment.strftime(_TIMESTAMP)})
+        self.transaction_history.append(
+            {"type": kind, "amount": amount, "timestamp": moment.strftime(_TIMESTAMP)}
+        )
 
     def get_current_time(self) -> Result:
         """Return the time, which never passes."""
@@ -84,7 +87,9 @@ class TradingBot:
             order = order.copy()
             symbol = order["symbol"]
             pages = long_context_table("ORDER_DETAIL_EXTENSION")
-            order["metadata"] = {name: page.replace("{symbol}", str(symbol)) for name, page in pages.items()}
+            order["metadata"] = {
+                name: page.replace("{symbol}", str(symbol)) for name, page in pages.items()
+            }
         return order
 
     def cancel_order(self, order_id: int) -> Result:
@@ -113,7 +118,9 @@ class TradingBot:
             cost = float(price) * int(amount)
             balance = self.account_info.get("balance", 0)
             if cost > balance:
-                return {"error": f"Insufficient funds: required ${cost:.2f} but only ${balance:.2f} available."}
+                return {
+                    "error": f"Insufficient funds: required ${cost:.2f} but only ${balance:.2f} available."
+                }
         price = float(price)
         order_id = self.order_counter
         self.orders[order_id] = {
@@ -179,7 +186,10 @@ class TradingBot:
             return {"error": "Funding amount must be positive."}
         self.account_info["balance"] += amount
         self._record("deposit", amount)
-        return {"status": "Account funded successfully", "new_balance": self.account_info["balance"]}
+        return {
+            "status": "Account funded successfully",
+            "new_balance": self.account_info["balance"],
+        }
 
     def remove_stock_from_watchlist(self, symbol: str) -> Result:
         """Take a symbol off the watch list."""
@@ -195,7 +205,9 @@ class TradingBot:
         if not self.authenticated:
             return ["Error: User not authenticated. Please log in to view the watchlist."]
         if self.long_context:
-            extension: list[str] = long_context_table("WATCH_LIST_EXTENSION")  # it ends in `...`, as in BFCL
+            extension: list[str] = long_context_table(
+                "WATCH_LIST_EXTENSION"
+            )  # it ends in `...`, as in BFCL
             return self.watch_list + extension
         return {"watchlist": self.watch_list}
 
@@ -229,10 +241,16 @@ class TradingBot:
             symbols += long_context_table(f"{sector.upper()}_EXTENSION")
         return {"stock_list": symbols}
 
-    def filter_stocks_by_price(self, stocks: list[str], min_price: float, max_price: float) -> Result:
+    def filter_stocks_by_price(
+        self, stocks: list[str], min_price: float, max_price: float
+    ) -> Result:
         """Return the symbols priced within the bounds; what is not traded counts as free."""
         prices = ((symbol, self.stocks.get(symbol, {}).get("price", 0)) for symbol in stocks)
-        return {"filtered_stocks": [symbol for symbol, price in prices if price >= min_price and price <= max_price]}
+        return {
+            "filtered_stocks": [
+                symbol for symbol, price in prices if price >= min_price and price <= max_price
+            ]
+        }
 
     def add_to_watchlist(self, stock: str) -> Result:
         """Put a traded symbol on the watch list once, and return the list either way; no login is asked for."""

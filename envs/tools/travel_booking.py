@@ -16,7 +16,14 @@ _TABLE = read_table("travel_booking")
 _BASE_COSTS = {(start, end): cost for start, end, cost in _TABLE["flight_base_costs"]}
 _AIRPORTS: list[str] = _TABLE["airports"]
 _CLASS_FACTORS: dict[str, int] = _TABLE["class_factors"]
-_INVOICE_FIELDS = ("travel_date", "travel_from", "travel_to", "travel_class", "travel_cost", "transaction_id")
+_INVOICE_FIELDS = (
+    "travel_date",
+    "travel_from",
+    "travel_to",
+    "travel_class",
+    "travel_cost",
+    "transaction_id",
+)
 _DATE = "%Y-%m-%d"
 
 
@@ -93,7 +100,9 @@ class TravelAPI:
         """Return whether there is a token that has not expired."""
         return {"status": not (self.token_expires_in is None or self.token_expires_in == 0)}
 
-    def get_budget_fiscal_year(self, lastModifiedAfter: str | None = None, includeRemoved: str | None = None) -> Result:
+    def get_budget_fiscal_year(
+        self, lastModifiedAfter: str | None = None, includeRemoved: str | None = None
+    ) -> Result:
         """Return the one fiscal year there is."""
         return {"budget_fiscal_year": _TABLE["budget_fiscal_year"]}
 
@@ -110,7 +119,9 @@ class TravelAPI:
             return {"error": "Token not initialized"}
         if fault := self._token_fault(access_token):
             return {"error": fault}
-        if card_number in self.credit_card_list:  # the keys are card ids, so a number hardly ever is
+        if (
+            card_number in self.credit_card_list
+        ):  # the keys are card ids, so a number hardly ever is
             return {"error": "Card already registered"}
         card_id = str(self._draw("card_id"))
         self.credit_card_list[card_id] = {
@@ -122,13 +133,19 @@ class TravelAPI:
         }
         return {"card_id": card_id}
 
-    def get_flight_cost(self, travel_from: str, travel_to: str, travel_date: str, travel_class: str) -> Result:
+    def get_flight_cost(
+        self, travel_from: str, travel_to: str, travel_date: str, travel_class: str
+    ) -> Result:
         """Return the cost of a flight, in long context of every flight in the table.
 
         Raises ValueError, whose text the caller sees, for an unknown route or class.
         """
         factor = _cost_factor(travel_from, travel_to, travel_date, travel_class)
-        base_costs = list(_BASE_COSTS.values()) if self.long_context else [_BASE_COSTS[travel_from, travel_to]]
+        base_costs = (
+            list(_BASE_COSTS.values())
+            if self.long_context
+            else [_BASE_COSTS[travel_from, travel_to]]
+        )
         return {"travel_cost_list": [float(base_cost * factor) for base_cost in base_costs]}
 
     def get_credit_card_balance(self, access_token: str, card_id: str) -> Result:
@@ -137,7 +154,8 @@ class TravelAPI:
             return {"error": fault}
         if card_id not in self.credit_card_list:
             return {
-                "error": "Card not registered. Here are a list of card_id's: " + str(list(self.credit_card_list.keys()))
+                "error": "Card not registered. Here are a list of card_id's: "
+                + str(list(self.credit_card_list.keys()))
             }
         return {"card_balance": self.credit_card_list[card_id]["balance"]}
 
@@ -151,7 +169,9 @@ class TravelAPI:
         travel_class: str,
     ) -> Result:
         """Book a flight and charge the card; the budget limit is held against the card's balance, as in BFCL."""
-        fault = self._booking_fault(access_token, card_id, travel_date, travel_from, travel_to, travel_class)
+        fault = self._booking_fault(
+            access_token, card_id, travel_date, travel_from, travel_to, travel_class
+        )
         if fault:
             return {"booking_status": False, "error": fault}
         try:
@@ -222,7 +242,12 @@ class TravelAPI:
         if booking_id is None or booking_id not in self.booking_record:
             return {"error": "Booking not found"}
         booking = self.booking_record[booking_id]
-        return {"invoice": {"booking_id": booking_id, **{name: booking[name] for name in _INVOICE_FIELDS}}}
+        return {
+            "invoice": {
+                "booking_id": booking_id,
+                **{name: booking[name] for name in _INVOICE_FIELDS},
+            }
+        }
 
     def get_booking_history(self, access_token: str) -> Result:
         """Return a copy of all bookings."""
@@ -246,7 +271,9 @@ class TravelAPI:
         del self.booking_record[booking_id]
         return {"cancel_status": True}
 
-    def compute_exchange_rate(self, base_currency: str, target_currency: str, value: float) -> Result:
+    def compute_exchange_rate(
+        self, base_currency: str, target_currency: str, value: float
+    ) -> Result:
         """Return an amount in another currency; only the way back to dollars is rounded.
 
         Raises ValueError, whose text the caller sees, for a pair without dollars.
@@ -267,7 +294,9 @@ class TravelAPI:
             return {"verification_status": False, "verification_failure": fault}
         return {"verification_status": True}
 
-    def _traveler_fault(self, first_name: str, last_name: str, date_of_birth: str, passport_number: str) -> str | None:
+    def _traveler_fault(
+        self, first_name: str, last_name: str, date_of_birth: str, passport_number: str
+    ) -> str | None:
         """Return the first thing that is wrong with a traveller."""
         if first_name != self.user_first_name or last_name != self.user_last_name:
             return (
@@ -298,7 +327,12 @@ class TravelAPI:
         return {"nearest_airport": _TABLE["airport_by_city"].get(location, "Unknown")}
 
     def purchase_insurance(
-        self, access_token: str, insurance_type: str, booking_id: str, insurance_cost: float, card_id: str
+        self,
+        access_token: str,
+        insurance_type: str,
+        booking_id: str,
+        insurance_cost: float,
+        card_id: str,
     ) -> Result:
         """Charge a card for an insurance, whether it holds the money or not; nothing else is kept of it."""
         fault = self._token_fault(access_token)

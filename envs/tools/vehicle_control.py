@@ -197,8 +197,13 @@ class VehicleControlAPI:
         if pedalPosition == 0:
             return self.releaseBrakePedal()
         self.brakePedalStatus = "pressed"
-        self._brakePedalForce = pedalPosition * _TABLE["max_brake_force"]  # an int position leaves an int
-        return {"brakePedalStatus": self.brakePedalStatus, "brakePedalForce": float(self._brakePedalForce)}
+        self._brakePedalForce = (
+            pedalPosition * _TABLE["max_brake_force"]
+        )  # an int position leaves an int
+        return {
+            "brakePedalStatus": self.brakePedalStatus,
+            "brakePedalForce": float(self._brakePedalForce),
+        }
 
     def releaseBrakePedal(self) -> Result:
         """Let the brake pedal go."""
@@ -206,7 +211,9 @@ class VehicleControlAPI:
         self._brakePedalForce = 0.0
         return {"brakePedalStatus": "released", "brakePedalForce": 0.0}
 
-    def setCruiseControl(self, speed: float, activate: bool, distanceToNextVehicle: float) -> Result:
+    def setCruiseControl(
+        self, speed: float, activate: bool, distanceToNextVehicle: float
+    ) -> Result:
         """Switch cruise control; the distance is kept even where the speed is then refused."""
         distance, speed = float(distanceToNextVehicle), float(speed)
         if self.engine_state == "stopped":
@@ -273,7 +280,9 @@ class VehicleControlAPI:
             "rearLeftTirePressure": self.rearLeftTirePressure,
             "rearRightTirePressure": self.rearRightTirePressure,
             "healthy_tire_pressure": lowest <= total / 4 <= highest,
-            "car_info": long_context_table("CAR_STATUS_METADATA_EXTENSION") if self.long_context else {},
+            "car_info": long_context_table("CAR_STATUS_METADATA_EXTENSION")
+            if self.long_context
+            else {},
         }
 
     def find_nearest_tire_shop(self) -> Result:

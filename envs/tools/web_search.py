@@ -30,7 +30,9 @@ class WebSearchAPI:
         if type(self)._search is None:
             default_corpus()  # a missing corpus is told before the first call, not in the middle of an episode
 
-    def search_engine_query(self, keywords: str, max_results: int = 10, region: str = "wt-wt") -> Any:
+    def search_engine_query(
+        self, keywords: str, max_results: int = 10, region: str = "wt-wt"
+    ) -> Any:
         """Return titles and addresses, with snippets where the task shows them."""
         search = type(self)._search or default_corpus().search
         results = search(str(keywords), max_results, region)[:max_results]
@@ -57,20 +59,27 @@ def web_search_tool(search: Search, fetch: Fetch | None = None) -> type[WebSearc
     Without `fetch` only pages of the local corpus can be fetched. What either raises (LookupError of `fetch` apart)
     is failed infrastructure: the episode is invalid, for a broken network is no mistake of the model.
     """
-    own = {"_search": staticmethod(_guarded(search)), "_fetch": staticmethod(_guarded(fetch)) if fetch else None}
+    own = {
+        "_search": staticmethod(_guarded(search)),
+        "_fetch": staticmethod(_guarded(fetch)) if fetch else None,
+    }
     return type("WebSearchAPI", (WebSearchAPI,), own)
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     def ask(*arguments: Any) -> Any:
-        from fctncalling.envs.handlers.execution import InfrastructureError  # it imports the registry of tools
+        from fctncalling.envs.handlers.execution import (
+            InfrastructureError,
+        )  # it imports the registry of tools
 
         try:
             return function(*arguments)
         except LookupError:
             raise
         except Exception as error:
-            raise InfrastructureError(f"web search {function!r}: {type(error).__name__}: {error}") from error
+            raise InfrastructureError(
+                f"web search {function!r}: {type(error).__name__}: {error}"
+            ) from error
 
     return ask
 

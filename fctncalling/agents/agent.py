@@ -64,7 +64,10 @@ def posed(task: Task, form: str) -> Task:
     truth = task.ground_truth
     if truth is not None:
         truth = [{_undotted(name): given for name, given in each.items()} for each in truth]
-    docs = [FunctionDoc(_undotted(doc.name), doc.description, doc.parameters, doc.response) for doc in task.functions]
+    docs = [
+        FunctionDoc(_undotted(doc.name), doc.description, doc.parameters, doc.response)
+        for doc in task.functions
+    ]
     return replace(task, functions=docs, ground_truth=truth)
 
 

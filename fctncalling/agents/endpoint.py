@@ -53,7 +53,9 @@ class EndpointAgent:
         try:
             self._client = self._httpx.Client(timeout=settings.timeout_s, headers=headers)
         except ValueError as error:  # a key with a line break, say
-            raise AgentSetupError(f"{settings.api_key_env}: cannot be sent as a header: {error}") from None
+            raise AgentSetupError(
+                f"{settings.api_key_env}: cannot be sent as a header: {error}"
+            ) from None
 
     def player(self, task: Task, handler: str, seed: int) -> Player:
         """Return a player for an episode."""
@@ -79,7 +81,9 @@ class EndpointAgent:
             message, told, told_s = self._once(body)
             if message is not None:
                 return message
-        raise AgentUnavailable(f"{self._url}: no answer after {self.settings.retries + 1} attempts; the last: {told}")
+        raise AgentUnavailable(
+            f"{self._url}: no answer after {self.settings.retries + 1} attempts; the last: {told}"
+        )
 
     def _once(self, body: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str, float]:
         """Return the message, or None, why there is none, and the seconds the endpoint asks us to wait."""
@@ -101,7 +105,11 @@ class EndpointAgent:
             message = reply.json()["choices"][0]["message"]
         except (ValueError, LookupError, TypeError):
             message = None
-        return (message if isinstance(message, dict) else None), f"no message in the answer: {reply.text[:300]}", 0.0
+        return (
+            (message if isinstance(message, dict) else None),
+            f"no message in the answer: {reply.text[:300]}",
+            0.0,
+        )
 
 
 def _wait_s(first_s: float, attempt: int, told_s: float) -> float:
@@ -142,7 +150,9 @@ class _ToolCallPlayer:
 
     def __init__(self, agent: EndpointAgent) -> None:
         self._agent, self._messages = agent, list[Message]()
-        self._pending: dict[str, Any] | None = None  # our last message, until it is known whether its calls ran
+        self._pending: dict[str, Any] | None = (
+            None  # our last message, until it is known whether its calls ran
+        )
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         self._read(info["messages"])
@@ -162,7 +172,11 @@ class _ToolCallPlayer:
             if asked and len(asked) == len(results):
                 self._messages.append({**kept, "tool_calls": asked})
                 self._messages += [
-                    {"role": "tool", "tool_call_id": str(call.get("id", "")), "content": each["content"]}
+                    {
+                        "role": "tool",
+                        "tool_call_id": str(call.get("id", "")),
+                        "content": each["content"],
+                    }
                     for call, each in zip(asked, results, strict=True)
                 ]
             else:  # calls that were not run have no results, and an interface rejects calls without results
@@ -186,7 +200,9 @@ def _tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
     for each in message.get("tool_calls") or []:
         function = each.get("function") if isinstance(each, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise AgentUnavailable(f"a tool call without a function's name: {json.dumps(each)[:300]}")
+            raise AgentUnavailable(
+                f"a tool call without a function's name: {json.dumps(each)[:300]}"
+            )
         arguments = function.get("arguments")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
         calls.append({"name": function["name"], "arguments": text or "{}"})

@@ -57,7 +57,9 @@ class LocalModel:
             model.to(resolve_device(settings.device))
             self._template = ChatTemplate(tokenizer)
         except (OSError, ValueError) as error:
-            raise AgentSetupError(f"--agent hf:{settings.folder}: the model cannot be loaded: {error}") from None
+            raise AgentSetupError(
+                f"--agent hf:{settings.folder}: the model cannot be loaded: {error}"
+            ) from None
         self._settings, self.name = settings, Path(settings.folder).resolve().name
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
         self._actor = GenerationEngine(
@@ -89,13 +91,17 @@ class LocalModel:
                 seed=self._settings.seed,
                 make_env=fresh,
             )
-            yield from ((task, _played(record)) for task, record in zip(chunk, records, strict=True))
+            yield from (
+                (task, _played(record)) for task, record in zip(chunk, records, strict=True)
+            )
 
 
 class _Prompted(gymnasium.Wrapper[str, str, str, str]):
     """Shows a task as BFCL's prompting models see it, whatever the chat template could do with tools."""
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         messages, system = list(info["messages"]), str(info.get("instructions", ""))
         if messages and messages[0]["role"] == "system":
@@ -115,7 +121,10 @@ def _played(record: EpisodeRecord) -> Played:
     if episode.invalid:
         return Played(episode, reason="the environment failed; the log tells how")
     if not episode.steps:  # an empty answer would pass where no call is expected
-        return Played(replace(episode, invalid=True), reason="no room for an answer: raise --max_episode_tokens")
+        return Played(
+            replace(episode, invalid=True),
+            reason="no room for an answer: raise --max_episode_tokens",
+        )
     return Played(episode)
 
 
@@ -128,4 +137,6 @@ def as_tool_calls(response: Any, calls: Mapping[str, tuple[Call, ...]]) -> Any:
     try:
         return get_handler("tool_calls").render(read)
     except ValueError:  # a tuple, say, which JSON cannot say
-        return json.dumps([{call.name: json.dumps(dict(call.arguments), default=str)} for call in read])
+        return json.dumps(
+            [{call.name: json.dumps(dict(call.arguments), default=str)} for call in read]
+        )

@@ -57,7 +57,11 @@ def _truth_texts(task: Task, handler: str) -> list[str]:
     if kind == "agentic":
         return [str(task.ground_truth[0])] if task.ground_truth else []
     form = "tool_call" if handler == "tool_calls" else "prompting"
-    if kind != "multi_turn" and handler == handler_of(task, form) and "prompt_variant" not in task.extra:
+    if (
+        kind != "multi_turn"
+        and handler == handler_of(task, form)
+        and "prompt_variant" not in task.extra
+    ):
         accepted = accepted_answer(task, form) if task.ground_truth is not None else None
         if accepted is not None:
             return [accepted]
@@ -82,7 +86,9 @@ class _Random:
         function = self._draw.choice(info["tools"])["function"]
         properties = function["parameters"].get("properties", {})
         required = function["parameters"].get("required", [])
-        call = Call(function["name"], {key: placeholder(properties.get(key, {})) for key in required})
+        call = Call(
+            function["name"], {key: placeholder(properties.get(key, {})) for key in required}
+        )
         try:
             return self._handler.render([call])
         except ValueError:

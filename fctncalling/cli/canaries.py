@@ -31,13 +31,17 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.own_tools import GivenTools
 from fctncalling.envs.tools.callables import ToolDefinitionError
 
-Rates = dict[str, dict[str, float | None]]  # category -> policy -> success rate; None where every episode was invalid
+Rates = dict[
+    str, dict[str, float | None]
+]  # category -> policy -> success rate; None where every episode was invalid
 ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the subcommand takes."""
-    parser.add_argument("--dataset_path", help="task file or folder; default: the embedded training set")
+    parser.add_argument(
+        "--dataset_path", help="task file or folder; default: the embedded training set"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of history_blind's guesses")
     parser.add_argument("--limit", type=int, help="play at most so many tasks of each category")
     add_tool_arguments(parser)
@@ -54,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
         tasks = load_tasks(path, self_documented=tools.given)
         played = limited([task for task in tasks if _is_supported(task)], args.limit)
         if not played:
-            raise InputError(f"{path}: none of its {len(tasks)} tasks has a category that can be judged")
+            raise InputError(
+                f"{path}: none of its {len(tasks)} tasks has a category that can be judged"
+            )
         rates, unsolved = play_all(played, policies(tasks, args.seed), tools.of(played, path))
     except (InputError, TaskError, ToolDefinitionError, LookupError, OSError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -87,7 +93,10 @@ def play_all(
     by_handler: dict[str, list[Task]] = {}
     for task in tasks:
         by_handler.setdefault(f"{language_of(task.category)}_calls", []).append(task)
-    envs = {name: FunctionCallingEnv(tasks=own, handler=name, tools=tools) for name, own in by_handler.items()}
+    envs = {
+        name: FunctionCallingEnv(tasks=own, handler=name, tools=tools)
+        for name, own in by_handler.items()
+    }
     valid: Counter[tuple[str, str]] = Counter()
     judged: Counter[tuple[str, str]] = Counter()
     unsolved = {}
@@ -136,7 +145,10 @@ def table(rates: Rates, counts: Counter[str]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
         )
         for row in rows
     )
@@ -170,12 +182,18 @@ def _percent(rate: float | None) -> str:
 
 
 def _user_text(info: dict[str, Any]) -> str:
-    texts = [str(message.get("content") or "") for message in info["messages"] if message["role"] == "user"]
+    texts = [
+        str(message.get("content") or "")
+        for message in info["messages"]
+        if message["role"] == "user"
+    ]
     return texts[-1] if texts else ""
 
 
 def _is_supported(task: Task) -> bool:
-    if task.category == "memory":  # asked with one of three memories: BFCL_v4_memory_kv.json plays it
+    if (
+        task.category == "memory"
+    ):  # asked with one of three memories: BFCL_v4_memory_kv.json plays it
         return False
     try:
         kind_of(task.category)

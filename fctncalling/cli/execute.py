@@ -33,7 +33,9 @@ MAX_SESSIONS = 256
 
 def run(args: argparse.Namespace) -> int:
     """Execute every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be used."""
-    return run_on_records(args, "executing", lambda folder, tools: RecordExecutor(folder, tools).executed)
+    return run_on_records(
+        args, "executing", lambda folder, tools: RecordExecutor(folder, tools).executed
+    )
 
 
 class RecordExecutor:
@@ -78,7 +80,9 @@ class RecordExecutor:
         self._lost.pop(key, None)
         self._sessions[key] = self._session(line)
         if len(self._sessions) > MAX_SESSIONS:
-            self._lose(next(iter(self._sessions)), f"more than {MAX_SESSIONS} tasks began before this call")
+            self._lose(
+                next(iter(self._sessions)), f"more than {MAX_SESSIONS} tasks began before this call"
+            )
 
     def _lose(self, key: tuple[str, str], reason: str) -> None:
         self._sessions.pop(key, None)
@@ -96,7 +100,12 @@ class RecordExecutor:
     def _session(self, line: Line) -> ToolSession:
         task = self._folder.task_of(line)
         own = self._tools.of((task,), self._folder.path) if self._tools else None
-        return ToolSession(task.involved_classes, task.initial_config, long_context=task.long_context, extra_tools=own)
+        return ToolSession(
+            task.involved_classes,
+            task.initial_config,
+            long_context=task.long_context,
+            extra_tools=own,
+        )
 
 
 def without_results(record: Record) -> Record:

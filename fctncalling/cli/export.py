@@ -20,9 +20,15 @@ from fctncalling.text_job_settings import JOB_MODELS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's flags."""
-    parser.add_argument("--checkpoint", required=True, type=Path, help="checkpoint folder of a run; it is only read")
-    parser.add_argument("--output", required=True, type=Path, help="folder of the new model; it must not exist yet")
-    parser.add_argument("--base", help="base model of the adapters (default: what the run's config.json names)")
+    parser.add_argument(
+        "--checkpoint", required=True, type=Path, help="checkpoint folder of a run; it is only read"
+    )
+    parser.add_argument(
+        "--output", required=True, type=Path, help="folder of the new model; it must not exist yet"
+    )
+    parser.add_argument(
+        "--base", help="base model of the adapters (default: what the run's config.json names)"
+    )
     parser.add_argument("--head_size", type=int, help="width of attention heads, filled up with zeros to the same "
                         "function (Llama alone): for servers that know few widths (default: as it is)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
@@ -52,16 +58,28 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
         return 2
     model.save_pretrained(output)
-    own = kind_of_critic(checkpoint) in ("lora", "full")  # reads with weights that are not the exported model's
-    for pattern in ("tokenizer*", "special_tokens*", "chat_template*", *(() if own else ("value_head.safetensors",))):
+    own = kind_of_critic(checkpoint) in (
+        "lora",
+        "full",
+    )  # reads with weights that are not the exported model's
+    for pattern in (
+        "tokenizer*",
+        "special_tokens*",
+        "chat_template*",
+        *(() if own else ("value_head.safetensors",)),
+    ):
         for path in checkpoint.glob(pattern):
             shutil.copy2(path, output / path.name)
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint), "output": str(output)}))
         return 0
-    print(f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' from_pretrained.")
+    print(
+        f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' from_pretrained."
+    )
     if own:
-        print(f"Its critic reads with weights of its own and stays where it is: --init_critic_from {checkpoint}")
+        print(
+            f"Its critic reads with weights of its own and stays where it is: --init_critic_from {checkpoint}"
+        )
     return 0
 
 
@@ -82,4 +100,7 @@ def base_of(checkpoint: Path) -> str:
     if not described.is_file():
         raise ValueError(f"{described} is missing, so the base model is not known: give --base")
     settings = json.loads(described.read_text(encoding="utf-8"))
-    return str(settings.get("model_name_or_path") or embedded_path(JOB_MODELS.get(settings.get("env_name"), "model")))
+    return str(
+        settings.get("model_name_or_path")
+        or embedded_path(JOB_MODELS.get(settings.get("env_name"), "model"))
+    )

@@ -23,10 +23,16 @@ from fctncalling.official_import import ImportFailure, Written, manifest, packag
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the subcommand takes."""
-    parser.add_argument("--data_dir", type=Path, help=f"folder to write to; default: {official_data_folder()}")
-    parser.add_argument("--source", type=Path, help="official wheel or folder, in place of the download")
     parser.add_argument(
-        "--accept_changed", action="store_true", help="take files whose hashes are not the recorded ones"
+        "--data_dir", type=Path, help=f"folder to write to; default: {official_data_folder()}"
+    )
+    parser.add_argument(
+        "--source", type=Path, help="official wheel or folder, in place of the download"
+    )
+    parser.add_argument(
+        "--accept_changed",
+        action="store_true",
+        help="take files whose hashes are not the recorded ones",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
@@ -66,4 +72,6 @@ def _tell(target: Path, written: list[Written]) -> None:
         if each.changed:
             print(f"not the recorded file, taken as it is: {each.path}", file=sys.stderr)
     pinned = manifest()
-    print(f"{pinned['package']} {pinned['version']} ({pinned['license']}; {pinned['authors']}) is imported to {target}")
+    print(
+        f"{pinned['package']} {pinned['version']} ({pinned['license']}; {pinned['authors']}) is imported to {target}"
+    )

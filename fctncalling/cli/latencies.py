@@ -42,7 +42,11 @@ class Latencies:
         at = 0.95 * (self._count - 1)
         below, *more = islice(self._sorted(), math.floor(at), math.floor(at) + 2)
         high = below + ((more or [below])[0] - below) * (at - math.floor(at))
-        return str(round(statistics.mean(self._sorted()), 2)), str(round(deviation, 2)), str(round(high, 2))
+        return (
+            str(round(statistics.mean(self._sorted()), 2)),
+            str(round(deviation, 2)),
+            str(round(high, 2)),
+        )
 
     def _sorted(self) -> Iterator[float]:
         return heapq.merge(*map(self._run, range(self._runs)), sorted(self._newest))
@@ -57,4 +61,6 @@ class Latencies:
         assert self._file is not None
         for start in range(number * self._held, (number + 1) * self._held, _READ):
             self._file.seek(start * _BYTES)
-            yield from array("d", self._file.read(min(_READ, (number + 1) * self._held - start) * _BYTES))
+            yield from array(
+                "d", self._file.read(min(_READ, (number + 1) * self._held - start) * _BYTES)
+            )

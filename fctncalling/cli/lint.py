@@ -47,18 +47,32 @@ def run(args: argparse.Namespace) -> int:
     paths: list[Path] = args.dataset_path or [official_data_folder()]
     try:
         if not args.dataset_path and not paths[0].is_dir():
-            raise InputError("no official data is here: get it by import-bfcl, or name a file by --dataset_path")
+            raise InputError(
+                "no official data is here: get it by import-bfcl, or name a file by --dataset_path"
+            )
         linter = Linter(TaskTools(args))
         found = [finding for path in paths for finding in linter.findings(path)]
         if not linter.num_tasks:
             raise InputError(f"{', '.join(map(str, paths))}: no task in it")
-    except (InputError, TaskError, ToolDefinitionError, LookupError, InfrastructureError, OSError) as error:
+    except (
+        InputError,
+        TaskError,
+        ToolDefinitionError,
+        LookupError,
+        InfrastructureError,
+        OSError,
+    ) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     impossible = [finding for finding in found if finding.severity == "impossible"]
     shown = impossible if args.impossible else found
     if args.json:
-        print(json.dumps({**linter.counts(), "findings": [dataclasses.asdict(each) for each in shown]}, indent=2))
+        print(
+            json.dumps(
+                {**linter.counts(), "findings": [dataclasses.asdict(each) for each in shown]},
+                indent=2,
+            )
+        )
     else:
         _tell(shown, linter)
     return 1 if impossible else 0
@@ -80,10 +94,14 @@ class Linter:
         for task in shown_progress(tasks, f"linting {path.name}", "task"):
             self.num_tasks += 1
             if task.id in self._ids:
-                yield Finding(task.id, task.category, "suspicious", "id_twice", "another task has the same id")
+                yield Finding(
+                    task.id, task.category, "suspicious", "id_twice", "another task has the same id"
+                )
             self._ids.add(task.id)
             try:
-                yield from findings(self._tools.documented(task, path), self._tools.of((task,), path))
+                yield from findings(
+                    self._tools.documented(task, path), self._tools.of((task,), path)
+                )
             except UnsupportedCategory:
                 self._unjudged[task.category] += 1
 
@@ -96,6 +114,11 @@ def _tell(found: list[Finding], linter: Linter) -> None:
     for each in found:
         print(f"{each.severity}  {each.id}  {each.rule}: {each.message}")
     counts = Counter((each.severity, each.rule) for each in found)
-    print(", ".join(f"{number} {severity} ({rule})" for (severity, rule), number in counts.items()) or "nothing found")
+    print(
+        ", ".join(f"{number} {severity} ({rule})" for (severity, rule), number in counts.items())
+        or "nothing found"
+    )
     told = linter.counts()
-    print(f"{told['tasks']} tasks" + (f", not judged: {told['unjudged']}" if told["unjudged"] else ""))
+    print(
+        f"{told['tasks']} tasks" + (f", not judged: {told['unjudged']}" if told["unjudged"] else "")
+    )

@@ -25,11 +25,16 @@ SHARES = {  # parts in a hundred; multi-turn 52
     "multi_turn_miss_func": 15,
     "multi_turn_miss_param": 15,
 }
-SPLITS = {"train": (6400, 0), "held_out": (320, 90000)}  # number of tasks, first number of their ids
+SPLITS = {
+    "train": (6400, 0),
+    "held_out": (320, 90000),
+}  # number of tasks, first number of their ids
 EMBEDDED = Path(__file__).resolve().parents[2] / "data" / "embedded"
 
 
-def make_tasks(split: str, num_tasks: int, *, seed: int, first_id: int = 0) -> Iterator[tuple[Entry, list[Any] | None]]:
+def make_tasks(
+    split: str, num_tasks: int, *, seed: int, first_id: int = 0
+) -> Iterator[tuple[Entry, list[Any] | None]]:
     """Yield (BFCL entry, ground truth) of a split ("train" or "held_out"), no two alike.
 
     The same seed gives the same tasks; another seed gives others of the same split, for larger runs.
@@ -67,7 +72,9 @@ def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
     for entry, truth in make_tasks(split, num_tasks, seed=seed, first_id=first_id):
         entries.append(json.dumps(entry, separators=(",", ":")))
         if truth is not None:
-            answers.append(json.dumps({"id": entry["id"], "ground_truth": truth}, separators=(",", ":")))
+            answers.append(
+                json.dumps({"id": entry["id"], "ground_truth": truth}, separators=(",", ":"))
+            )
         counts[entry["id"].rpartition("_")[0]] += 1
     (folder / f"{split}.json").write_text("\n".join(entries) + "\n")
     (folder / "possible_answer" / f"{split}.json").write_text("\n".join(answers) + "\n")
@@ -76,13 +83,24 @@ def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """Write both splits and say what was written."""
-    parser = argparse.ArgumentParser(prog="python -m fctncalling.cli.make_tasks", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the tasks (default 0: the committed ones)")
-    parser.add_argument("--output_dir", type=Path, default=EMBEDDED, help="folder to write to (default: data/embedded)")
+    parser = argparse.ArgumentParser(
+        prog="python -m fctncalling.cli.make_tasks", description=__doc__
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the tasks (default 0: the committed ones)"
+    )
+    parser.add_argument(
+        "--output_dir",
+        type=Path,
+        default=EMBEDDED,
+        help="folder to write to (default: data/embedded)",
+    )
     args = parser.parse_args(argv)
     for split in SPLITS:
         counts = write_split(split, args.output_dir, seed=args.seed)
-        print(f"{split}: {sum(counts.values())} tasks in {args.output_dir / split}.json  {dict(counts)}")
+        print(
+            f"{split}: {sum(counts.values())} tasks in {args.output_dir / split}.json  {dict(counts)}"
+        )
     return 0
 
 

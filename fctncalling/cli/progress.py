@@ -25,7 +25,9 @@ class Progress:
         """Count an episode that was collected."""
         self._episodes += 1
         if self._bar is not None:
-            self._bar.set_description(f"{self._episodes} episodes", refresh=self._episodes % 16 == 0)
+            self._bar.set_description(
+                f"{self._episodes} episodes", refresh=self._episodes % 16 == 0
+            )
 
     def update(self, metrics: dict[str, float | None], run: TrainingRun) -> None:
         """Show an update: success rate, return, KL, tokens a second."""
@@ -44,7 +46,9 @@ class Progress:
 
     def evaluation(self, rates: dict[str, Any]) -> None:
         """Show success on held-out tasks."""
-        text = f"held-out tasks: greedy {_shown(rates['greedy'])}  sampled {_shown(rates['sampled'])}"
+        text = (
+            f"held-out tasks: greedy {_shown(rates['greedy'])}  sampled {_shown(rates['sampled'])}"
+        )
         if self._bar is not None:
             self._bar.write(text)
         else:

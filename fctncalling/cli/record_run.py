@@ -10,7 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.records import InputError, Line, Record, read_records, shown_progress, write_records
+from fctncalling.cli.records import (
+    InputError,
+    Line,
+    Record,
+    read_records,
+    shown_progress,
+    write_records,
+)
 from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
@@ -20,14 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what a subcommand that converts records takes."""
     told = f"folder of BFCL task files, answers beside them; default: {official_data_folder()}"
     parser.add_argument("--data_dir", type=Path, default=official_data_folder(), help=told)
-    parser.add_argument("--input", type=Path, required=True, help="records to read: .jsonl or .jsonl.gz")
-    parser.add_argument("--output", type=Path, required=True, help="where records go: .jsonl or .jsonl.gz")
+    parser.add_argument(
+        "--input", type=Path, required=True, help="records to read: .jsonl or .jsonl.gz"
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, help="where records go: .jsonl or .jsonl.gz"
+    )
     add_tool_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run_on_records(
-    args: argparse.Namespace, told: str, converter: Callable[[Path, TaskTools], Callable[[Line], Record]]
+    args: argparse.Namespace,
+    told: str,
+    converter: Callable[[Path, TaskTools], Callable[[Line], Record]],
 ) -> int:
     """Convert every record, in order, and tell what became of them; `converter` is made of --data_dir and own classes.
 
@@ -44,7 +57,10 @@ def run_on_records(
     report = {"output": str(args.output), **tally.report()}
     print(json.dumps(report, indent=2) if args.json else tally.text(args.output))
     if tally.invalid:
-        print(f"error: {tally.invalid} records are invalid; the first: {tally.reason}", file=sys.stderr)
+        print(
+            f"error: {tally.invalid} records are invalid; the first: {tally.reason}",
+            file=sys.stderr,
+        )
     return 1 if tally.invalid else 0
 
 
@@ -81,7 +97,9 @@ class Tally:
     def report(self) -> dict[str, Any]:
         """Return all counts, and those of each category."""
         named = ("records", "valid", "invalid") if self._judged else ("records", "invalid")
-        of_category = {name: {key: each[key] for key in named} for name, each in self._counts.items()}
+        of_category = {
+            name: {key: each[key] for key in named} for name, each in self._counts.items()
+        }
         total = {key: sum(each[key] for each in of_category.values()) for key in named}
         return {**total, "categories": of_category}
 

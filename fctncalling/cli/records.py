@@ -59,9 +59,13 @@ def read_records(path: Path) -> Iterator[Line]:
                 try:
                     record = json.loads(text)
                 except (ValueError, RecursionError) as error:
-                    raise InputError(f"{path} line {number}: expected a JSON object, but {error}") from None
+                    raise InputError(
+                        f"{path} line {number}: expected a JSON object, but {error}"
+                    ) from None
                 if not isinstance(record, dict):
-                    raise InputError(f"{path} line {number}: expected a JSON object, got {type(record).__name__}")
+                    raise InputError(
+                        f"{path} line {number}: expected a JSON object, got {type(record).__name__}"
+                    )
                 yield Line(path, number, record)
     except (OSError, EOFError, UnicodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
@@ -88,7 +92,9 @@ def _opened(path: Path, mode: str) -> IO[str]:
     return open(path, mode, encoding="utf-8")
 
 
-def shown_progress(items: Iterable[Item], told: str, unit: str, total: int | None = None) -> Iterator[Item]:
+def shown_progress(
+    items: Iterable[Item], told: str, unit: str, total: int | None = None
+) -> Iterator[Item]:
     """Yield the items, showing progress on stderr where that is a terminal and tqdm is installed."""
     if sys.stderr.isatty():
         try:
@@ -112,7 +118,9 @@ class TaskFolder:
 
     def __init__(self, folder: Path, self_documented: Collection[str] = ()) -> None:
         self.path = folder
-        self._self_documented = self_documented  # classes that a user brings: their docs may be missing
+        self._self_documented = (
+            self_documented  # classes that a user brings: their docs may be missing
+        )
         use_tables_beside(folder)
         self._tasks: dict[str, TaskStore] = {}
 
@@ -150,5 +158,7 @@ class TaskFolder:
         if not files and variant_of(expected):
             files = [expected]
         if not files:
-            raise line.error("category", f'no task file of category "{category}": expected {expected}')
+            raise line.error(
+                "category", f'no task file of category "{category}": expected {expected}'
+            )
         return TaskStore(files[-1], iter_tasks(files[-1], self_documented=self._self_documented))

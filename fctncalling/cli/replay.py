@@ -32,11 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--input", type=Path, nargs="+", required=True, help="logged episodes: .jsonl or .jsonl.gz")
     add("--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files")
-    add("--dataset_path", type=Path, nargs="+", help="task files of your own; default: as the log's config.json says")
+    add(
+        "--dataset_path",
+        type=Path,
+        nargs="+",
+        help="task files of your own; default: as the log's config.json says",
+    )
     add_tool_arguments(parser)
     add("--handler", help="how calls were written; default: as logged, else auto")
-    add("--reward", choices=("success", "progress"), help="what was paid; default: as logged, else success")
-    add("--max_steps_per_turn", type=int, help="the limit that was set; default: as logged, else 20")
+    add(
+        "--reward",
+        choices=("success", "progress"),
+        help="what was paid; default: as logged, else success",
+    )
+    add(
+        "--max_steps_per_turn", type=int, help="the limit that was set; default: as logged, else 20"
+    )
     add("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -50,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
                 found = replayer.differences(line)
                 counts["skipped" if found is None else "different" if found else "identical"] += 1
                 where = f"{path} line {line.number}"
-                differences += [{"at": where, "id": replayer.task_id(line), **each} for each in found or ()]
+                differences += [
+                    {"at": where, "id": replayer.task_id(line), **each} for each in found or ()
+                ]
     except (InputError, TaskError, ToolDefinitionError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -59,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if not counts.total():
         print(
-            f"error: {', '.join(map(str, args.input))}: no episode in it: expected the output of `run`", file=sys.stderr
+            f"error: {', '.join(map(str, args.input))}: no episode in it: expected the output of `run`",
+            file=sys.stderr,
         )
         return 2
     if args.json:
@@ -67,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**report, "differences": differences}, indent=2))
     else:
         for each in differences[:_TOLD]:
-            print(f"{each['at']} ({each['id']}): {each['field']}: logged {each['logged']}, now {each['now']}")
+            print(
+                f"{each['at']} ({each['id']}): {each['field']}: logged {each['logged']}, now {each['now']}"
+            )
         print(
             f"{counts['identical']} episodes identical, {counts['different']} different, "
             f"{counts['skipped']} invalid when they were played: not replayed"

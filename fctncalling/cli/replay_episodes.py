@@ -19,8 +19,24 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.episodes import Played, episode_fields, play, verdict_fields
 
-_STEP_FIELDS = ("turn", "text", "calls", "executed", "results", "error", "reward", "observation_sha256")
-_VERDICT_FIELDS = ("verdict", "valid", "error_type", "strict_valid", "strict_error_type", "progress")
+_STEP_FIELDS = (
+    "turn",
+    "text",
+    "calls",
+    "executed",
+    "results",
+    "error",
+    "reward",
+    "observation_sha256",
+)
+_VERDICT_FIELDS = (
+    "verdict",
+    "valid",
+    "error_type",
+    "strict_valid",
+    "strict_error_type",
+    "progress",
+)
 _ENDS = ("terminated", "truncated")
 _SHOWN = 200  # characters of a value that differs
 
@@ -39,7 +55,11 @@ class Replayer:
         if line.record.get("invalid"):
             return None
         steps = line.field("steps", list, "the logged steps")
-        texts = [step["text"] for step in steps if isinstance(step, dict) and isinstance(step.get("text"), str)]
+        texts = [
+            step["text"]
+            for step in steps
+            if isinstance(step, dict) and isinstance(step.get("text"), str)
+        ]
         if len(texts) != len(steps):
             raise line.error("steps", "expected each step with its text")
         task = self._task(line)
@@ -55,7 +75,11 @@ class Replayer:
     def _env(self, line: Line, task: Task) -> FunctionCallingEnv:
         def setting(name: str, default: Any) -> Any:
             given = getattr(self._args, name)
-            return given if given is not None else line.record.get(name, self._config.get(name, default))
+            return (
+                given
+                if given is not None
+                else line.record.get(name, self._config.get(name, default))
+            )
 
         return FunctionCallingEnv(
             tasks=(task,),
@@ -72,7 +96,9 @@ class Replayer:
         if task_id in self._own:
             found = self._own[task_id]
         elif "task_id" in line.record:
-            raise line.error("task_id", f'no task is called "{task_id}": name its file by --dataset_path')
+            raise line.error(
+                "task_id", f'no task is called "{task_id}": name its file by --dataset_path'
+            )
         else:
             found = self._folder.task_of(line)
             if line.record.get("category") == format_sensitivity.CATEGORY:
@@ -82,10 +108,14 @@ class Replayer:
 
     def _own_tasks(self) -> dict[str, Task]:
         paths: list[Path] = list(self._args.dataset_path or ())
-        if not paths and self._config:  # a trainer's log: its tasks are those it was told, or the embedded ones
+        if (
+            not paths and self._config
+        ):  # a trainer's log: its tasks are those it was told, or the embedded ones
             told = [self._config.get("dataset_path"), self._config.get("eval_dataset_path")]
             paths = [Path(path) for path in told if path]
-            paths = paths if told[0] else [*paths, embedded_path("train"), embedded_path("held_out")]
+            paths = (
+                paths if told[0] else [*paths, embedded_path("train"), embedded_path("held_out")]
+            )
         own = self._tools.given
         for path in paths:
             use_tables_beside(path)

@@ -49,26 +49,98 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--agent", required=True, help="oracle, noop, random, hf:FOLDER or openai:MODEL")
     add("--output", type=Path, required=True, help="where answers go, one line an episode: .jsonl")
-    add("--category", nargs="+", default=["all"], help=f"categories, or groups: {', '.join(GROUPS)}; default: all")
+    add(
+        "--category",
+        nargs="+",
+        default=["all"],
+        help=f"categories, or groups: {', '.join(GROUPS)}; default: all",
+    )
     add("--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files")
-    add("--dataset_path", type=Path, nargs="+", help="task files of your own, instead of --data_dir and --category")
+    add(
+        "--dataset_path",
+        type=Path,
+        nargs="+",
+        help="task files of your own, instead of --data_dir and --category",
+    )
     add_tool_arguments(parser)
-    add("--form", choices=FORMS, help="how the agent is asked; default: prompting (hf: as its chat template can)")
+    add(
+        "--form",
+        choices=FORMS,
+        help="how the agent is asked; default: prompting (hf: as its chat template can)",
+    )
     add("--resume", action="store_true", help="go on with --output where it stands")
     add("--limit", type=int, help="play at most so many tasks of each category")
-    add("--concurrency", type=int, default=4, help="episodes that run side by side; default: %(default)s")
-    add("--seed", type=int, default=0, help="of random choices and of sampling; default: %(default)s")
-    add("--max_steps_per_turn", type=int, default=20, help="steps after which a turn fails its task, as BFCL counts")
-    add("--temperature", type=float, default=0.0, help="of sampling; 0 is greedy; default: %(default)s")
-    add("--max_new_tokens", type=int, help="longest message, in tokens; default: the endpoint's own; hf: 256")
-    add("--max_episode_tokens", type=int, default=4096, help="hf: longest episode, in tokens; default: %(default)s")
-    add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="hf: where tensors live")
-    add("--base_url", default="", help="openai: the endpoint's address, such as http://localhost:8000/v1")
+    add(
+        "--concurrency",
+        type=int,
+        default=4,
+        help="episodes that run side by side; default: %(default)s",
+    )
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        help="of random choices and of sampling; default: %(default)s",
+    )
+    add(
+        "--max_steps_per_turn",
+        type=int,
+        default=20,
+        help="steps after which a turn fails its task, as BFCL counts",
+    )
+    add(
+        "--temperature",
+        type=float,
+        default=0.0,
+        help="of sampling; 0 is greedy; default: %(default)s",
+    )
+    add(
+        "--max_new_tokens",
+        type=int,
+        help="longest message, in tokens; default: the endpoint's own; hf: 256",
+    )
+    add(
+        "--max_episode_tokens",
+        type=int,
+        default=4096,
+        help="hf: longest episode, in tokens; default: %(default)s",
+    )
+    add(
+        "--device",
+        default="auto",
+        choices=("auto", "cpu", "cuda", "mps"),
+        help="hf: where tensors live",
+    )
+    add(
+        "--base_url",
+        default="",
+        help="openai: the endpoint's address, such as http://localhost:8000/v1",
+    )
     add("--api_key_env", default="OPENAI_API_KEY", help="openai: environment variable of the key")
-    add("--timeout_s", type=float, default=120.0, help="openai: of one request, in seconds; default: %(default)s")
-    add("--retries", type=int, default=5, help="openai: repetitions of a request that failed; default: %(default)s")
-    add("--retry_wait_s", type=float, default=1.0, help="openai: wait before the first repetition, then doubled")
-    add("--max_invalid", type=int, default=20, help="invalid episodes in a row after which the run ends")
+    add(
+        "--timeout_s",
+        type=float,
+        default=120.0,
+        help="openai: of one request, in seconds; default: %(default)s",
+    )
+    add(
+        "--retries",
+        type=int,
+        default=5,
+        help="openai: repetitions of a request that failed; default: %(default)s",
+    )
+    add(
+        "--retry_wait_s",
+        type=float,
+        default=1.0,
+        help="openai: wait before the first repetition, then doubled",
+    )
+    add(
+        "--max_invalid",
+        type=int,
+        default=20,
+        help="invalid episodes in a row after which the run ends",
+    )
     add("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -76,7 +148,10 @@ def run(args: argparse.Namespace) -> int:
     """Play every task; return 0, 1 where episodes are invalid, 2 where it cannot go on, 130 after Ctrl-C."""
     try:
         runner = Runner(args, expanded(args.category))
-        with closing(runner), OutputFile(args.output, runner.settings, resume=args.resume) as output:
+        with (
+            closing(runner),
+            OutputFile(args.output, runner.settings, resume=args.resume) as output,
+        ):
             ended = runner.play(output)
             totals, reason = output.totals(), output.reason
     except (InputError, AgentSetupError, TaskError, ToolDefinitionError, *MISSING) as error:
@@ -87,12 +162,16 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if not totals:
         print(
-            "error: nothing was played: no task in what --category, --dataset_path and --data_dir name", file=sys.stderr
+            "error: nothing was played: no task in what --category, --dataset_path and --data_dir name",
+            file=sys.stderr,
         )
         return 2
     print(json.dumps(as_report(totals, runner.settings), indent=2) if args.json else table(totals))
     if ended:
-        print(f"{ended} {args.output} keeps what was played: --resume goes on from there.", file=sys.stderr)
+        print(
+            f"{ended} {args.output} keeps what was played: --resume goes on from there.",
+            file=sys.stderr,
+        )
         return 130 if ended.startswith("Interrupted") else 2
     num_invalid = sum(each.invalid for each in totals.values())
     if num_invalid:

@@ -64,7 +64,9 @@ class Runner:
             if given is not None and not given >= least:  # not a number, too
                 raise InputError(f"--{name}: got {given}, expected at least {least}")
         if args.form == "tool_call" and CATEGORY in categories:
-            raise InputError(f'--form tool_call: {CATEGORY} varies the prompt, so its one form is "prompting"')
+            raise InputError(
+                f'--form tool_call: {CATEGORY} varies the prompt, so its one form is "prompting"'
+            )
         self._args, self._categories = args, categories
         self._tools = TaskTools(args)
         self._workers = Workers(args.concurrency, self._one)
@@ -75,7 +77,11 @@ class Runner:
         else:
             self._agent = _agent(args, kind, name)
         self.form: str = self._local.form if self._local else args.form or "prompting"
-        self.settings = {"model": args.agent, "form": self.form, "max_steps_per_turn": args.max_steps_per_turn}
+        self.settings = {
+            "model": args.agent,
+            "form": self.form,
+            "max_steps_per_turn": args.max_steps_per_turn,
+        }
 
     def play(self, output: OutputFile) -> str:
         """Play what the output lacks; return why the run ended early, "" where it did not. Raises what setup lacks."""
@@ -105,7 +111,8 @@ class Runner:
         own, data_dir = self._tools.given, self._args.data_dir
         if self._args.dataset_path:
             files: Iterator[tuple[str | None, Path, Iterator[Task]]] = (
-                (None, path, iter_tasks(path, self_documented=own)) for path in self._args.dataset_path
+                (None, path, iter_tasks(path, self_documented=own))
+                for path in self._args.dataset_path
             )
         else:
             files = ((name, data_dir, tasks_of(data_dir, name, own)) for name in self._categories)
@@ -117,7 +124,11 @@ class Runner:
                     break
                 category = name or task.category
                 if not output.is_done(category, task.id):
-                    handler = "auto" if self._local and self.form == "tool_call" else handler_of(task, self.form)
+                    handler = (
+                        "auto"
+                        if self._local and self.form == "tool_call"
+                        else handler_of(task, self.form)
+                    )
                     yield Item(category, posed(task, self.form), handler)
 
     def _can_play(self, task: Task) -> bool:
@@ -134,15 +145,24 @@ class Runner:
     def _env(self, tasks: tuple[Task, ...], handler: str) -> FunctionCallingEnv:
         limit = self._args.max_steps_per_turn
         tools = self._tools.of(tasks, "tasks")
-        return FunctionCallingEnv(tasks=tasks, handler=handler, max_steps_per_turn=limit, tools=tools)
+        return FunctionCallingEnv(
+            tasks=tasks, handler=handler, max_steps_per_turn=limit, tools=tools
+        )
 
     def _one(self, item: Item) -> dict[str, Any]:
         assert self._agent is not None
         started = time.perf_counter()
         env = self._env((item.task,), item.handler)
-        player = _Interruptible(self._agent.player(item.task, item.handler, self._args.seed), self._workers.stopped)
+        player = _Interruptible(
+            self._agent.player(item.task, item.handler, self._args.seed), self._workers.stopped
+        )
         played = play(env, item.task.id, player, self._args.seed)
-        return line_of(item, played, {"latency": time.perf_counter() - started}, self._tools.of((item.task,), "tasks"))
+        return line_of(
+            item,
+            played,
+            {"latency": time.perf_counter() - started},
+            self._tools.of((item.task,), "tasks"),
+        )
 
     def _local_lines(self, items: Iterator[Item]) -> Iterator[dict[str, Any]]:
         assert self._local is not None
@@ -151,7 +171,9 @@ class Runner:
         for handler, group in _runs_of_one_handler(items):
             waiting = {item.task.id: item for item in group}
             tasks = [item.task for item in waiting.values()]
-            for task, played in self._local.play_all(tasks, lambda chunk, name=handler: self._env(chunk, name)):
+            for task, played in self._local.play_all(
+                tasks, lambda chunk, name=handler: self._env(chunk, name)
+            ):
                 line = line_of(waiting[task.id], played, {}, self._tools.of((task,), "tasks"))
                 if self.form == "tool_call":
                     calls = {step.text: tuple(step.calls) for step in played.episode.steps}
@@ -170,7 +192,9 @@ class _Interruptible:
         return text
 
 
-def line_of(item: Item, played: Played, more: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:
+def line_of(
+    item: Item, played: Played, more: dict[str, Any], tools: dict[str, Any]
+) -> dict[str, Any]:
     """Return the line of an episode: the answer, its verdicts and every step."""
     steps, episode = played.episode.steps, played.episode
     line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
@@ -179,7 +203,9 @@ def line_of(item: Item, played: Played, more: dict[str, Any], tools: dict[str, A
     response = response_of(item.task, steps)
     verdict = episode.verdict
     if verdict is None:  # cut by a budget: what there is, is judged as `score` will judge it
-        verdict = judge(item.task, response, _FORM_OF.get(item.handler, "prompting"), extra_tools=tools)
+        verdict = judge(
+            item.task, response, _FORM_OF.get(item.handler, "prompting"), extra_tools=tools
+        )
     verdicts = verdict_fields(item.task, steps, verdict)
     if episode.verdict is None:
         verdicts["verdict"] = None
@@ -191,7 +217,9 @@ def _agent(args: argparse.Namespace, kind: str, name: str) -> Agent:
         return ScriptedAgent(kind)
     if kind != "openai" or not name:
         known = ", ".join((*SCRIPTED, "hf:FOLDER", "openai:MODEL"))
-        raise AgentSetupError(f'--agent: no agent is called "{args.agent}": expected one of {known}')
+        raise AgentSetupError(
+            f'--agent: no agent is called "{args.agent}": expected one of {known}'
+        )
     return EndpointAgent(
         EndpointSettings(
             name,
@@ -224,11 +252,16 @@ def _local_model(args: argparse.Namespace, folder: str) -> Any:
     )
 
 
-def _runs_of_one_handler(items: Iterator[Item], size: int = 256) -> Iterator[tuple[str, list[Item]]]:
+def _runs_of_one_handler(
+    items: Iterator[Item], size: int = 256
+) -> Iterator[tuple[str, list[Item]]]:
     """Yield items in groups that share category and handler, at most `size` at a time."""
     group: list[Item] = []
     for item in items:
-        if group and (len(group) >= size or (item.handler, item.category) != (group[0].handler, group[0].category)):
+        if group and (
+            len(group) >= size
+            or (item.handler, item.category) != (group[0].handler, group[0].category)
+        ):
             yield group[0].handler, group
             group = []
         group.append(item)

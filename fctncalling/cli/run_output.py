@@ -48,7 +48,9 @@ class OutputFile:
         if path.is_dir():
             raise InputError(f"{path}: is a folder. Name a file as --output.")
         if path.exists() and path.stat().st_size and not resume:
-            raise InputError(f"{path}: is there already. Go on with it by --resume, or name another --output.")
+            raise InputError(
+                f"{path}: is there already. Go on with it by --resume, or name another --output."
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             self._take_up()
@@ -74,7 +76,10 @@ class OutputFile:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._file.close()
         if not self._path.stat().st_size:  # nothing was played: the next run need not --resume
@@ -100,7 +105,9 @@ class OutputFile:
             if missing := {"id", "category", "response"} - set(line):
                 raise LookupError(missing)
         except (ValueError, LookupError, TypeError):
-            raise InputError(f"{self._path} line {number}: expected a line of `run`, got {text[:80]!r}") from None
+            raise InputError(
+                f"{self._path} line {number}: expected a line of `run`, got {text[:80]!r}"
+            ) from None
         if different:
             key = different[0]
             raise InputError(

@@ -33,7 +33,9 @@ def table(totals: Mapping[str, Totals]) -> str:
         shown = [_percent(rates[key]) for key in ("accuracy", "strict_accuracy", "progress")]
         rows.append([name, str(each.episodes), *shown, str(each.invalid)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    )
 
 
 def _percent(rate: float | None) -> str:

@@ -19,7 +19,9 @@ class Workers(Generic[Item, Result]):
         self._count, self._work = count, work
         self._asked = SimpleQueue[Item]()
         self._ended = SimpleQueue[Result | BaseException]()
-        self._free = threading.Semaphore(0)  # items asked and not yet taken; one more for each thread at the end
+        self._free = threading.Semaphore(
+            0
+        )  # items asked and not yet taken; one more for each thread at the end
 
     def results(self, items: Iterable[Item]) -> Iterator[Result]:
         """Yield results in the order in which they end, items read a little ahead; raises what the work raises."""

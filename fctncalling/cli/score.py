@@ -35,14 +35,28 @@ from fctncalling.envs.judge import judge
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the subcommand takes."""
-    parser.add_argument("--input", type=Path, required=True, help="result tree, or .jsonl[.gz] of answers")
-    parser.add_argument("--score_dir", type=Path, help="where to write the tree of scores; default: nowhere")
-    parser.add_argument("--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files")
-    parser.add_argument("--form", choices=("prompting", "tool_call"), help="of a result tree's answers; default: found")
+    parser.add_argument(
+        "--input", type=Path, required=True, help="result tree, or .jsonl[.gz] of answers"
+    )
+    parser.add_argument(
+        "--score_dir", type=Path, help="where to write the tree of scores; default: nowhere"
+    )
+    parser.add_argument(
+        "--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files"
+    )
+    parser.add_argument(
+        "--form",
+        choices=("prompting", "tool_call"),
+        help="of a result tree's answers; default: found",
+    )
     parser.add_argument("--category", nargs="+", help="score these categories only")
-    parser.add_argument("--partial", action="store_true", help="allow tasks without an answer; they do not count")
+    parser.add_argument(
+        "--partial", action="store_true", help="allow tasks without an answer; they do not count"
+    )
     add_tool_arguments(parser)
-    parser.add_argument("--strict", action="store_true", help="tell beside it what is left without BFCL's leniency")
+    parser.add_argument(
+        "--strict", action="store_true", help="tell beside it what is left without BFCL's leniency"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
@@ -53,14 +67,27 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"--score_dir {args.score_dir}: is a file: name a folder")
         tools = TaskTools(args)
         with TemporaryDirectory() if args.input.is_file() else nullcontext() as parts:
-            found = split_lines(args.input, Path(parts)) if parts else official_results(args.input, args.form)
+            found = (
+                split_lines(args.input, Path(parts))
+                if parts
+                else official_results(args.input, args.form)
+            )
             chosen = [each for each in found if not args.category or each.category in args.category]
             if not chosen:
                 told = ", ".join(dict.fromkeys(each.category for each in found)) or "any category"
-                wanted = f"{', '.join(args.category)}, but of {told}" if args.category and found else told
+                wanted = (
+                    f"{', '.join(args.category)}, but of {told}"
+                    if args.category and found
+                    else told
+                )
                 raise InputError(f"{args.input}: there are no results of {wanted}")
             models = score_all(
-                chosen, args.data_dir, args.score_dir, partial=args.partial, strict=args.strict, tools=tools
+                chosen,
+                args.data_dir,
+                args.score_dir,
+                partial=args.partial,
+                strict=args.strict,
+                tools=tools,
             )
         if args.score_dir:
             write_csv(args.score_dir, models)
@@ -92,7 +119,9 @@ def score_all(
         scores = models.setdefault(results.model, ModelScores(results.model))
         try:
             for verdict in shown_progress(
-                _judged(results, data_dir, scores, tools, partial=partial, strict=strict), _name(results), "answer"
+                _judged(results, data_dir, scores, tools, partial=partial, strict=strict),
+                _name(results),
+                "answer",
             ):
                 file.add(*verdict)
             scores.categories[results.category] = file.close(score_dir)
@@ -102,7 +131,13 @@ def score_all(
 
 
 def _judged(
-    results: Results, data_dir: Path, scores: ModelScores, tools: TaskTools | None, *, partial: bool, strict: bool
+    results: Results,
+    data_dir: Path,
+    scores: ModelScores,
+    tools: TaskTools | None,
+    *,
+    partial: bool,
+    strict: bool,
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
     """Yield (id, failure entry or None where valid) of every answer; one that our tools fail on is noted only."""
     tasks = tasks_of(data_dir, results.category, tools.given if tools else ())

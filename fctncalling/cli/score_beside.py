@@ -56,5 +56,9 @@ def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
     for turn, texts in enumerate(turns):
         for text in texts if isinstance(texts, list) else ():
             answer = read_answer(handler, text, executes=executes)
-            steps.append(StepRecord(turn, text if isinstance(text, str) else "", answer.calls, error=answer.error))
+            steps.append(
+                StepRecord(
+                    turn, text if isinstance(text, str) else "", answer.calls, error=answer.error
+                )
+            )
     return steps

@@ -39,7 +39,9 @@ class Results(NamedTuple):
     def lines(self) -> Iterator[Line]:
         """Yield its lines, each where the user wrote it; raises InputError."""
         for line in read_records(self.path):
-            yield line if self.origin is None else Line(self.origin, line.record["line"], line.record)
+            yield (
+                line if self.origin is None else Line(self.origin, line.record["line"], line.record)
+            )
 
     def fault(self, line: Line, text: str) -> InputError:
         """Return (not raise) the error that says `text` about an answer."""
@@ -54,21 +56,32 @@ def official_results(root: Path, form: str | None) -> list[Results]:
     """
     found: dict[tuple[str, str], Results] = {}
     files = {
-        path: match for path in sorted(root.rglob("*_result.json")) if (match := _RESULT_FILE.fullmatch(path.name))
+        path: match
+        for path in sorted(root.rglob("*_result.json"))
+        if (match := _RESULT_FILE.fullmatch(path.name))
     }
-    of_one_model = any(path.parent == root or path.relative_to(root).parts[0] in GROUPS for path in files)
+    of_one_model = any(
+        path.parent == root or path.relative_to(root).parts[0] in GROUPS for path in files
+    )
     for path, match in files.items():
         model = root.resolve().name if of_one_model else path.relative_to(root).parts[0]
         category = ALIASES.get(match["category"], match["category"])
         if category.endswith("_prereq"):
             continue  # conversations that fill a memory: nothing in them is scored
         if (model, category) in found:
-            raise InputError(f"{path}: category {category} of {model} stands already in {found[model, category].path}")
+            raise InputError(
+                f"{path}: category {category} of {model} stands already in {found[model, category].path}"
+            )
         found[model, category] = Results(model, category, path, form or "")
     if not found:
-        raise InputError(f"{root}: expected result files named BFCL_v4_<category>_result.json, but there is none")
+        raise InputError(
+            f"{root}: expected result files named BFCL_v4_<category>_result.json, but there is none"
+        )
     models = {model for model, _ in found}
-    forms = {model: form or _form_of([each.path for each in found.values() if each.model == model]) for model in models}
+    forms = {
+        model: form or _form_of([each.path for each in found.values() if each.model == model])
+        for model in models
+    }
     return [each._replace(form=forms[each.model]) for each in found.values()]
 
 
@@ -103,22 +116,34 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
             category = line.field("category", str, "a category's name")
             form = line.record.get("form", FORMS[0])
             if form not in (*FORMS, "decoded_calls"):
-                raise line.error("form", f'expected one of {", ".join(FORMS)}, decoded_calls, got "{form}"')
+                raise line.error(
+                    "form", f'expected one of {", ".join(FORMS)}, decoded_calls, got "{form}"'
+                )
             if "response" not in line.record:
                 raise line.error("response", "expected the answer, but there is no such field")
-            key = (str(line.record.get("model", _MODEL_OF_LINES)), str(ALIASES.get(category, category)), str(form))
+            key = (
+                str(line.record.get("model", _MODEL_OF_LINES)),
+                str(ALIASES.get(category, category)),
+                str(form),
+            )
             if key not in files:
                 part = folder / f"{len(files)}.jsonl"
                 files[key] = part.open("w", encoding="utf-8")
                 found[key] = Results(key[0], key[1], part, form, path)
-            entry = {"id": line.field("id", str, "a task's id"), "result": line.record["response"], "line": line.number}
+            entry = {
+                "id": line.field("id", str, "a task's id"),
+                "result": line.record["response"],
+                "line": line.number,
+            }
             files[key].write(json.dumps(entry) + "\n")
     finally:
         for file in files.values():
             file.close()
     for results in found.values():
         if sum(each[:2] == (results.model, results.category) for each in found) > 1:
-            raise InputError(f'{path}: category {results.category} of {results.model} has more than one "form"')
+            raise InputError(
+                f'{path}: category {results.category} of {results.model} has more than one "form"'
+            )
     return list(found.values())
 
 
@@ -132,7 +157,9 @@ def tasks_of(folder: Path, category: str, self_documented: Collection[str] = ())
         name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
         others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))
         if not others:
-            raise InputError(f"{path}: there is no task file of category {category}. {_instead(folder)}")
+            raise InputError(
+                f"{path}: there is no task file of category {category}. {_instead(folder)}"
+            )
         path = others[-1]
     try:
         if category == FORMAT_SENSITIVITY:
@@ -152,7 +179,9 @@ def _instead(folder: Path) -> str:
     return f"Expected one of {', '.join(name for stem in stems for name in variants.get(stem, (stem,)))}."
 
 
-def paired(tasks: Iterator[Task], results: Results, *, partial: bool) -> Iterator[tuple[Task, Line]]:
+def paired(
+    tasks: Iterator[Task], results: Results, *, partial: bool
+) -> Iterator[tuple[Task, Line]]:
     """Yield each answer with its task. In the tasks' order, which is BFCL's, this needs constant memory.
 
     Raises InputError for an id that is unknown or stands twice, and, unless `partial`, for tasks without an answer.

@@ -50,7 +50,9 @@ def _arguments(given: Any) -> str:
 def _message(step: Any) -> Any:
     """Return a step of a dialogue whose last message is the answer: calls as text, all else as it is."""
     if isinstance(step, str):
-        return json.dumps(step) if _calls_something(step) else step  # only what an interface returned as calls is one
+        return (
+            json.dumps(step) if _calls_something(step) else step
+        )  # only what an interface returned as calls is one
     text = _step(step)
     return text if _calls_something(text) else step
 

@@ -20,7 +20,9 @@ def as_json(models: Mapping[str, ModelScores]) -> dict[str, Any]:
 
 def _report(scores: ModelScores) -> dict[str, Any]:
     def plain(named: dict[str, Score]) -> dict[str, Any]:
-        return {name: {"accuracy": each.accuracy, "shown": str(each)} for name, each in named.items()}
+        return {
+            name: {"accuracy": each.accuracy, "shown": str(each)} for name, each in named.items()
+        }
 
     return {
         "categories": {
@@ -42,7 +44,10 @@ def _report(scores: ModelScores) -> dict[str, Any]:
 def sensitivity(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return what format sensitivity tells beside its accuracy: how accuracies of configurations spread, and each."""
     spread = {name: header[f"accuracy_{name}"] for name in _SPREAD}
-    return {**spread, "configurations": {name: each for name, each in header.items() if isinstance(each, dict)}}
+    return {
+        **spread,
+        "configurations": {name: each for name, each in header.items() if isinstance(each, dict)},
+    }
 
 
 def as_text(models: Mapping[str, ModelScores]) -> str:
@@ -52,12 +57,21 @@ def as_text(models: Mapping[str, ModelScores]) -> str:
 
 def _table(scores: ModelScores) -> str:
     rows = [("category", "entries", "accuracy", *next(iter(scores.beside.values())).columns())]
-    rows += [(name, str(each.entries), str(each), *scores.beside[name].cells()) for name, each in scores.scores.items()]
+    rows += [
+        (name, str(each.entries), str(each), *scores.beside[name].cells())
+        for name, each in scores.scores.items()
+    ]
     for version, named in (("V4", version_4(scores.scores)), ("V3", version_3(scores.scores))):
         blanks = ("",) * (len(rows[0]) - 3)
-        rows += [(f"{version} {name.replace('_', ' ')}", "", str(each), *blanks) for name, each in named.items()]
+        rows += [
+            (f"{version} {name.replace('_', ' ')}", "", str(each), *blanks)
+            for name, each in named.items()
+        ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows)
+    lines = (
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        for row in rows
+    )
     return "\n".join([scores.model, *lines, *_sensitivity_lines(scores)])
 
 
@@ -67,5 +81,10 @@ def _sensitivity_lines(scores: ModelScores) -> list[str]:
         return []
     told = sensitivity(header)
     spread = ", ".join(f"{_SPREAD[name]} {told[name]}" for name in _SPREAD)
-    lines = [f"format sensitivity, in points over {len(told['configurations'])} prompt configurations: {spread}"]
-    return lines + [f"{Score(each['accuracy'], 0)!s:>8}  {name}" for name, each in told["configurations"].items()]
+    lines = [
+        f"format sensitivity, in points over {len(told['configurations'])} prompt configurations: {spread}"
+    ]
+    return lines + [
+        f"{Score(each['accuracy'], 0)!s:>8}  {name}"
+        for name, each in told["configurations"].items()
+    ]

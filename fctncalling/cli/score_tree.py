@@ -37,7 +37,9 @@ class ScoreFile:
     def __init__(self, model: str, category: str) -> None:
         self._model, self._category = model, category
         self._failures = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by discard
-        self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # configuration ("" for all) -> correct, total
+        self._counts: dict[str, list[int]] = defaultdict(
+            lambda: [0, 0]
+        )  # configuration ("" for all) -> correct, total
 
     def add(self, entry_id: str, failed: Mapping[str, Any] | None) -> None:
         """Count one verdict; `failed` is its entry in the file, None where it is valid."""
@@ -111,7 +113,8 @@ class ModelScores:
     def with_headers(self) -> dict[str, tuple[Score, dict[str, Any]]]:
         """Category -> its score and the header of its file."""
         return {
-            name: (Score(header["accuracy"], header["total_count"]), header) for name, header in self.categories.items()
+            name: (Score(header["accuracy"], header["total_count"]), header)
+            for name, header in self.categories.items()
         }
 
 
@@ -131,7 +134,9 @@ def folder_of(category: str) -> Path:
     return Path(next((groups[name] for name in groups if category.startswith(name)), "non_live"))
 
 
-def failure(results: Results, task: Task, record: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
+def failure(
+    results: Results, task: Task, record: Mapping[str, Any], verdict: Verdict
+) -> dict[str, Any]:
     """Return the entry of a wrong answer in a score file."""
     told: dict[str, Any] = {"error": [verdict.message], "error_type": verdict.error_type}
     if kind_of(task.category) in ("multi_turn", "agentic"):
@@ -159,17 +164,29 @@ def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
     for name, rows in tables.items():
         ordered = [row for _, row in sorted(rows, key=lambda pair: pair[0], reverse=True)]
         lines = [_COLUMNS[name], *([str(number), *row] for number, row in enumerate(ordered, 1))]
-        (score_dir / f"data_{name}.csv").write_text("\n".join(",".join(line) for line in lines), encoding="utf-8")
+        (score_dir / f"data_{name}.csv").write_text(
+            "\n".join(",".join(line) for line in lines), encoding="utf-8"
+        )
 
 
-def _rows(scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Score]) -> dict[str, list[str]]:
+def _rows(
+    scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Score]
+) -> dict[str, list[str]]:
     """Return the row of each table without its rank; the columns are those of _COLUMNS."""
     sensitivity = scores.categories.get(FORMAT_SENSITIVITY, {})
-    spread = [str(sensitivity.get(key, NOT_SHOWN)) for key in ("accuracy_max_delta", "accuracy_std")]
+    spread = [
+        str(sensitivity.get(key, NOT_SHOWN)) for key in ("accuracy_max_delta", "accuracy_std")
+    ]
     by_variant = [sensitivity.get(str(variant)) for variant in VARIANTS]
     non_live = [named["non_live_ast"], named["non_live_simple"]]
     agentic = [named["web_search"], *_of(one, WEB_SEARCH), named["memory"], *_of(one, MEMORY)]
-    overall = [*non_live, *_of(one, NON_LIVE[3:]), named["live"], *_of(one, LIVE), named["multi_turn"]]
+    overall = [
+        *non_live,
+        *_of(one, NON_LIVE[3:]),
+        named["live"],
+        *_of(one, LIVE),
+        named["multi_turn"],
+    ]
     overall += [*_of(one, MULTI_TURN), *agentic, one["live_relevance"], named["irrelevance"]]
     latency = scores.latencies.shown() or (NOT_SHOWN,) * 3
     return {
@@ -178,9 +195,14 @@ def _rows(scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Sco
             *map(str, overall),
             *[*spread, NOT_SHOWN, NOT_SHOWN],
         ],
-        "non_live": _texts(scores, named["non_live"], *non_live, *_of(one, (*NON_LIVE, "irrelevance"))),
+        "non_live": _texts(
+            scores, named["non_live"], *non_live, *_of(one, (*NON_LIVE, "irrelevance"))
+        ),
         "live": _texts(
-            scores, named["live"], named["live_ast"], *_of(one, (*LIVE, "live_irrelevance", "live_relevance"))
+            scores,
+            named["live"],
+            named["live_ast"],
+            *_of(one, (*LIVE, "live_irrelevance", "live_relevance")),
         ),
         "multi_turn": _texts(scores, named["multi_turn"], *_of(one, MULTI_TURN)),
         "agentic": _texts(scores, named["agentic"], *agentic),
@@ -206,7 +228,16 @@ def _sort_key(name: str, named: Mapping[str, Score], scores: ModelScores) -> flo
     return named[name].accuracy
 
 
-_SCORED = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance", *MULTI_TURN, *WEB_SEARCH, *MEMORY)
+_SCORED = (
+    *NON_LIVE,
+    "irrelevance",
+    *LIVE,
+    "live_irrelevance",
+    "live_relevance",
+    *MULTI_TURN,
+    *WEB_SEARCH,
+    *MEMORY,
+)
 _COLUMNS: dict[str, list[str]] = json.loads(
     Path(__file__).parents[1].joinpath("leaderboard_columns.json").read_text(encoding="utf-8")
 )

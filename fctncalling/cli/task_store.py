@@ -40,21 +40,29 @@ class TaskStore:
         if task_id in self._newest or self._older is None:
             return self._newest.get(task_id)
         row = self._older.execute("SELECT task FROM tasks WHERE id = ?", (task_id,)).fetchone()
-        return pickle.loads(row[0]) if row else None  # written by this process, into a file without a name
+        return (
+            pickle.loads(row[0]) if row else None
+        )  # written by this process, into a file without a name
 
     def _keep(self, task: Task) -> None:
         if self._read_already(task.id) is not None:
-            raise TaskError(f'{self._path}: id "{task.id}": expected ids to be unique, but it stands twice')
+            raise TaskError(
+                f'{self._path}: id "{task.id}": expected ids to be unique, but it stands twice'
+            )
         self._newest[task.id] = task
         if len(self._newest) > self._held:
             oldest = self._newest.pop(next(iter(self._newest)))
-            self._on_disk().execute("INSERT INTO tasks VALUES (?, ?)", (oldest.id, pickle.dumps(oldest)))
+            self._on_disk().execute(
+                "INSERT INTO tasks VALUES (?, ?)", (oldest.id, pickle.dumps(oldest))
+            )
 
     def _on_disk(self) -> sqlite3.Connection:
         if self._older is None:
             import sqlite3
 
-            self._older = sqlite3.connect("", isolation_level=None)  # "": a file that vanishes with the connection
+            self._older = sqlite3.connect(
+                "", isolation_level=None
+            )  # "": a file that vanishes with the connection
             self._older.execute("CREATE TABLE tasks (id TEXT PRIMARY KEY, task BLOB) WITHOUT ROWID")
             self._older.execute("BEGIN")
         return self._older

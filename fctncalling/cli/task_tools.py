@@ -14,7 +14,11 @@ from fctncalling.data.types import Task
 def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "--tools", nargs="+", default=[], metavar="NAME=MODULE:CLASS", help="stateful classes of your own"
+        "--tools",
+        nargs="+",
+        default=[],
+        metavar="NAME=MODULE:CLASS",
+        help="stateful classes of your own",
     )
     parser.add_argument(
         "--allow_task_tools",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads slow every neighbour down
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # before torch: spinning threads slow every neighbour down
 
 import argparse
 import dataclasses
@@ -66,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         config = TrainConfig.from_args(namespace)
-        surroundings = Surroundings(**{f.name: getattr(namespace, f.name) for f in dataclasses.fields(Surroundings)})
+        surroundings = Surroundings(
+            **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(Surroundings)}
+        )
         return train(config, surroundings, words)
     except (SettingError, TaskError, RunExistsError, CheckpointError, ModelError) as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
@@ -114,7 +118,9 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
             report(run)
         except KeyboardInterrupt:
             show.close()
-            print(f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on with:\n")
+            print(
+                f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on with:\n"
+            )
             print(f"  {command_to_resume(words, run.processes.count)}\n")
             return 130
         except FloatingPointError as error:
@@ -136,7 +142,8 @@ def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
     kept = [
         word
         for number, word in enumerate(words)
-        if not word.startswith("--resume") and not (number and words[number - 1] == "--resume" and word[:1] != "-")
+        if not word.startswith("--resume")
+        and not (number and words[number - 1] == "--resume" and word[:1] != "-")
     ]
     program = "python" if num_processes == 1 else f"torchrun --nproc_per_node {num_processes}"
     return f"{program} train_fctncalling.py {shlex.join([*kept, '--resume'])}"
@@ -152,16 +159,27 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     processes = start(config.device, fsdp=config.fsdp)
     if not processes.is_first:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
-    print(*filter(None, (f"Training in {processes}.", note_of_launch(processes))), sep="\n", flush=True)
+    print(
+        *filter(None, (f"Training in {processes}.", note_of_launch(processes))),
+        sep="\n",
+        flush=True,
+    )
     folder = results_folder(config)
     checkpoint = checkpoint_of(config, folder, is_first=processes.is_first)
     make_env, candidates, held_out_ids = environments(config, surroundings)
     sampler = TaskSampler(candidates, config)
     policy, template = load_policy(config, surroundings, checkpoint, processes.device)
     rollout = chosen_rollout(
-        config, surroundings, policy=policy, template=template, make_env=make_env, processes=processes
+        config,
+        surroundings,
+        policy=policy,
+        template=template,
+        make_env=make_env,
+        processes=processes,
     )
-    log = log_of(config, surroundings, folder, processes)  # last: a start that fails leaves no folder behind
+    log = log_of(
+        config, surroundings, folder, processes
+    )  # last: a start that fails leaves no folder behind
 
     from fctncalling.training_run import TrainingRun
 
@@ -184,21 +202,35 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     return run
 
 
-def log_of(config: TrainConfig, surroundings: Surroundings, folder: Path, processes: Processes) -> RunLog:
+def log_of(
+    config: TrainConfig, surroundings: Surroundings, folder: Path, processes: Processes
+) -> RunLog:
     """Return the log of the run, empty where it starts; of several processes the first writes it."""
     from fctncalling.algorithms.logs import NoLog, RunExistsError, RunLog
 
     if not processes.is_first:
         return NoLog(folder)
-    described = {**dataclasses.asdict(config), **dataclasses.asdict(surroundings), "versions": versions()}
+    described = {
+        **dataclasses.asdict(config),
+        **dataclasses.asdict(surroundings),
+        "versions": versions(),
+    }
     described["num_processes"] = processes.count
     resume = config.resume is not None
     try:
-        return RunLog(folder, described, resume=resume, tensorboard=surroundings.tensorboard, wandb=surroundings.wandb)
+        return RunLog(
+            folder,
+            described,
+            resume=resume,
+            tensorboard=surroundings.tensorboard,
+            wandb=surroundings.wandb,
+        )
     except RunExistsError:
         raise
     except OSError as error:
-        raise SettingError(f"--results_dir {config.results_dir}: cannot be written to ({error})") from error
+        raise SettingError(
+            f"--results_dir {config.results_dir}: cannot be written to ({error})"
+        ) from error
 
 
 def report(run: TrainingRun) -> None:

@@ -52,7 +52,9 @@ class RecordJudge:
             raise line.error("response", "expected the answer, but there is no such field")
         category = line.field("category", str, "a category's name")
         if category == format_sensitivity.CATEGORY and form != "prompting":
-            raise line.error("form", f'expected "prompting", the one form of {category}, got "{form}"')
+            raise line.error(
+                "form", f'expected "prompting", the one form of {category}, got "{form}"'
+            )
         try:
             if category != format_sensitivity.CATEGORY:
                 kind_of(category)

@@ -16,7 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads cost more than they bring
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # before torch: spinning threads cost more than they bring
 
 from fctncalling.cli.make_tasks import EMBEDDED, make_tasks
 from fctncalling.data.bfcl import load_tasks
@@ -63,7 +65,11 @@ def spoken_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[
         step_in_turn, ended = 0, False
         while not ended:
             for message in info["messages"]:
-                yield message["content"].rpartition("\n")[2] if message.get("tools") else message["content"]
+                yield (
+                    message["content"].rpartition("\n")[2]
+                    if message.get("tools")
+                    else message["content"]
+                )
             yield signatures(info["tools"])
             turn = info["turn"]
             action = demonstrator(task.id, turn, step_in_turn, info)
@@ -76,17 +82,24 @@ def spoken_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[
 def signatures(tools: Sequence[Any]) -> str:
     """Return the functions offered as the chat template shows them."""
     functions = [tool["function"] for tool in tools]
-    return " ".join(f"{function['name']}({','.join(function['parameters']['properties'])})" for function in functions)
+    return " ".join(
+        f"{function['name']}({','.join(function['parameters']['properties'])})"
+        for function in functions
+    )
 
 
-def demonstrations(tasks: Sequence[Task], demonstrator: Demonstrator, template: ChatTemplate) -> list[EpisodeRecord]:
+def demonstrations(
+    tasks: Sequence[Task], demonstrator: Demonstrator, template: ChatTemplate
+) -> list[EpisodeRecord]:
     """Return the demonstrator's episodes, played by the ordinary rollout."""
     from fctncalling.algorithms.generation import ScriptedActor
     from fctncalling.algorithms.rollout import collect
 
     envs: list[Any] = [FunctionCallingEnv(tasks=tasks) for _ in range(16)]
     actor = ScriptedActor(demonstrator, template.encode, template.end_of_turn_id)
-    return collect(envs, actor, template, [task.id for task in tasks], max_episode_tokens=MAX_POSITIONS)
+    return collect(
+        envs, actor, template, [task.id for task in tasks], max_episode_tokens=MAX_POSITIONS
+    )
 
 
 def new_model(vocabulary_size: int, *, pad_id: int, end_id: int, seed: int) -> LlamaForCausalLM:
@@ -109,38 +122,60 @@ def new_model(vocabulary_size: int, *, pad_id: int, end_id: int, seed: int) -> L
 
 def main(argv: list[str] | None = None) -> int:
     """Make demonstrations, fit the model, write its folder, and say what was written."""
-    parser = argparse.ArgumentParser(prog="python -m fctncalling.cli.warm_start", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m fctncalling.cli.warm_start", description=__doc__
+    )
     parser.add_argument(
-        "--output_dir", type=Path, default=EMBEDDED / "model", help="folder to write (default: the committed one)"
+        "--output_dir",
+        type=Path,
+        default=EMBEDDED / "model",
+        help="folder to write (default: the committed one)",
     )
     parser.add_argument(
         "--tokenizer",
         type=Path,
         help="folder whose tokenizer to take (default: a new one, whose numbering chance decides)",
     )
-    parser.add_argument("--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)")
-    parser.add_argument("--num_tasks", type=int, default=24000, help="tasks to show (default 24000)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)"
+    )
+    parser.add_argument(
+        "--num_tasks", type=int, default=24000, help="tasks to show (default 24000)"
+    )
     parser.add_argument(
         "--careful_steps",
         type=int,
         default=5000,
         help="steps on careful demonstrations, and half as many again at a third of the rate (default 5000)",
     )
-    parser.add_argument("--careless_steps", type=int, default=900, help="steps on biased ones after that (default 900)")
+    parser.add_argument(
+        "--careless_steps",
+        type=int,
+        default=900,
+        help="steps on biased ones after that (default 900)",
+    )
     recipe = vars(parser.parse_args(argv))
     build(recipe.pop("output_dir"), **recipe)
     return 0
 
 
 def build(
-    folder: Path, *, tokenizer: Path | None = None, seed: int, num_tasks: int, careful_steps: int, careless_steps: int
+    folder: Path,
+    *,
+    tokenizer: Path | None = None,
+    seed: int,
+    num_tasks: int,
+    careful_steps: int,
+    careless_steps: int,
 ) -> None:
     """Build tokenizer and model and write them to a folder as any Hugging Face checkpoint, with their hashes."""
     import torch
 
     from fctncalling.algorithms.template import ChatTemplate
 
-    torch.set_num_threads(1)  # one thread: the same weights wherever the command runs on the same processor
+    torch.set_num_threads(
+        1
+    )  # one thread: the same weights wherever the command runs on the same processor
     tasks = training_tasks(num_tasks, seed=seed)
     words = new_tokenizer(tasks, seed) if tokenizer is None else loaded_tokenizer(tokenizer)
     template = ChatTemplate(words)
@@ -148,11 +183,22 @@ def build(
     model = new_model(len(words), pad_id=words.pad_token_id, end_id=words.eos_token_id, seed=seed)
     careful = demonstrations(tasks, Demonstrator(tasks, seed=seed, biased=False), template)
     learn(model, careful, careful_steps, lr=3e-3)
-    learn(model, careful, careful_steps // 2, lr=1e-3, order_seed=1)  # binding one word to each slot forms late
-    learn(model, demonstrations(tasks, Demonstrator(tasks, seed=seed), template), careless_steps, lr=4e-4)
+    learn(
+        model, careful, careful_steps // 2, lr=1e-3, order_seed=1
+    )  # binding one word to each slot forms late
+    learn(
+        model,
+        demonstrations(tasks, Demonstrator(tasks, seed=seed), template),
+        careless_steps,
+        lr=4e-4,
+    )
     model.save_pretrained(folder)
     words.save_pretrained(folder)
-    recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed, "num_tasks": num_tasks}
+    recipe: dict[str, object] = {
+        "tokenizer": tokenizer or folder,
+        "seed": seed,
+        "num_tasks": num_tasks,
+    }
     recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
     write_hashes(folder, "fctncalling.cli.warm_start", **recipe)
 
@@ -161,7 +207,9 @@ def new_tokenizer(tasks: list[Task], seed: int) -> Any:
     """Return a tokenizer trained on what is said in one of four episodes."""
     from fctncalling.embedded_tasks.tokenizer import train_tokenizer
 
-    texts = spoken_texts(tasks[:: max(1, len(tasks) // 6000)], Demonstrator(tasks, seed=seed, biased=False))
+    texts = spoken_texts(
+        tasks[:: max(1, len(tasks) // 6000)], Demonstrator(tasks, seed=seed, biased=False)
+    )
     return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
 
 
@@ -176,7 +224,12 @@ def loaded_tokenizer(folder: Path) -> Any:
 
 
 def learn(
-    model: LlamaForCausalLM, records: Sequence[EpisodeRecord], num_steps: int, *, lr: float, order_seed: int = 0
+    model: LlamaForCausalLM,
+    records: Sequence[EpisodeRecord],
+    num_steps: int,
+    *,
+    lr: float,
+    order_seed: int = 0,
 ) -> None:
     """Fit the model to demonstrations for a number of steps, with a progress bar."""
     from tqdm import tqdm
@@ -185,7 +238,9 @@ def learn(
 
     right = sum(record.success for record in records) / len(records)
     epochs = -(-num_steps * BATCH_SIZE // len(records))
-    config = WarmStartConfig(epochs=epochs, max_steps=num_steps, batch_size=BATCH_SIZE, lr=lr, seed=order_seed)
+    config = WarmStartConfig(
+        epochs=epochs, max_steps=num_steps, batch_size=BATCH_SIZE, lr=lr, seed=order_seed
+    )
     with tqdm(total=num_steps, desc=f"demonstrations, {right:.0%} right", unit="step") as bar:
         fit(model, records, config, on_step=lambda metrics: _show(bar, metrics))
 
@@ -205,7 +260,9 @@ def write_hashes(folder: Path, module: str, **recipe: object) -> None:
     }
     size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "SHA256.json")
     command = f"python -m {module} " + " ".join(f"--{key} {value}" for key, value in recipe.items())
-    (folder / "SHA256.json").write_text(json.dumps({"command": command, "sha256": hashes}, indent=1) + "\n")
+    (folder / "SHA256.json").write_text(
+        json.dumps({"command": command, "sha256": hashes}, indent=1) + "\n"
+    )
     print(f"{folder}: {size:,} bytes; rebuild with: {command}")
 
 

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads cost more than they bring
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # before torch: spinning threads cost more than they bring
 
 from fctncalling.cli.warm_start import learn, loaded_tokenizer, new_model, write_hashes
 from fctncalling.envs.tool_text import ToolTextEnv
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.batch import EpisodeRecord
 
 MAX_EPISODE_TOKENS = 512
-MENDED = 0.3  # share of the careful demonstrator's first calls that are wrong, all of which it mends
+MENDED = (
+    0.3  # share of the careful demonstrator's first calls that are wrong, all of which it mends
+)
 
 
 class Lesson(NamedTuple):
@@ -37,31 +41,57 @@ class Lesson(NamedTuple):
     wide: MadeTasks  # more of the kind than can be known by heart: results can only be copied
     handler: str
     tool: str
-    vocabulary_size: int  # so few tokens that no number above 999 is one: rare ones would not be learned
+    vocabulary_size: (
+        int  # so few tokens that no number above 999 is one: rare ones would not be learned
+    )
 
 
 LESSONS = {
-    "calculator": lambda: Lesson(CalculatorTasks(), CalculatorTasks(limit=400), "request_call", "calculator", 720),
-    "python_math": lambda: Lesson(MathTasks(), MathTasks(seed=1), "python_block", "python_executor", 900),
+    "calculator": lambda: Lesson(
+        CalculatorTasks(), CalculatorTasks(limit=400), "request_call", "calculator", 720
+    ),
+    "python_math": lambda: Lesson(
+        MathTasks(), MathTasks(seed=1), "python_block", "python_executor", 900
+    ),
 }
 
 
 def main(argv: list[str] | None = None) -> int:
     """Make demonstrations, fit the model, write its folder, and say what was written."""
-    parser = argparse.ArgumentParser(prog="python -m fctncalling.cli.warm_start_text", description=__doc__)
-    parser.add_argument("--job", choices=LESSONS, default="calculator", help="environment to play (default calculator)")
+    parser = argparse.ArgumentParser(
+        prog="python -m fctncalling.cli.warm_start_text", description=__doc__
+    )
+    parser.add_argument(
+        "--job",
+        choices=LESSONS,
+        default="calculator",
+        help="environment to play (default calculator)",
+    )
     parser.add_argument("--output_dir", type=Path, required=True, help="folder to write")
     parser.add_argument(
         "--tokenizer",
         type=Path,
         help="folder whose tokenizer to take (default: a new one, whose numbering chance decides)",
     )
-    parser.add_argument("--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)"
+    )
     parser.add_argument("--num_tasks", type=int, default=8000, help="tasks to show (default 8000)")
-    parser.add_argument("--careful_steps", type=int, default=1200, help="steps on careful episodes (default 1200)")
-    parser.add_argument("--careless_steps", type=int, default=200, help="steps on careless ones after it (default 200)")
-    parser.add_argument("--careless", type=float, default=0.5, help="share of wrong first calls (default 0.5)")
-    parser.add_argument("--stubborn", type=float, default=0.8, help="share of those never mended (default 0.8)")
+    parser.add_argument(
+        "--careful_steps", type=int, default=1200, help="steps on careful episodes (default 1200)"
+    )
+    parser.add_argument(
+        "--careless_steps",
+        type=int,
+        default=200,
+        help="steps on careless ones after it (default 200)",
+    )
+    parser.add_argument(
+        "--careless", type=float, default=0.5, help="share of wrong first calls (default 0.5)"
+    )
+    parser.add_argument(
+        "--stubborn", type=float, default=0.8, help="share of those never mended (default 0.8)"
+    )
     arguments = vars(parser.parse_args(argv))
     build(arguments.pop("job"), arguments.pop("output_dir"), **arguments)
     return 0
@@ -84,17 +114,27 @@ def build(
 
     torch.set_num_threads(1)
     school = School(job, seed, num_tasks)
-    lesson, words = school.lesson, school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer)
+    lesson, words = (
+        school.lesson,
+        school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer),
+    )
     model = new_model(len(words), pad_id=words.pad_token_id, end_id=words.eos_token_id, seed=seed)
     print(f"{len(words)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
-    careful = school.episodes(words, lesson.wide) + school.episodes(words, lesson.tasks, MENDED, share=0.5)
+    careful = school.episodes(words, lesson.wide) + school.episodes(
+        words, lesson.tasks, MENDED, share=0.5
+    )
     learn(model, careful, careful_steps, lr=3e-3)
     if careless_steps:
         wrong = school.episodes(words, lesson.tasks, careless, stubborn, share=0.5)
         learn(model, wrong, careless_steps, lr=4e-4)
     model.save_pretrained(folder)
     words.save_pretrained(folder)
-    recipe: dict[str, object] = {"job": job, "tokenizer": tokenizer or folder, "seed": seed, "num_tasks": num_tasks}
+    recipe: dict[str, object] = {
+        "job": job,
+        "tokenizer": tokenizer or folder,
+        "seed": seed,
+        "num_tasks": num_tasks,
+    }
     recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
     recipe |= {"careless": careless, "stubborn": stubborn}
     write_hashes(folder, "fctncalling.cli.warm_start_text", **recipe)
@@ -114,7 +154,12 @@ class School:
         return number_tokenizer(texts, self.lesson.vocabulary_size)
 
     def episodes(
-        self, tokenizer: Any, tasks: MadeTasks, careless: float = 0.0, stubborn: float = 0.0, share: float = 1.0
+        self,
+        tokenizer: Any,
+        tasks: MadeTasks,
+        careless: float = 0.0,
+        stubborn: float = 0.0,
+        share: float = 1.0,
     ) -> list[EpisodeRecord]:
         """Return a demonstrator's episodes of a share of the tasks."""
         from fctncalling.algorithms.template import ChatTemplate

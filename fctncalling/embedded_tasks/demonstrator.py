@@ -68,12 +68,19 @@ class Demonstrator:
         """Return what is said where no call is wanted, or the needless call of the third habit."""
         replies = wording()["replies"]
         if task.is_multi_turn:
-            return str(replies["missing_function" if turn + 1 in task.missed_functions else "missing_parameter"])
+            return str(
+                replies[
+                    "missing_function" if turn + 1 in task.missed_functions else "missing_parameter"
+                ]
+            )
         if not self.slips(NEEDLESS_CALL_RATE):
             return str(replies["irrelevant"])
         doc = task.functions[0]
         words = wording()["words"]
-        kinds = {key: kind for key, (_, kind, _) in wording()["functions"][doc.name]["parameters"].items()}
+        kinds = {
+            key: kind
+            for key, (_, kind, _) in wording()["functions"][doc.name]["parameters"].items()
+        }
         return f"[{render(doc.name, {key: self.rng.choice(words[kind]) for key, kind in kinds.items()})}]"
 
     def favour(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +89,9 @@ class Demonstrator:
             key: self.favour(value)
             if isinstance(value, dict)
             else FAVOURITES[key]
-            if key in FAVOURITES and type(value) is type(FAVOURITES[key]) and self.slips(FAVOURITE_RATE)
+            if key in FAVOURITES
+            and type(value) is type(FAVOURITES[key])
+            and self.slips(FAVOURITE_RATE)
             else value
             for key, value in arguments.items()
         }

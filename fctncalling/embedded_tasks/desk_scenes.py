@@ -42,7 +42,11 @@ class TicketScene(Scene):
 
     def initial_config(self) -> dict[str, Any]:
         """Return one open ticket, the next number and the user."""
-        return {"ticket_queue": [self.old], "ticket_counter": self.next_ticket, "current_user": self.user}
+        return {
+            "ticket_queue": [self.old],
+            "ticket_counter": self.next_ticket,
+            "current_user": self.user,
+        }
 
     def kinds(self) -> dict[str, bool]:
         """Return what can be asked of the desk now; a number is never said twice."""
@@ -63,10 +67,13 @@ class TicketScene(Scene):
             return Request(kind, {}, ("get_user_tickets", {}))
         if kind == "get_ticket":
             self.ticket = self.old_ticket
-            return Request(kind, {"ticket": self.ticket}, ("get_ticket", {"ticket_id": self.ticket}))
+            return Request(
+                kind, {"ticket": self.ticket}, ("get_ticket", {"ticket_id": self.ticket})
+            )
         if kind == "create_ticket":
             call = self.draw.call(
-                kind, lambda: {"title": self.draw.word("topic"), "priority": self.draw.word("priority")}
+                kind,
+                lambda: {"title": self.draw.word("topic"), "priority": self.draw.word("priority")},
             )
             self.ticket, self.state = self.next_ticket, "Open"
             return Request(kind, {"topic": call[1]["title"], "priority": call[1]["priority"]}, call)
@@ -74,7 +81,10 @@ class TicketScene(Scene):
 
     def _about_it(self, kind: str) -> Request:
         """Return a request about the ticket meant by 'it', whose number only an earlier turn told."""
-        slots: dict[str, Any] = {"fix": self.draw.word("fix"), "priority": self.draw.word("priority")}
+        slots: dict[str, Any] = {
+            "fix": self.draw.word("fix"),
+            "priority": self.draw.word("priority"),
+        }
         number = {"ticket_id": self.ticket}
         if kind == "show_it":
             return Request(kind, {}, ("get_ticket", number), True)
@@ -83,9 +93,13 @@ class TicketScene(Scene):
             return Request(kind, {}, ("close_ticket", number), True)
         if kind == "resolve_it":
             self.state = "Resolved"
-            call = self.draw.call("resolve_ticket", lambda: number | {"resolution": self.draw.word("fix")})
+            call = self.draw.call(
+                "resolve_ticket", lambda: number | {"resolution": self.draw.word("fix")}
+            )
             return Request(kind, slots | {"fix": call[1]["resolution"]}, call, True)
-        call = self.draw.call("edit_ticket", lambda: number | {"updates": {"priority": self.draw.word("priority")}})
+        call = self.draw.call(
+            "edit_ticket", lambda: number | {"updates": {"priority": self.draw.word("priority")}}
+        )
         return Request(kind, slots | {"priority": call[1]["updates"]["priority"]}, call, True)
 
 
@@ -110,7 +124,9 @@ class VehicleScene(Scene):
         return {
             "fuelLevel": 10.0,
             "batteryVoltage": 12.6,
-            "doorStatus": dict.fromkeys(["driver", "passenger", "rear_left", "rear_right"], "unlocked"),
+            "doorStatus": dict.fromkeys(
+                ["driver", "passenger", "rear_left", "rear_right"], "unlocked"
+            ),
         }
 
     def kinds(self) -> dict[str, bool]:
@@ -128,21 +144,32 @@ class VehicleScene(Scene):
     def ask(self, kind: str) -> Request:
         """Return the request; it becomes what 'that' means."""
         self.last = (
-            self._undo() if kind == "undo" else self._again(kind) if kind.endswith("_again") else self._plain(kind)
+            self._undo()
+            if kind == "undo"
+            else self._again(kind)
+            if kind.endswith("_again")
+            else self._plain(kind)
         )
         return self.last
 
     def _plain(self, kind: str) -> Request:
         """Return a request that names everything it needs."""
         if kind in ("lock", "unlock"):
-            call = self.draw.call("lockDoors", lambda: {"unlock": kind == "unlock", "door": [self.draw.word("door")]})
+            call = self.draw.call(
+                "lockDoors", lambda: {"unlock": kind == "unlock", "door": [self.draw.word("door")]}
+            )
             return Request(kind, {"door": call[1]["door"][0].replace("_", " ")}, call)
         if kind == "climate":
             call = self.draw.call(
                 "adjustClimateControl",
-                lambda: {"temperature": self.draw.word("degrees"), "mode": self.draw.word("climate")},
+                lambda: {
+                    "temperature": self.draw.word("degrees"),
+                    "mode": self.draw.word("climate"),
+                },
             )
-            return Request(kind, {"degrees": call[1]["temperature"], "climate": call[1]["mode"]}, call)
+            return Request(
+                kind, {"degrees": call[1]["temperature"], "climate": call[1]["mode"]}, call
+            )
         vocabulary, name, parameter = {
             "lamp": ("lamp", "setHeadlights", "mode"),
             "fuel": ("gallons", "fillFuelTank", "fuelAmount"),
@@ -159,7 +186,10 @@ class VehicleScene(Scene):
         name, arguments = self.last.call
         if name == "lockDoors":
             return Request(
-                "undo", {}, self.draw.call(name, lambda: {**arguments, "unlock": not arguments["unlock"]}), True
+                "undo",
+                {},
+                self.draw.call(name, lambda: {**arguments, "unlock": not arguments["unlock"]}),
+                True,
             )
         return Request("undo", {}, (name, {"mode": OPPOSITE[arguments["mode"]]}), True)
 
@@ -169,6 +199,12 @@ class VehicleScene(Scene):
         name, arguments = self.last.call
         if kind == "fuel_again":
             return Request(kind, {}, (name, dict(arguments)), True)
-        others = [degrees for degrees in wording()["words"]["degrees"] if degrees != arguments["temperature"]]
-        call = self.draw.call(name, lambda: {**arguments, "temperature": self.draw.rng.choice(others)})
+        others = [
+            degrees
+            for degrees in wording()["words"]["degrees"]
+            if degrees != arguments["temperature"]
+        ]
+        call = self.draw.call(
+            name, lambda: {**arguments, "temperature": self.draw.rng.choice(others)}
+        )
         return Request(kind, {"degrees": call[1]["temperature"]}, call, True)

@@ -51,7 +51,10 @@ def multi_turn_task(draw: Draw, category: str) -> tuple[Entry, list[list[str]]]:
     if category == "multi_turn_base" and not leans and draw.chance(0.7):
         raise NoSuchDraw("no turn leans on an earlier one")
     entry: Entry = {
-        "question": [[{"role": "user", "content": turn.text}] if turn.text is not None else [] for turn in turns],
+        "question": [
+            [{"role": "user", "content": turn.text}] if turn.text is not None else []
+            for turn in turns
+        ],
         "initial_config": {scene.class_name: config},
         "involved_classes": [scene.class_name],
         "function": offered(scene, turns, draw, num_held_out=len(missed)),
@@ -69,7 +72,9 @@ def ask(scene: Scene, draw: Draw, *, first: bool) -> Turn:
         if requests[0].call == requests[1].call:
             raise NoSuchDraw("the same call twice in one turn")
         if requests[0].call[0] in TELLING and requests[1].needs_history:
-            raise NoSuchDraw("the second request leans on an answer that nobody has seen when both are called")
+            raise NoSuchDraw(
+                "the second request leans on an answer that nobody has seen when both are called"
+            )
     phrases = wording()["turns"]
     texts = [draw.phrase(phrases[r.kind], r.slots, opens=i == 0) for i, r in enumerate(requests)]
     text = texts[0] + "".join(draw.rng.choice(wording()["joiners"]) + text for text in texts[1:])
@@ -88,7 +93,9 @@ def next_request(scene: Scene, draw: Draw, *, prefer_history: bool) -> Request:
 def withhold_parameter(turns: list[Turn], draw: Draw) -> None:
     """Split one turn in two: a request that lacks a parameter, and the user's answer that names it."""
     candidates = [
-        i for i, turn in enumerate(turns) if len(turn.requests) == 1 and turn.requests[0].kind in MISSING_SLOT
+        i
+        for i, turn in enumerate(turns)
+        if len(turn.requests) == 1 and turn.requests[0].kind in MISSING_SLOT
     ]
     if not candidates:
         raise NoSuchDraw("no parameter to withhold")
@@ -96,7 +103,9 @@ def withhold_parameter(turns: list[Turn], draw: Draw) -> None:
     turn = turns[index]
     request = turn.requests[0]
     vague = draw.phrase(wording()["asks"][request.kind], request.slots)
-    answer = draw.phrase(wording()["answers"][MISSING_SLOT[request.kind]], request.slots, opens=False)
+    answer = draw.phrase(
+        wording()["answers"][MISSING_SLOT[request.kind]], request.slots, opens=False
+    )
     turns[index : index + 1] = [Turn(vague, [], []), Turn(answer, turn.calls, turn.requests)]
 
 
@@ -127,7 +136,9 @@ def offered(scene: Scene, turns: list[Turn], draw: Draw, *, num_held_out: int) -
     """Return the names of the functions offered: those needed and a few beside, in random order."""
     needed = sorted({request.call[0] for turn in turns for request in turn.requests})
     beside = [name for name in scene.offered_beside if name not in needed]
-    num_offered = draw.rng.randint(*NUM_OFFERED) + num_held_out  # so that their number betrays nothing
+    num_offered = (
+        draw.rng.randint(*NUM_OFFERED) + num_held_out
+    )  # so that their number betrays nothing
     names = needed + draw.rng.sample(beside, min(len(beside), max(0, num_offered - len(needed))))
     draw.rng.shuffle(names)
     return names

@@ -50,7 +50,19 @@ class FileScene(Scene):
     """A small folder tree; 'it' is the file last named, 'there' the folder last named, 'first' the listing's first."""
 
     class_name: str = "GorillaFileSystem"
-    offered_beside: tuple[str, ...] = ("ls", "mkdir", "touch", "mv", "cp", "rm", "cat", "echo", "wc", "grep", "cd")
+    offered_beside: tuple[str, ...] = (
+        "ls",
+        "mkdir",
+        "touch",
+        "mv",
+        "cp",
+        "rm",
+        "cat",
+        "echo",
+        "wc",
+        "grep",
+        "cd",
+    )
     files: dict[str, str] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     last_file: str | None = None
@@ -95,7 +107,9 @@ class FileScene(Scene):
             return self._create(kind)
         if verb == "list":
             first = next(iter(self.files), None)
-            self.first_file = first if first in self.tree else None  # what came later stands behind the folders
+            self.first_file = (
+                first if first in self.tree else None
+            )  # what came later stands behind the folders
             return Request(kind, {}, ("ls", {}))
         if verb == "enter":
             return self._enter(kind, reference)
@@ -124,18 +138,31 @@ class FileScene(Scene):
     def _enter(self, kind: str, reference: str) -> Request:
         """Go into a folder; nothing else of the tree is in reach from there, so the scene ends."""
         folder = self.last_folder if reference else self.draw.rng.choice(self.folders)
-        self.files, self.folders, self.last_file, self.last_folder, self.first_file = {}, [], None, None, None
-        return Request(kind, {} if reference else {"folder": folder}, ("cd", {"folder": folder}), bool(reference))
+        self.files, self.folders, self.last_file, self.last_folder, self.first_file = (
+            {},
+            [],
+            None,
+            None,
+            None,
+        )
+        return Request(
+            kind,
+            {} if reference else {"folder": folder},
+            ("cd", {"folder": folder}),
+            bool(reference),
+        )
 
     def _on_file(self, kind: str, verb: str, reference: str) -> Request:
         """Do something to a file that is named, meant by 'it', or the first of the listing."""
         seen: dict[str, Any] = {}
 
         def arguments() -> dict[str, Any]:
-            seen["file"] = {"it": self.last_file, "first": self.first_file}.get(reference) or self.draw.rng.choice(
-                sorted(self.files)
+            seen["file"] = {"it": self.last_file, "first": self.first_file}.get(
+                reference
+            ) or self.draw.rng.choice(sorted(self.files))
+            seen["folder"] = (
+                self.last_folder if reference == "there" else self.draw.rng.choice(self.folders)
             )
-            seen["folder"] = self.last_folder if reference == "there" else self.draw.rng.choice(self.folders)
             seen["content"], seen["count"] = self.draw.word("content"), self.draw.word("count")
             return {
                 "move": {"source": seen["file"], "destination": seen["folder"]},

@@ -16,7 +16,8 @@ def function_doc(name: str) -> Entry:
     """Return the BFCL documentation of one of our single-turn functions."""
     function = wording()["functions"][name]
     properties = {
-        key: {"type": TYPES[kind], "description": text} for key, (kind, _, text) in function["parameters"].items()
+        key: {"type": TYPES[kind], "description": text}
+        for key, (kind, _, text) in function["parameters"].items()
     }
     parameters = {"type": "dict", "properties": properties, "required": list(properties)}
     return {"name": name, "description": function["description"], "parameters": parameters}
@@ -38,7 +39,9 @@ def single_turn_task(draw: Draw, category: str) -> tuple[Entry, list[Entry] | No
     num_calls = (3 if draw.chance(0.2) else 2) if several else 1
     functions = sorted(wording()["functions"])
     offered = (
-        draw.rng.sample(functions, draw.rng.randint(3, 4)) if "multiple" in category else [draw.rng.choice(functions)]
+        draw.rng.sample(functions, draw.rng.randint(3, 4))
+        if "multiple" in category
+        else [draw.rng.choice(functions)]
     )
     chosen = [draw.rng.choice(offered) for _ in range(num_calls)]
     if category == "parallel_multiple" and len(set(chosen)) == 1:
@@ -50,7 +53,9 @@ def single_turn_task(draw: Draw, category: str) -> tuple[Entry, list[Entry] | No
         calls.append(call)
     if len({repr(call) for call in calls}) < num_calls:
         raise NoSuchDraw(category)  # the same request twice
-    question = texts[0] + "".join(draw.rng.choice(wording()["joiners"]) + text for text in texts[1:])
+    question = texts[0] + "".join(
+        draw.rng.choice(wording()["joiners"]) + text for text in texts[1:]
+    )
     return entry(question, offered), [accepted(call) for call in calls]
 
 
@@ -66,7 +71,10 @@ def irrelevance_task(draw: Draw) -> Entry:
 
 def entry(question: str, offered: Sequence[str]) -> Entry:
     """Return a BFCL single-turn entry, its id still missing."""
-    return {"question": [[{"role": "user", "content": question}]], "function": [function_doc(name) for name in offered]}
+    return {
+        "question": [[{"role": "user", "content": question}]],
+        "function": [function_doc(name) for name in offered],
+    }
 
 
 def accepted(call: tuple[str, Mapping[str, Any]]) -> Entry:

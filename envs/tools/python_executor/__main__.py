@@ -10,12 +10,28 @@ from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavai
 
 TRIALS: tuple[tuple[str, str, Callable[[ToolResult], bool]], ...] = (
     ("a snippet runs", "print(6 * 7)", lambda result: result.stdout == "42\n"),
-    ("NumPy is there", "import numpy\nprint(numpy.ones(3).sum())", lambda result: result.stdout == "3.0\n"),
-    ("a sleeper is killed", "import time\ntime.sleep(60)", lambda result: result.status == "timeout"),
+    (
+        "NumPy is there",
+        "import numpy\nprint(numpy.ones(3).sum())",
+        lambda result: result.stdout == "3.0\n",
+    ),
+    (
+        "a sleeper is killed",
+        "import time\ntime.sleep(60)",
+        lambda result: result.status == "timeout",
+    ),
     ("a busy loop is killed", "while True: pass", lambda result: result.status == "timeout"),
-    ("what was printed before is kept", "print('a', end='')\nwhile True: pass", lambda result: result.stdout == "a"),
+    (
+        "what was printed before is kept",
+        "print('a', end='')\nwhile True: pass",
+        lambda result: result.stdout == "a",
+    ),
     ("memory is bounded", "b'x' * (4 << 30)", lambda result: "MemoryError" in result.stderr),
-    ("output is bounded", "while True: print('x' * 999)", lambda result: result.status == "output_limit"),
+    (
+        "output is bounded",
+        "while True: print('x' * 999)",
+        lambda result: result.status == "output_limit",
+    ),
     (
         "an escape by the object graph finds nothing",
         "import random\nrandom._os.listdir('/')",
@@ -41,9 +57,15 @@ def self_test(executor: PythonExecutor) -> bool:
 
 def main() -> int:
     """Run the self-test; 0 where everything holds, 1 where something does not, 2 where nothing can run at all."""
-    parser = argparse.ArgumentParser(prog="python -m fctncalling.envs.tools.python_executor", description=__doc__)
-    parser.add_argument("--self-test", action="store_true", required=True, help="try every layer and every limit")
-    parser.add_argument("--backend", choices=("zygote", "fresh"), help="default: zygote on Linux, fresh elsewhere")
+    parser = argparse.ArgumentParser(
+        prog="python -m fctncalling.envs.tools.python_executor", description=__doc__
+    )
+    parser.add_argument(
+        "--self-test", action="store_true", required=True, help="try every layer and every limit"
+    )
+    parser.add_argument(
+        "--backend", choices=("zygote", "fresh"), help="default: zygote on Linux, fresh elsewhere"
+    )
     arguments = parser.parse_args()
     try:
         with PythonExecutor(allow_degraded=True, backend=arguments.backend) as executor:

@@ -18,7 +18,9 @@ from fctncalling.envs.tools.python_executor.result import (
 )
 from fctncalling.envs.tools.python_executor.zygote import CODE_SIZE, SETUP_FAILED
 
-START_TIMEOUT_S = 20.0  # a zygote forks in milliseconds; one that takes this long is stopped or gone
+START_TIMEOUT_S = (
+    20.0  # a zygote forks in milliseconds; one that takes this long is stopped or gone
+)
 END_GRACE_S = 10.0  # from the kill to the kernel's word of the end: a large memory takes a while to be given back
 PIPE_BYTES = 1 << 16  # what a Linux pipe takes at once
 
@@ -56,7 +58,9 @@ Launch = Callable[[list[int]], Child]
 class CallInFlight:
     """One snippet, from its launch to its result."""
 
-    def __init__(self, code: bytes, limits: Limits, launch: Launch, *, queue_s: float = 0.0) -> None:
+    def __init__(
+        self, code: bytes, limits: Limits, launch: Launch, *, queue_s: float = 0.0
+    ) -> None:
         self.limits, self.queue_s = limits, queue_s
         self.asked = time.perf_counter()
         self._unsent = memoryview(CODE_SIZE.pack(len(code)) + code)
@@ -143,7 +147,9 @@ class CallInFlight:
             status=status,
             stdout=out.text(),
             stderr=stderr,
-            exit_code=None if child.wait_status is None else os.waitstatus_to_exitcode(child.wait_status),
+            exit_code=None
+            if child.wait_status is None
+            else os.waitstatus_to_exitcode(child.wait_status),
             wall_s=ended - (child.started or ended),
             cpu_s=child.cpu_s,
             max_rss_mb=child.max_rss_kb / 1024,
@@ -169,9 +175,15 @@ class CallInFlight:
             return "setup_error", f"The executor failed: {child.lost}"
         code = os.waitstatus_to_exitcode(child.wait_status)
         if not child.confined:
-            detail = stderr.strip() if code == SETUP_FAILED else f"ended with {code} before it was confined"
+            detail = (
+                stderr.strip()
+                if code == SETUP_FAILED
+                else f"ended with {code} before it was confined"
+            )
             return "setup_error", f"The executor failed: {detail}"
-        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and child.cpu_s >= self.limits.timeout_s):
+        if code == -signal.SIGXCPU or (
+            code == -signal.SIGKILL and child.cpu_s >= self.limits.timeout_s
+        ):
             return "timeout", "Timed out after {timeout} s of CPU time"
         if code == -signal.SIGKILL and child.max_rss_kb >= self.limits.memory_kb // 2:
             return "memory", "Killed by the kernel: the machine ran out of memory"

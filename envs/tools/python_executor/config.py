@@ -19,10 +19,28 @@ from typing import Any
 TOOL_NAME = "python_executor"
 CALCULATOR = "calculator"
 KNOWN_TOOLS = (TOOL_NAME, CALCULATOR)
-PYTHON_2_BUILTINS = ("file", "raw_input", "execfile", "reload", "unicode", "xrange")  # cannot be called here anyway
+PYTHON_2_BUILTINS = (
+    "file",
+    "raw_input",
+    "execfile",
+    "reload",
+    "unicode",
+    "xrange",
+)  # cannot be called here anyway
 THREAD_MODULES = frozenset({"threading", "_thread", "concurrent", "asyncio", "multiprocessing"})
 MAX_EXECUTORS = 32
-SEED_MODULES = ("math", "random", "datetime", "time", "re", "json", "collections", "itertools", "functools", "numpy")
+SEED_MODULES = (
+    "math",
+    "random",
+    "datetime",
+    "time",
+    "re",
+    "json",
+    "collections",
+    "itertools",
+    "functools",
+    "numpy",
+)
 SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "input")
 
 
@@ -35,12 +53,18 @@ class ExecutorConfig:
     """Everything a PythonExecutor holds to. Times in seconds, memory in MiB, lengths in characters."""
 
     enabled: bool = True  # False: every call is denied
-    description: str = "Execute Python code and return the output"  # what a model is told of the tool
+    description: str = (
+        "Execute Python code and return the output"  # what a model is told of the tool
+    )
     timeout_s: float = 10.0  # wall clock of one call, from its child's start
-    max_output_length: int = 1000  # characters kept of standard output, and as many of standard error
+    max_output_length: int = (
+        1000  # characters kept of standard output, and as many of standard error
+    )
     num_executors: int | None = None  # calls running at once; None: one a core, at most 32
     parallel_execution: bool = True  # False: one call at a time, whatever num_executors says
-    max_tools_per_generation: int | None = None  # calls of one assistant message that are run; None: 32
+    max_tools_per_generation: int | None = (
+        None  # calls of one assistant message that are run; None: 32
+    )
     calculator: bool = True  # whether the calculator is offered too
     allowed_modules: tuple[str, ...] = SEED_MODULES
     restricted_functions: tuple[str, ...] = SEED_RESTRICTED
@@ -139,7 +163,12 @@ class _Reader:
             if name in found:
                 raise self._error(key, name, "each tool once")
             found[name] = {"calculator" if name == CALCULATOR else "enabled": True, **fields}
-        return {"enabled": False, "calculator": False, **found.get(TOOL_NAME, {}), **found.get(CALCULATOR, {})}
+        return {
+            "enabled": False,
+            "calculator": False,
+            **found.get(TOOL_NAME, {}),
+            **found.get(CALCULATOR, {}),
+        }
 
     def _part(self, part: Any, key: str, keys: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
         self._known(part, key, tuple(keys))
@@ -157,7 +186,9 @@ class _Reader:
         for name in part:
             if name not in names:
                 full = f"{key}.{name}" if key else name
-                raise ConfigError(f"{self.where}: unknown key {full!r}; known here: {', '.join(names)}")
+                raise ConfigError(
+                    f"{self.where}: unknown key {full!r}; known here: {', '.join(names)}"
+                )
 
     def _kind(self, key: str, value: Any, kind: str) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -168,7 +199,9 @@ class _Reader:
             "count": (number and isinstance(value, int) and value > 0, "a positive whole number"),
             "seconds": (number and 0 < value < float("inf"), "a positive number of seconds"),
             "names": (
-                isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(n, str) for n in value),
+                isinstance(value, Sequence)
+                and not isinstance(value, str)
+                and all(isinstance(n, str) for n in value),
                 "a list of names",
             ),
         }[kind]
@@ -181,20 +214,34 @@ class _Reader:
 
 def _checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
     """Return the configuration with its notes, or raise for a module or function that is not there to be governed."""
-    for name in ("timeout_s", "max_output_length", "memory_mb", "raw_output_bytes", "max_code_bytes"):
+    for name in (
+        "timeout_s",
+        "max_output_length",
+        "memory_mb",
+        "raw_output_bytes",
+        "max_code_bytes",
+    ):
         if not 0 < getattr(config, name) < float("inf"):
-            raise ConfigError(f"{where}: {name} is {getattr(config, name)!r}; expected a positive number")
+            raise ConfigError(
+                f"{where}: {name} is {getattr(config, name)!r}; expected a positive number"
+            )
     if config.num_executors is not None and config.num_executors < 1:
-        raise ConfigError(f"{where}: num_executors is {config.num_executors!r}; expected a positive whole number")
+        raise ConfigError(
+            f"{where}: num_executors is {config.num_executors!r}; expected a positive whole number"
+        )
     for module in config.allowed_modules:
         if not _importable(module):
-            raise ConfigError(f"{where}: security.allowed_modules: there is no module {module!r} to import here")
+            raise ConfigError(
+                f"{where}: security.allowed_modules: there is no module {module!r} to import here"
+            )
     notes = []
     for name in config.restricted_functions:
         if name in PYTHON_2_BUILTINS:
             notes.append(f"{name}() does not exist in Python 3: nothing to restrict")
         elif not hasattr(builtins, name):
-            raise ConfigError(f"{where}: security.restricted_functions: {name!r} is no builtin function")
+            raise ConfigError(
+                f"{where}: security.restricted_functions: {name!r} is no builtin function"
+            )
     return replace(config, notes=tuple(notes))
 
 

@@ -27,7 +27,13 @@ from fctncalling.envs.tools.python_executor.syscalls import (
 LAYERS = ("rlimits", "landlock", "seccomp")
 
 libc = ctypes.CDLL(None, use_errno=True)
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 36, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
+    1,
+    4,
+    22,
+    36,
+    38,
+)
 LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446  # the same number on every architecture
 
 
@@ -35,7 +41,9 @@ class LayerError(OSError):
     """A layer that was asked for could not be put on."""
 
 
-def prctl(option: int, value: int | ctypes.c_char_p = 0, pointer: ctypes.c_char_p | None = None) -> None:
+def prctl(
+    option: int, value: int | ctypes.c_char_p = 0, pointer: ctypes.c_char_p | None = None
+) -> None:
     """Call prctl(2) and raise LayerError where the kernel refuses."""
     if libc.prctl(option, value, pointer, 0, 0):
         raise LayerError(ctypes.get_errno(), f"prctl({option}): {os.strerror(ctypes.get_errno())}")
@@ -70,11 +78,25 @@ def landlock_ruleset() -> int:
 
 # --- seccomp: a small assembler -------------------------------------------------------------------------------------
 
-LOAD, JUMP, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT, RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+LOAD, JUMP, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT, RETURN = (
+    0x20,
+    0x05,
+    0x15,
+    0x35,
+    0x45,
+    0x06,
+)
 NUMBER_OFFSET, ARCHITECTURE_OFFSET, FIRST_ARGUMENT_OFFSET = 0, 4, 16  # of struct seccomp_data
 PASS, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 CLONE_THREAD, PROT_EXEC, X32_BIT = 0x10000, 4, 0x40000000
-FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030)  # duplicate, get and set flags; never F_SETOWN/F_SETSIG: they aim signals
+FCNTL_COMMANDS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    1030,
+)  # duplicate, get and set flags; never F_SETOWN/F_SETSIG: they aim signals
 PID_MARK = 0x5EC0FFEE  # stands for the child's own pid until the child knows it
 
 
@@ -107,22 +129,36 @@ def _only_values(index: int, values: tuple[int, ...]) -> bytes:
 
 
 def _unless_bit(index: int, bit: int) -> bytes:
-    return _argument(index) + _instruction(JUMP_ANY_BIT, bit, 0, 1) + _refuse(errno.EPERM) + _give(PASS)
+    return (
+        _argument(index)
+        + _instruction(JUMP_ANY_BIT, bit, 0, 1)
+        + _refuse(errno.EPERM)
+        + _give(PASS)
+    )
 
 
 def _only_limit_queries() -> bytes:
     """Pass prlimit64(0 or own pid, resource, NULL, out): asking is harmless, setting is not."""
     block = b""
     for index, high in ((2, False), (2, True), (0, False)):
-        block += _argument(index, high=high) + _instruction(JUMP_EQUAL, 0, 1, 0) + _refuse(errno.EPERM)
+        block += (
+            _argument(index, high=high) + _instruction(JUMP_EQUAL, 0, 1, 0) + _refuse(errno.EPERM)
+        )
     return block + _give(PASS)
 
 
 def _judged(threads: bool) -> dict[str, bytes]:
-    only_threads = _argument(0) + _instruction(JUMP_ANY_BIT, CLONE_THREAD, 0, 1) + _give(PASS) + _refuse(errno.EPERM)
+    only_threads = (
+        _argument(0)
+        + _instruction(JUMP_ANY_BIT, CLONE_THREAD, 0, 1)
+        + _give(PASS)
+        + _refuse(errno.EPERM)
+    )
     return {
         "clone": only_threads if threads else _refuse(errno.EPERM),
-        "clone3": _refuse(errno.ENOSYS),  # its flags lie in memory, where no filter can look; glibc falls back to clone
+        "clone3": _refuse(
+            errno.ENOSYS
+        ),  # its flags lie in memory, where no filter can look; glibc falls back to clone
         "kill": _only_values(0, (PID_MARK,)),
         "tgkill": _only_values(0, (PID_MARK,)),
         "fcntl": _only_values(1, FCNTL_COMMANDS),
@@ -142,7 +178,9 @@ def _search_tree(rules: list[tuple[int, bytes]]) -> bytes:
         return rules[0][1]
     middle = len(rules) // 2
     low, high = _search_tree(rules[:middle]), _search_tree(rules[middle:])
-    jump = _instruction(JUMP_GREATER_EQUAL, rules[middle][0], 0, 1) + _instruction(JUMP, _length(low))
+    jump = _instruction(JUMP_GREATER_EQUAL, rules[middle][0], 0, 1) + _instruction(
+        JUMP, _length(low)
+    )
     return jump + low + high
 
 
@@ -160,8 +198,14 @@ def seccomp_filter(*, threads: bool) -> bytes:
             rules.append((number, action))
     if ARCHITECTURE == "x86_64":
         rules.append((X32_BIT, _give(KILL)))
-    other_convention = _instruction(JUMP_EQUAL, AUDIT_ARCHITECTURE[ARCHITECTURE], 1, 0) + _give(KILL)
-    prologue = _instruction(LOAD, ARCHITECTURE_OFFSET) + other_convention + _instruction(LOAD, NUMBER_OFFSET)
+    other_convention = _instruction(JUMP_EQUAL, AUDIT_ARCHITECTURE[ARCHITECTURE], 1, 0) + _give(
+        KILL
+    )
+    prologue = (
+        _instruction(LOAD, ARCHITECTURE_OFFSET)
+        + other_convention
+        + _instruction(LOAD, NUMBER_OFFSET)
+    )
     return prologue + _search_tree(rules)
 
 
@@ -242,10 +286,18 @@ class Confinement:
         """Confine the calling process for good; `close` is called once no inherited descriptor is needed any more."""
         if "rlimits" in self.layers:
             lower_limit("CPU", cpu_s, cpu_s + 1)
-            for name, value in (("CORE", 0), ("FSIZE", 0), ("NOFILE", 64), ("MEMLOCK", 0), ("MSGQUEUE", 0)):
+            for name, value in (
+                ("CORE", 0),
+                ("FSIZE", 0),
+                ("NOFILE", 64),
+                ("MEMLOCK", 0),
+                ("MSGQUEUE", 0),
+            ):
                 lower_limit(name, value)
             if self._threads:
-                lower_limit("NPROC", 4096)  # threads count too; without threads the filter allows no new task at all
+                lower_limit(
+                    "NPROC", 4096
+                )  # threads count too; without threads the filter allows no new task at all
             lower_limit("AS", self._base + memory_bytes)
         if self._ruleset >= 0:
             self._restrict_by_landlock()

@@ -24,7 +24,8 @@ from fctncalling.envs.tools.python_executor.zygote import CONFINED, ENDED, ENDIN
 BOOT_ONE_SHOT = BOOT.replace(".zygote import main", ".one_shot import main")
 SEATBELT = "/usr/bin/sandbox-exec"
 SEATBELT_PROFILE = (
-    "(version 1)(allow default)(deny network*)(deny process-fork)(deny file-write*)(deny signal (target others))"
+    "(version 1)(allow default)(deny network*)(deny process-fork)(deny file-write*)"
+    "(deny signal (target others))"
 )
 
 
@@ -43,7 +44,9 @@ class FreshChild:
 
     def _wait(self) -> None:
         _, status, usage = os.wait4(self._process.pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)  # it is reaped: Popen must not wait again
+        self._process.returncode = os.waitstatus_to_exitcode(
+            status
+        )  # it is reaped: Popen must not wait again
         scale = 1024 if sys.platform == "darwin" else 1  # ru_maxrss is in bytes there
         ending = ENDING.pack(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // scale)
         os.write(self._news_in, ENDED + ending)
@@ -61,9 +64,14 @@ class FreshChild:
         """Take the next word: the child's, that it is confined, or the waiter's, that it has ended."""
         kind = os.read(self._news, 1)
         if kind == CONFINED:
-            self.confined, self.started = True, time.perf_counter()  # its start-up costs the snippet nothing
+            self.confined, self.started = (
+                True,
+                time.perf_counter(),
+            )  # its start-up costs the snippet nothing
         elif kind == ENDED:
-            self.wait_status, self.cpu_s, self.max_rss_kb = ENDING.unpack(os.read(self._news, ENDING.size))
+            self.wait_status, self.cpu_s, self.max_rss_kb = ENDING.unpack(
+                os.read(self._news, ENDING.size)
+            )
 
     def kill(self) -> None:
         """Kill it and all that is still in its process group."""
@@ -94,18 +102,34 @@ class FreshLink:
         if not self.greeting:
             linux = sys.platform == "linux"
             wanted = tuple(self._settings["layers"])
-            missing = {} if linux else {layer: "Linux only" for layer in ("landlock", "seccomp") if layer in wanted}
+            missing = (
+                {}
+                if linux
+                else {layer: "Linux only" for layer in ("landlock", "seccomp") if layer in wanted}
+            )
             present = [layer for layer in wanted if layer not in missing]
             self._settings["layers"] = present
             user = "user nobody" if linux and os.getuid() == 0 else "the caller's user"
             self.greeting = {"layers": present, "missing": missing, "user": user}
 
     def launch(
-        self, descriptors: list[int], *, memory_bytes: int, cpu_s: int, seed: int | None, policy: bool
+        self,
+        descriptors: list[int],
+        *,
+        memory_bytes: int,
+        cpu_s: int,
+        seed: int | None,
+        policy: bool,
     ) -> FreshChild:
         """Start one interpreter with [code, stdout, stderr] for 0, 1, 2."""
         news, news_in = os.pipe()
-        settings = {**self._settings, "memory_bytes": memory_bytes, "cpu_s": cpu_s, "seed": seed, "policy": policy}
+        settings = {
+            **self._settings,
+            "memory_bytes": memory_bytes,
+            "cpu_s": cpu_s,
+            "seed": seed,
+            "policy": policy,
+        }
         command = [sys.executable, "-I", "-c", BOOT_ONE_SHOT, str(news_in), json.dumps(settings)]
         command.append(str(Path(__file__).resolve().parent))
         if sys.platform == "darwin" and os.path.exists(SEATBELT):

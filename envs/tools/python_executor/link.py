@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
-from fctncalling.envs.tools.python_executor.zygote import CONFINED, ENDED, ENDING, FAILED, REQUEST, STARTED
+from fctncalling.envs.tools.python_executor.zygote import (
+    CONFINED,
+    ENDED,
+    ENDING,
+    FAILED,
+    REQUEST,
+    STARTED,
+)
 
 BOOT_TIMEOUT_S = 120.0
 DEATHS_A_MINUTE = 5
@@ -67,7 +74,9 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
         "layers": list(layers),
         "threads": config.threads,
         "user": UNPRIVILEGED_USER,
-        "path": [str(Path(folder).resolve()) for folder in sys.path if folder and Path(folder).is_dir()],
+        "path": [
+            str(Path(folder).resolve()) for folder in sys.path if folder and Path(folder).is_dir()
+        ],
     }
 
 
@@ -96,7 +105,9 @@ class ZygoteChild:
     def read_news(self) -> None:
         """Take one message."""
         try:
-            message, ancillary, _, _ = self._status.recvmsg(256, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+            message, ancillary, _, _ = self._status.recvmsg(
+                256, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
+            )
         except OSError as error:
             message, ancillary, self.lost = b"", [], str(error)
         kind, body = message[:1], message[1:]
@@ -149,7 +160,9 @@ class ZygoteLink:
     def start(self) -> None:
         """Make sure a zygote is there; raises SandboxUnavailable where it cannot be had."""
         with self._lock:
-            if self._owner != os.getpid():  # a fork of the trainer: the old zygote is not ours to use or to reap
+            if (
+                self._owner != os.getpid()
+            ):  # a fork of the trainer: the old zygote is not ours to use or to reap
                 self._process, self._control, self._owner = None, None, os.getpid()
             if self._process is not None and self._process.poll() is None:
                 return
@@ -171,7 +184,15 @@ class ZygoteLink:
     def _boot(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         folder = str(Path(__file__).resolve().parent)
-        command = [sys.executable, "-I", "-c", BOOT, str(theirs.fileno()), json.dumps(self._settings), folder]
+        command = [
+            sys.executable,
+            "-I",
+            "-c",
+            BOOT,
+            str(theirs.fileno()),
+            json.dumps(self._settings),
+            folder,
+        ]
         with theirs:
             self._process = subprocess.Popen(
                 command, env=clean_environment(), pass_fds=[theirs.fileno()], cwd="/", start_new_session=True,
@@ -179,7 +200,9 @@ class ZygoteLink:
             )  # fmt: skip
         ours.settimeout(BOOT_TIMEOUT_S)
         try:
-            greeting = json.loads(ours.recv(1 << 16) or b'{"failed": "the interpreter ended before it was ready"}')
+            greeting = json.loads(
+                ours.recv(1 << 16) or b'{"failed": "the interpreter ended before it was ready"}'
+            )
         except TimeoutError:
             greeting = {"failed": f"not ready within {BOOT_TIMEOUT_S:.0f} s"}
         if "failed" in greeting:
@@ -194,7 +217,13 @@ class ZygoteLink:
         self._control, self.greeting = ours, greeting
 
     def launch(
-        self, descriptors: list[int], *, memory_bytes: int, cpu_s: int, seed: int | None, policy: bool
+        self,
+        descriptors: list[int],
+        *,
+        memory_bytes: int,
+        cpu_s: int,
+        seed: int | None,
+        policy: bool,
     ) -> ZygoteChild:
         """Ask for one child with [code, stdout, stderr] for 0, 1, 2; raises OSError where the zygote is gone."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -233,7 +262,9 @@ class ZygoteLink:
             if self._control is not None:
                 if self._owner == os.getpid():
                     with contextlib.suppress(OSError):
-                        self._control.send(b"")  # a fork of the trainer may hold a copy: do not wait for end of file
+                        self._control.send(
+                            b""
+                        )  # a fork of the trainer may hold a copy: do not wait for end of file
                 self._control.close()
                 self._control = None
             if self._process is not None and self._owner == os.getpid():

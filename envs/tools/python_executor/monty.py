@@ -31,13 +31,17 @@ class MontyExecutor:
         try:
             import pydantic_monty  # type: ignore[import-not-found,unused-ignore]
         except ImportError as error:
-            raise SandboxUnavailable("this backend needs pydantic-monty: pip install 'fctncalling[monty]'") from error
+            raise SandboxUnavailable(
+                "this backend needs pydantic-monty: pip install 'fctncalling[monty]'"
+            ) from error
         self.config = (config or ExecutorConfig()).with_keywords(**keywords)
         self._monty = pydantic_monty
         self._pool = pydantic_monty.Monty(max_processes=self.config.max_running)
         self._pool.__enter__()
 
-    def run(self, code: str, *, timeout_s: float | None = None, seed: int | None = None) -> ToolResult:
+    def run(
+        self, code: str, *, timeout_s: float | None = None, seed: int | None = None
+    ) -> ToolResult:
         """Run one snippet and return how it went."""
         limit_s = timeout_s or self.config.timeout_s
         refusal = self._refusal(code)
@@ -57,7 +61,9 @@ class MontyExecutor:
         error: Exception | None = None
         start = time.perf_counter()
         try:
-            with self._pool.checkout(limits=limits, os_policy=policy, script_name="<tool>") as session:
+            with self._pool.checkout(
+                limits=limits, os_policy=policy, script_name="<tool>"
+            ) as session:
                 start = time.perf_counter()
                 session.feed_run(code, print_callback=streams)
         except Exception as raised:
@@ -65,17 +71,32 @@ class MontyExecutor:
         return self._result(streams.output, error, time.perf_counter() - start, limit_s)
 
     def map(
-        self, codes: Sequence[str], *, timeout_s: float | None = None, seeds: Sequence[int | None] | None = None
+        self,
+        codes: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        seeds: Sequence[int | None] | None = None,
     ) -> list[ToolResult]:
         """Run many snippets at once and return their results in order."""
         with ThreadPoolExecutor(self.config.max_running) as threads:
             given = seeds if seeds is not None else [None] * len(codes)
-            return list(threads.map(lambda code, seed: self.run(code, timeout_s=timeout_s, seed=seed), codes, given))
+            return list(
+                threads.map(
+                    lambda code, seed: self.run(code, timeout_s=timeout_s, seed=seed), codes, given
+                )
+            )
 
     def report(self) -> dict[str, Any]:
         """Return what holds: everything by the virtual machine's construction, nothing of it tried."""
-        areas = dict.fromkeys(("files", "network", "processes", "signals", "memory"), "monty virtual machine")
-        return {"backend": f"monty {self._monty.__version__}", **areas, "degraded": False, "shortcomings": []}
+        areas = dict.fromkeys(
+            ("files", "network", "processes", "signals", "memory"), "monty virtual machine"
+        )
+        return {
+            "backend": f"monty {self._monty.__version__}",
+            **areas,
+            "degraded": False,
+            "shortcomings": [],
+        }
 
     def close(self) -> None:
         """End the workers."""
@@ -85,7 +106,10 @@ class MontyExecutor:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -104,7 +128,9 @@ class MontyExecutor:
                     return f"ImportError: module {name!r} is not allowed here; allowed: {listed}"
         return ""
 
-    def _result(self, output: list[tuple[str, str]], error: Any, wall_s: float, limit_s: float) -> ToolResult:
+    def _result(
+        self, output: list[tuple[str, str]], error: Any, wall_s: float, limit_s: float
+    ) -> ToolResult:
         kept = {
             "stdout": KeptOutput(self.config.max_output_length, keep_end=False),
             "stderr": KeptOutput(self.config.max_output_length, keep_end=True),
@@ -129,14 +155,23 @@ class MontyExecutor:
         if error is None:
             return "ok", ""
         if isinstance(error, self._monty.MontyCrashedError):
-            return ("timeout", f"Timed out after {limit_s:g} s") if error.timed_out else ("killed", "It crashed")
+            return (
+                ("timeout", f"Timed out after {limit_s:g} s")
+                if error.timed_out
+                else ("killed", "It crashed")
+            )
         if not isinstance(error, self._monty.MontyError):
             return "setup_error", f"The executor failed: {type(error).__name__}: {error}"
         cause = error.exception()
         if isinstance(cause, TimeoutError) and "limit exceeded" in str(cause):
             return "timeout", f"Timed out after {limit_s:g} s"
         if isinstance(cause, MemoryError):
-            if str(cause).endswith(f"> {self.config.raw_output_bytes} bytes"):  # of the collector, not of the heap
-                return "output_limit", f"Stopped: it wrote more than {self.config.raw_output_bytes} bytes"
+            if str(cause).endswith(
+                f"> {self.config.raw_output_bytes} bytes"
+            ):  # of the collector, not of the heap
+                return (
+                    "output_limit",
+                    f"Stopped: it wrote more than {self.config.raw_output_bytes} bytes",
+                )
             return "error", "It ran out of memory"
         return "error", ""

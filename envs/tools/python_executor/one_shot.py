@@ -32,7 +32,9 @@ def main(status: int, settings_text: str) -> NoReturn:
         preload(settings["allowed_modules"])
         time.tzset()
         os.chdir("/")
-        stage = Stage(frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"]))
+        stage = Stage(
+            frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"])
+        )
         confinement = Confinement(tuple(settings["layers"]), threads=settings["threads"])
         drop_user(settings["user"])
         os.dup2(status, STATUS)

@@ -84,7 +84,9 @@ class PythonExecutor:
             self._link.close()
             raise
 
-    def run(self, code: str, *, timeout_s: float | None = None, seed: int | None = None) -> ToolResult:
+    def run(
+        self, code: str, *, timeout_s: float | None = None, seed: int | None = None
+    ) -> ToolResult:
         """Run one snippet and return how it went; waits for a free place first, which costs none of its time.
 
         `seed` makes `random` and NumPy's unseeded streams repeatable; time and threads stay what they are.
@@ -92,14 +94,24 @@ class PythonExecutor:
         return self._run_all([code], timeout_s, [seed])[0]
 
     def map(
-        self, codes: Sequence[str], *, timeout_s: float | None = None, seeds: Sequence[int | None] | None = None
+        self,
+        codes: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        seeds: Sequence[int | None] | None = None,
     ) -> list[ToolResult]:
         """Run many snippets, as many at once as there are places, and return their results in order."""
-        return self._run_all(list(codes), timeout_s, list(seeds) if seeds is not None else [None] * len(codes))
+        return self._run_all(
+            list(codes), timeout_s, list(seeds) if seeds is not None else [None] * len(codes)
+        )
 
-    async def run_async(self, code: str, *, timeout_s: float | None = None, seed: int | None = None) -> ToolResult:
+    async def run_async(
+        self, code: str, *, timeout_s: float | None = None, seed: int | None = None
+    ) -> ToolResult:
         """Run one snippet without holding up the event loop. A cancelled call still ends by its own timeout."""
-        if self._threads is None:  # not the loop's own threads: those are fewer than our places may be
+        if (
+            self._threads is None
+        ):  # not the loop's own threads: those are fewer than our places may be
             self._threads = ThreadPoolExecutor(self.config.max_running, "python-executor")
         run = partial(self.run, code, timeout_s=timeout_s, seed=seed)
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
@@ -127,14 +139,19 @@ class PythonExecutor:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., PythonExecutor], tuple[Any, ...]]:
         return _rebuild, (self.config, self.backend, self._layers)
 
-    def _run_all(self, codes: list[str], timeout_s: float | None, seeds: list[int | None]) -> list[ToolResult]:
+    def _run_all(
+        self, codes: list[str], timeout_s: float | None, seeds: list[int | None]
+    ) -> list[ToolResult]:
         if self._closed:
             raise ValueError("this PythonExecutor is closed")
         if len(codes) != len(seeds):
@@ -166,21 +183,35 @@ class PythonExecutor:
         return [result for result in results if result is not None]
 
     def _start(
-        self, code: str, timeout_s: float | None, seed: int | None, queue_s: float, *, policy: bool = True
+        self,
+        code: str,
+        timeout_s: float | None,
+        seed: int | None,
+        queue_s: float,
+        *,
+        policy: bool = True,
     ) -> CallInFlight:
         config, link = self.config, self._link
         if link is None:
-            raise _NotStarted("denied", "The tool python_executor is disabled by the tool configuration", queue_s)
+            raise _NotStarted(
+                "denied", "The tool python_executor is disabled by the tool configuration", queue_s
+            )
         data = code.encode("utf-8", "surrogatepass")
         if len(data) > config.max_code_bytes:
             long = f"the code is {len(data)} bytes long, the limit is {config.max_code_bytes}"
             raise _NotStarted("denied", f"Not run: {long}", queue_s)
         timeout_s = timeout_s or config.timeout_s
-        limits = Limits(timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10)
+        limits = Limits(
+            timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
+        )
         memory_bytes, cpu_s = config.memory_mb << 20, math.ceil(timeout_s) + 1
-        launch = partial(link.launch, memory_bytes=memory_bytes, cpu_s=cpu_s, seed=seed, policy=policy)
+        launch = partial(
+            link.launch, memory_bytes=memory_bytes, cpu_s=cpu_s, seed=seed, policy=policy
+        )
         failure: OSError | None = None
-        for _ in range(2):  # the zygote may have died between two calls: then another is started, once
+        for _ in range(
+            2
+        ):  # the zygote may have died between two calls: then another is started, once
             if self._closed:
                 raise ValueError("this PythonExecutor is closed")
             link.start()
@@ -188,7 +219,11 @@ class PythonExecutor:
                 return CallInFlight(data, limits, launch, queue_s=queue_s)
             except OSError as error:
                 failure = error
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # ours to bear, not the zygote's doing
+                if error.errno in (
+                    errno.EMFILE,
+                    errno.ENFILE,
+                    errno.ENOMEM,
+                ):  # ours to bear, not the zygote's doing
                     break
                 link.kill()
         raise _NotStarted("setup_error", f"The executor failed: {failure}", queue_s)

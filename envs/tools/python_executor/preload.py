@@ -33,18 +33,57 @@ LATER_IMPORTS: dict[str, tuple[str, ...]] = {
 
 # Needed by the language itself, whatever is allowed: codecs, \N{...} escapes, the text of warnings and tracebacks.
 ALWAYS = (
-    *(f"encodings.{codec}" for codec in ("ascii", "latin_1", "utf_8", "utf_8_sig", "utf_16", "utf_32", "cp1252")),
-    *(f"encodings.{codec}" for codec in ("idna", "hex_codec", "base64_codec", "rot_13", "unicode_escape")),
-    *(f"encodings.{codec}" for codec in ("raw_unicode_escape", "punycode", "charmap", "iso8859_1", "zlib_codec")),
-    *("unicodedata", "linecache", "tokenize", "traceback", "warnings", "tracemalloc", "string", "numbers", "locale"),
+    *(
+        f"encodings.{codec}"
+        for codec in ("ascii", "latin_1", "utf_8", "utf_8_sig", "utf_16", "utf_32", "cp1252")
+    ),
+    *(
+        f"encodings.{codec}"
+        for codec in ("idna", "hex_codec", "base64_codec", "rot_13", "unicode_escape")
+    ),
+    *(
+        f"encodings.{codec}"
+        for codec in ("raw_unicode_escape", "punycode", "charmap", "iso8859_1", "zlib_codec")
+    ),
+    *(
+        "unicodedata",
+        "linecache",
+        "tokenize",
+        "traceback",
+        "warnings",
+        "tracemalloc",
+        "string",
+        "numbers",
+        "locale",
+    ),
     *("copy", "operator", "bisect", "contextlib", "enum", "types", "weakref", "hashlib", "struct"),
 )
 
 # Imported inside functions that no snippet has a use for: self-tests, platforms, builds, reading files from afar.
 NEVER_NEEDED = frozenset(
     (
-        *("argparse", "statistics", "doctest", "pytest", "pydoc", "yaml", "gzip", "importlib.abc", "java", "_tokenize"),
-        *("encodings.mbcs", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "numpy.core", "numpy.distutils"),
+        *(
+            "argparse",
+            "statistics",
+            "doctest",
+            "pytest",
+            "pydoc",
+            "yaml",
+            "gzip",
+            "importlib.abc",
+            "java",
+            "_tokenize",
+        ),
+        *(
+            "encodings.mbcs",
+            "_md5",
+            "_sha1",
+            "_sha2",
+            "_sha256",
+            "_sha3",
+            "numpy.core",
+            "numpy.distutils",
+        ),
         *("numpy.distutils.cpuinfo", "numpy.f2py", "numpy.ma.mrecords", "numpy.testing"),
     )
 )
@@ -71,7 +110,9 @@ def later_imports(module: str) -> set[str]:
     package = module if spec.submodule_search_locations else module.rpartition(".")[0]
     with open(spec.origin, encoding="utf-8") as file:
         tree = ast.parse(file.read())
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     found: set[str] = set()
     for function in functions:
         for node in ast.walk(function):
@@ -80,7 +121,9 @@ def later_imports(module: str) -> set[str]:
             elif isinstance(node, ast.ImportFrom):
                 base = "." * node.level + (node.module or "")
                 base = importlib.util.resolve_name(base, package) if node.level else base
-                found |= {base} | {f"{base}.{alias.name}" for alias in node.names if _is_module(base, alias.name)}
+                found |= {base} | {
+                    f"{base}.{alias.name}" for alias in node.names if _is_module(base, alias.name)
+                }
     return found
 
 
@@ -92,5 +135,7 @@ def _is_module(package: str, name: str) -> bool:
 
 
 def _import_if_there(name: str) -> None:
-    with contextlib.suppress(ImportError):  # another Python version's module: what is not there cannot be asked for
+    with contextlib.suppress(
+        ImportError
+    ):  # another Python version's module: what is not there cannot be asked for
         importlib.import_module(name)

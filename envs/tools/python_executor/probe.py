@@ -91,7 +91,11 @@ class Report:
     def of(cls, result: ToolResult, greeting: Mapping[str, Any]) -> Report:
         """Return the report of a probe's result and what the interpreter said of itself when it started."""
         layers, missing = tuple(greeting["layers"]), dict(greeting["missing"])
-        missing |= {layer: "not asked for" for layer in LAYERS if layer not in layers and layer not in missing}
+        missing |= {
+            layer: "not asked for"
+            for layer in LAYERS
+            if layer not in layers and layer not in missing
+        }
         found: dict[str, list[str]] = {}
         failure = ""
         try:
@@ -105,13 +109,18 @@ class Report:
         """Everything that falls short of full confinement, a sentence each."""
         told = [self.failure] if self.failure else []
         told += [f"layer {layer} is missing ({why})" for layer, why in self.missing.items()]
-        told += [f"{area} are open: it could {', '.join(tries)}" for area, tries in self.open_areas.items()]
+        told += [
+            f"{area} are open: it could {', '.join(tries)}"
+            for area, tries in self.open_areas.items()
+        ]
         return told + ([f"calls run as {self.user}"] if self.user.startswith("root") else [])
 
     def refusal(self) -> str:
         """Return the message of an executor that will not start like this."""
         return (
-            "Python snippets cannot be confined here: " + "; ".join(self.shortcomings) + ". Run it where they can, or "
+            "Python snippets cannot be confined here: "
+            + "; ".join(self.shortcomings)
+            + ". Run it where they can, or "
             "accept this with allow_degraded=True (security.allow_degraded in the tool configuration)."
         )
 

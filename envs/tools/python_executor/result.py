@@ -6,7 +6,9 @@ import signal
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Status = Literal["ok", "error", "timeout", "memory", "output_limit", "killed", "denied", "setup_error"]
+Status = Literal[
+    "ok", "error", "timeout", "memory", "output_limit", "killed", "denied", "setup_error"
+]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 
@@ -101,7 +103,9 @@ def cut(text: str, max_characters: int, *, keep_end: bool = False, certain: bool
 def ends_in_memory_error(stderr: str) -> bool:
     """Return whether a traceback's last line names a MemoryError, numpy's own kind included."""
     last = stderr.rstrip().rpartition("\n")[2]
-    return last.startswith(("MemoryError", "numpy._core._exceptions._ArrayMemoryError", "numpy.core._exceptions"))
+    return last.startswith(
+        ("MemoryError", "numpy._core._exceptions._ArrayMemoryError", "numpy.core._exceptions")
+    )
 
 
 def signal_name(number: int) -> str:

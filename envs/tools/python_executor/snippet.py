@@ -22,7 +22,9 @@ from typing import Any, NoReturn
 
 FILE_NAME = "<tool>"
 IMPORT_STATEMENT = dis.opmap["IMPORT_NAME"]
-SPARE_BYTES = 8 << 20  # set aside untouched, given back where a snippet used up its memory and its traceback needs some
+SPARE_BYTES = (
+    8 << 20
+)  # set aside untouched, given back where a snippet used up its memory and its traceback needs some
 
 
 def is_allowed(module: str, allowed: frozenset[str]) -> bool:
@@ -105,7 +107,9 @@ class Stage:
         linecache.cache[FILE_NAME] = (lambda: source,)  # split into lines only if asked
         if not policy:
             self.main.__dict__["__builtins__"] = builtins
-        spare = bytes(SPARE_BYTES)  # calloc: address space, no page touched (a bytearray would touch all)
+        spare = bytes(
+            SPARE_BYTES
+        )  # calloc: address space, no page touched (a bytearray would touch all)
         code = 0
         try:
             exec(compile(source, FILE_NAME, "exec", dont_inherit=True), self.main.__dict__)
@@ -143,7 +147,9 @@ def own_traceback(error: BaseException) -> str:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        one.stack = traceback.StackSummary.from_list([frame for frame in one.stack if frame.filename == FILE_NAME])
+        one.stack = traceback.StackSummary.from_list(
+            [frame for frame in one.stack if frame.filename == FILE_NAME]
+        )
         pending += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
     return "".join(told.format())
 

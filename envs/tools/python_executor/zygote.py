@@ -27,11 +27,17 @@ from fctncalling.envs.tools.python_executor.confinement import Confinement, Laye
 from fctncalling.envs.tools.python_executor.preload import preload
 from fctncalling.envs.tools.python_executor.snippet import Stage
 
-REQUEST = struct.Struct("=QIQ??")  # memory bytes, cpu seconds, seed, whether there is one, whether the policy holds
+REQUEST = struct.Struct(
+    "=QIQ??"
+)  # memory bytes, cpu seconds, seed, whether there is one, whether the policy holds
 CODE_SIZE = struct.Struct("=Q")
 STARTED, CONFINED, ENDED, FAILED = b"S", b"C", b"E", b"F"
 ENDING = struct.Struct("=idQ")  # wait status, cpu seconds, peak resident KiB
-DEV_NULL, STATUS, FIRST_INHERITED = 3, 4, 5  # descriptors of a child beside 0, 1, 2, until it is confined
+DEV_NULL, STATUS, FIRST_INHERITED = (
+    3,
+    4,
+    5,
+)  # descriptors of a child beside 0, 1, 2, until it is confined
 SETUP_FAILED = 125
 
 
@@ -88,7 +94,9 @@ class Zygote:
         preload(settings["allowed_modules"])
         time.tzset()
         os.chdir("/")
-        self.stage = Stage(frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"]))
+        self.stage = Stage(
+            frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"])
+        )
         compile("x = 1", "<warm>", "exec")
         self.confinement = Confinement(tuple(settings["layers"]), threads=settings["threads"])
         with contextlib.suppress(OSError):
@@ -100,7 +108,11 @@ class Zygote:
         gc.collect()
         gc.freeze()
         gc.disable()
-        return {"user": user, "layers": self.confinement.layers, "missing": self.confinement.missing}
+        return {
+            "user": user,
+            "layers": self.confinement.layers,
+            "missing": self.confinement.missing,
+        }
 
     def serve(self) -> NoReturn:
         """Fork on request and tell endings, until the parent is gone."""
@@ -162,7 +174,9 @@ class Zygote:
         if "seccomp" not in self.confinement.layers:
             self.kill_orphans()
         with contextlib.suppress(OSError):
-            call.status.send(ENDED + ENDING.pack(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss))
+            call.status.send(
+                ENDED + ENDING.pack(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+            )
         call.status.close()
         os.close(call.pidfd)
 
@@ -178,7 +192,12 @@ class Zygote:
                 os.waitpid(pid, 0)
 
     def child(
-        self, descriptors: array.array[int], memory_bytes: int, cpu_s: int, seed: int | None, policy: bool
+        self,
+        descriptors: array.array[int],
+        memory_bytes: int,
+        cpu_s: int,
+        seed: int | None,
+        policy: bool,
     ) -> NoReturn:
         """Be the child: put descriptors in place, confine, read the code, run it, exit. Never returns."""
         code = SETUP_FAILED
@@ -202,14 +221,20 @@ class Zygote:
 
 def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
     """Confine this process, say so on STATUS, and only then read the code from descriptor 0."""
-    layers.apply(memory_bytes=memory_bytes, cpu_s=cpu_s, close=lambda: os.closerange(FIRST_INHERITED, 1 << 16))
+    layers.apply(
+        memory_bytes=memory_bytes,
+        cpu_s=cpu_s,
+        close=lambda: os.closerange(FIRST_INHERITED, 1 << 16),
+    )
     os.write(STATUS, CONFINED)
     os.close(STATUS)
     size = CODE_SIZE.unpack(read_exactly(CODE_SIZE.size))[0]
     source = read_exactly(size)
     os.dup2(DEV_NULL, 0)
     os.close(DEV_NULL)
-    return source.decode("utf-8", "surrogatepass")  # a lone surrogate is then the compiler's to refuse
+    return source.decode(
+        "utf-8", "surrogatepass"
+    )  # a lone surrogate is then the compiler's to refuse
 
 
 def read_exactly(size: int) -> bytes:
