@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.trackers import Trackers
+from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Episode
 
 PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
@@ -194,10 +194,7 @@ def episode_json(record: EpisodeRecord) -> dict[str, Any]:
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON in one step: a reader never sees half a file."""
     temporary = path.with_name(path.name + ".part")
-    temporary.write_text(
-        json.dumps(_finite(value), indent=2, ensure_ascii=False, default=repr) + "\n",
-        encoding="utf-8",
-    )
+    temporary.write_text(json_text(_finite(value), indent=2, default=repr) + "\n", encoding="utf-8")
     temporary.replace(path)
 
 
@@ -242,7 +239,7 @@ def _num_turns(record: EpisodeRecord) -> int:
 
 
 def _line(values: Mapping[str, Any]) -> str:
-    return json.dumps(_finite(values), ensure_ascii=False, default=repr) + "\n"
+    return json_text(_finite(values), default=repr) + "\n"
 
 
 def _finite(value: Any) -> Any:

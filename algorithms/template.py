@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2.exceptions import TemplateError
 
+from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import Message
 
 logger = logging.getLogger(__name__)
@@ -124,8 +125,8 @@ class ChatTemplate:
         return self.encode(self._render(opened, self._shown(tools)))
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text; nothing is put in front or behind."""
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        """Return the ids of a text; nothing is put in front or behind. Tokenizers take no surrogate code points."""
+        ids: list[int] = self.tokenizer.encode(encodable(text), add_special_tokens=False)
         return ids
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:

@@ -13,6 +13,7 @@ from gymnasium.error import ResetNeeded
 
 from fctncalling.checkers import language_of
 from fctncalling.data.agentic import is_prerequisite
+from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Episode, Message, StepRecord, Task
 from fctncalling.envs import prompts
 from fctncalling.envs.answers import Answer, read_answer
@@ -172,7 +173,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             raise TypeError(
                 f"step: the action is a {type(action).__name__}: expected a str, the assistant's message."
             )
-        text = str(action)  # numpy's strings become plain ones
+        text = joined(str(action))  # numpy's strings become plain ones
         play.conversation.append({"role": "assistant", "content": text})
         try:
             if play.invalid_reason is not None:
@@ -267,6 +268,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self, play: Play, observation: str, messages: list[Message], extra: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Return an observation within its bound and its `info`, in which nothing is shared with the environment."""
+        observation, messages = encodable(observation), encodable_value(messages)
         play.conversation += copy.deepcopy(messages)
         last = play.steps[-1] if play.steps else None
         handler = self._handler_of(play.task)

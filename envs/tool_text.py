@@ -12,6 +12,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from fctncalling.checkers.math_answer import check_answer
+from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import InfrastructureError
@@ -130,8 +131,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             )
         if not isinstance(action, str):
             raise TypeError(f"step: the action is a {type(action).__name__}: expected a str.")
-        start, message.words = len(message.words), message.words + str(action)
-        message.conversation.append({"role": "assistant", "content": str(action)})
+        text = joined(str(action))
+        start, message.words = len(message.words), message.words + text
+        message.conversation.append({"role": "assistant", "content": text})
         message.num_steps += 1
         pause = self._syntax.pause(message.words, start)
         try:
@@ -182,6 +184,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         self, message: _Message, observation: str, messages: list[Message], extra: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Return an observation within its bound and its `info`, in which nothing is shared with the environment."""
+        observation, messages = encodable(observation), encodable_value(messages)
         message.conversation += copy.deepcopy([each for each in messages if each["role"] == "tool"])
         info: dict[str, Any] = {
             "task_id": message.task.id,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.data.surrogates import encodable
 
 RAW_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 _ANCHORS = (">", "\n", "a", ".", "0")  # one of them does not merge with whatever a text begins with
@@ -38,7 +39,7 @@ class TextTemplate(ChatTemplate):
         backend = self._backend
         if backend is None or backend.truncation is not None or backend.padding is not None:
             return super().encode(text)  # which takes back what a call of the tokenizer left set
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        ids: list[int] = backend.encode(encodable(text), add_special_tokens=False).ids
         return ids
 
     def query(self, text: str) -> list[int]:
@@ -51,6 +52,7 @@ class TextTemplate(ChatTemplate):
 
     def continuation(self, text: str) -> list[int]:
         """Return ids that decode, behind any others, to the text and nothing else, where the tokenizer can say it."""
+        text = encodable(text)  # what is compared is what can be encoded
         ids = self.encode(text)
         for anchor, head, before in self._heads:
             if self.spell([*head, *ids]) == before + text:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fctncalling.agents.agent import AgentSetupError, AgentUnavailable, Player
+from fctncalling.data.surrogates import encodable_value
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.handlers import DecodeError, get_handler
 from fctncalling.envs.prompts import MORE_FUNCTIONS
@@ -88,7 +89,7 @@ class EndpointAgent:
     def _once(self, body: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str, float]:
         """Return the message, or None, why there is none, and the seconds the endpoint asks us to wait."""
         try:
-            reply = self._client.post(self._url, json=body)
+            reply = self._client.post(self._url, json=encodable_value(body))
         except (self._httpx.UnsupportedProtocol, self._httpx.InvalidURL, ValueError) as error:
             raise AgentSetupError(f"--base_url: {self._url}: {error}") from None
         except self._httpx.TransportError as error:

@@ -26,6 +26,7 @@ from fctncalling.cli.latencies import Latencies
 from fctncalling.cli.score_beside import Beside
 from fctncalling.cli.score_inputs import FORMAT_SENSITIVITY, Results
 from fctncalling.data.format_sensitivity import VARIANTS, parse_id
+from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Task, Verdict
 
 NOT_SHOWN = "N/A"
@@ -48,7 +49,7 @@ class ScoreFile:
             self._counts[key][0] += failed is None
             self._counts[key][1] += 1
         if failed is not None:
-            self._failures.write(json.dumps(failed, ensure_ascii=False, default=str) + "\n")
+            self._failures.write(json_text(failed, default=str) + "\n")
 
     def close(self, score_dir: Path | None) -> dict[str, Any]:
         """Return the header, writing the file where a folder is given."""
