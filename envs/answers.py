@@ -45,4 +45,12 @@ def read_answer(handler: Handler, text: str, *, executes: bool) -> Answer:
 
 
 def _unread(handler: Handler, text: str, record: Any, message: str) -> Answer:
-    return Answer((), (), record, "malformed" if handler.recognises(text) else "no_call", message)
+    return Answer((), (), record, "malformed" if _recognises(handler, text) else "no_call", message)
+
+
+def _recognises(handler: Handler, text: Any) -> bool:
+    """Whether a text that cannot be read looks like calls; what a result file holds in its place is none."""
+    try:
+        return isinstance(text, str) and handler.recognises(text)
+    except (ValueError, RecursionError):
+        return True  # deep nesting, which only calls have

@@ -186,17 +186,27 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
     memory[start + _LENGTH_BYTES : start + _LENGTH_BYTES + len(encoded)] = encoded
 
 
-# A batch is a Tuple of n spaces, as for Gymnasium's own Text.
-def _batch_text(space: UnicodeText, n: int = 1) -> Tuple[Any]:
+class TextBatch(Tuple[Any]):
+    """The texts of several environments: a Tuple of spaces, as for Gymnasium's own Text, that knows the view of them.
+
+    `copy=False` hands out the view itself, which is no tuple: a tuple cannot follow the memory.
+    """
+
+    def contains(self, x: Any) -> bool:
+        """Whether `x` has a text of each space, as they stand now where it is a view."""
+        return bool(super().contains(tuple(x) if isinstance(x, SharedTexts) else x))
+
+
+def _batch_text(space: UnicodeText, n: int = 1) -> TextBatch:
     seeds = deepcopy(space.np_random).integers(0, int(1e8), n)
-    return Tuple(
+    return TextBatch(
         [UnicodeText(space.max_bytes, seed=int(seed)) for seed in seeds],
         seed=deepcopy(space.np_random),
     )
 
 
-def _batch_differing_texts(spaces: Sequence[UnicodeText]) -> Tuple[Any]:
-    return Tuple([deepcopy(space) for space in spaces], seed=deepcopy(spaces[0].np_random))
+def _batch_differing_texts(spaces: Sequence[UnicodeText]) -> TextBatch:
+    return TextBatch([deepcopy(space) for space in spaces], seed=deepcopy(spaces[0].np_random))
 
 
 def _concatenate_texts(space: UnicodeText, items: Iterable[str], out: Any) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -78,15 +79,23 @@ class CalculatorTasks(MadeTasks):
             raise ValueError(
                 f"limit={limit!r}, operators={operators!r}: expected at least 4, and some of + - * /."
             )
+        super().__init__({"calculator": SumOfTwo(limit, operators)}, seed=seed)
 
-        def sum_of_two(generator: np.random.Generator) -> Problem:
-            left, right = (int(number) for number in generator.integers(limit, size=2))
-            operator = operators[int(generator.integers(len(operators)))]
-            right = max(1, right) if operator == "/" else right
-            expression = f"{left} {operator} {right}"
-            return Problem(f"What is {expression}?", calculate(expression), f"print({expression})")
 
-        super().__init__({"calculator": sum_of_two}, seed=seed)
+@dataclass(frozen=True)
+class SumOfTwo:
+    """The calculator's maker of problems; an object, for an environment that holds it is pickled."""
+
+    limit: int
+    operators: str
+
+    def __call__(self, generator: np.random.Generator) -> Problem:
+        """Return two whole numbers below the limit, and an operator between them."""
+        left, right = (int(number) for number in generator.integers(self.limit, size=2))
+        operator = self.operators[int(generator.integers(len(self.operators)))]
+        right = max(1, right) if operator == "/" else right
+        expression = f"{left} {operator} {right}"
+        return Problem(f"What is {expression}?", calculate(expression), f"print({expression})")
 
 
 class MathTasks(MadeTasks):

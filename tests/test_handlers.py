@@ -267,3 +267,12 @@ def test_what_the_form_cannot_say_is_refused_by_render(call: Call) -> None:
 def test_an_unknown_handler_is_named_with_the_known_ones() -> None:
     with pytest.raises(LookupError, match=r"hermez.*tool_calls, .*python_calls, auto"):
         get_handler("hermez")
+
+
+def test_a_surrogate_pair_that_would_read_back_as_a_character_is_not_written() -> None:
+    handler = get_handler("tool_calls")
+    with pytest.raises(ValueError, match="surrogate"):
+        handler.render([Call("f", {"x": "\ud83d\ude00"})])
+    for text in ("\ud83d", "\U0001f600"):
+        calls = [Call("f", {"x": text})]
+        assert handler.decode(handler.render(calls)) == calls

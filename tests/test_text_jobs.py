@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import pickle
 import shlex
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 from fctncalling import embedded_path
@@ -106,3 +109,11 @@ def test_the_python_math_job_gains_25_points(flags: tuple[str, ...], tmp_path: P
     evaluation = played("python_math", tmp_path, *flags)
     assert evaluation["after"]["greedy"] >= evaluation["before"]["greedy"] + 0.25
     assert evaluation["after"]["sampled"] >= evaluation["before"]["sampled"] + 0.25
+
+
+@pytest.mark.parametrize("env_id", ["calculator", "fctncalling:ToolText-v0", "python_math"])
+def test_a_pickled_environment_plays_the_same_episode(env_id: str) -> None:
+    with contextlib.closing(gym.make(env_id)) as env:
+        again = pickle.loads(pickle.dumps(env))
+        with contextlib.closing(again):
+            assert again.reset(seed=3) == env.reset(seed=3)

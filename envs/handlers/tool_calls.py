@@ -62,7 +62,15 @@ class ToolCalls:
                 raise ValueError(
                     f"call {call.name!r}: its arguments are not JSON: {call.arguments!r}"
                 )
-        return json.dumps([{call.name: json.dumps(dict(call.arguments))} for call in calls])
+        text = json.dumps([{call.name: json.dumps(dict(call.arguments))} for call in calls])
+        # JSON cannot tell the two halves of a surrogate pair from the character that they spell.
+        if "\\ud" in text and repr(self.decode(text)) != repr(
+            [Call(call.name, dict(call.arguments)) for call in calls]
+        ):
+            raise ValueError(
+                f"{self.name}: surrogate pairs would read back as characters: {text[:200]}"
+            )
+        return text
 
 
 def _official_call(each: Any) -> dict[str, Any]:
