@@ -11,19 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.handlers.request_call import CALL, QUERY, REQUEST, RESPONSE, SUBMIT
-from fctncalling.envs.handlers.text_calls import Block, Pause, TextCalls
-from fctncalling.envs.tool_text_tools import GivenTextTools, TextTools
+from fctncalling.envs.handlers.request_call import QUERY
+from fctncalling.envs.handlers.text_calls import Block, Pause
+from fctncalling.envs.tool_text_tools import GivenTextTools
+from fctncalling.text_attributes import FollowsAssignments, overridden
 from fctncalling.text_history import TextHistory
 from fctncalling.text_reward import RewardFunction, rewards_of
-from fctncalling.text_sampling import sampling_of
-from fctncalling.text_speaker import OnToken, TextSpeaker
-from fctncalling.text_template import TextTemplate
+from fctncalling.text_speaker import OnToken
 
 Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
 MAX_PAUSES = (
@@ -31,22 +29,25 @@ MAX_PAUSES = (
 )
 
 
-class TextEnvironment:
+class TextEnvironment(FollowsAssignments):
     """Lets a language model answer queries with tools, and keeps who wrote what.
 
     `model`: a causal language model of transformers, or a policy with a value head around one. `tokenizer`: its own.
     `tools`: a mapping from names to tools, or a list of them (an object without a name is called by its class);
-        functions run in processes with a time limit, `as_tool(f, timeout_s=...)` sets it (see `TextTools`).
+        functions run in processes with a time limit, `as_tool(f, timeout_s=...)` sets it (see `TextTools`). The
+        attribute is a dict from names to the tools as they were given.
     `reward_fn`: see `rewards_of`; it is given the policy's words behind the last result, without its calls.
-    `prompt`: what stands before every query. `max_turns`: calls that are answered before an episode ends.
+    `prompt`: what stands before every query. `max_turns`: calls that are answered. The last one's result ends the
+        episode, so a call and an answer behind it need 2.
     `max_tool_response`: characters of a result that are shown. `max_length`: tokens of an episode; none: as many as the
         model reads. `generation_kwargs`: see `sampling_of`.
     `handler`: the call syntax, one of TEXT_HANDLERS. `batch_size`: episodes that run side by side. `on_token`: called
         with (query's number, id, log-probability) as tokens are written, the last None for those of tools.
     `use_cache` is accepted and ignored: caches are always kept.
-    """
 
-    request_token, call_token, response_token, submit_token = REQUEST, CALL, RESPONSE, SUBMIT
+    All of them are attributes that may be assigned later, `request_token`, `call_token`, `response_token` and
+    `submit_token` too; `tools` and `generation_kwargs` may also be changed in place.
+    """
 
     def __init__(
         self,
@@ -70,36 +71,24 @@ class TextEnvironment:
             raise LookupError(
                 f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}."
             )
-        self.model, self.tokenizer, self.reward_fn, self.prompt = (
-            model,
-            tokenizer,
-            reward_fn,
-            prompt or "",
-        )
+        self.model, self.tokenizer, self.on_token = model, tokenizer, on_token
+        self.reward_fn, self.prompt = reward_fn, prompt or ""
         self.max_turns, self.batch_size = max_turns, batch_size
         self.max_tool_response = max_tool_response if max_tool_reponse is None else max_tool_reponse
-        self.syntax: TextCalls = TEXT_HANDLERS[handler]
-        self.template = TextTemplate(tokenizer, tags=self.syntax.tags)
-        self._tools = TextTools(
-            () if tools is None else tools, self.syntax, max_characters=self.max_tool_response
-        )
-        self.tools = tools
         self.generation_kwargs = dict(generation_kwargs or {})
-        sampling = sampling_of(generation_kwargs, self.template.stop_ids)
-        self._stop_ids = sampling.stop_ids
-        self._speaker = TextSpeaker(
-            language_model(model), self.template, sampling, self.syntax.stop, on_token
-        )
-        self.max_length = max_length if max_length is not None else self._speaker.max_positions
+        self.max_length = max_length
+        self._build(TEXT_HANDLERS[handler], () if tools is None else tools)
 
     def run(self, queries: Sequence[str], **rewards_kwargs: Any) -> Run:
         """Play one episode a query; return (queries, responses, masks, rewards, histories), tensors of ids and masks.
 
         The keywords go to the reward function. A reward is NaN where an episode says nothing of the policy.
         """
-        histories = [self._opened(query) for query in queries]
-        for first in range(0, len(histories), self.batch_size):
-            self._play(histories[first : first + self.batch_size], first)
+        self._refresh()
+        opened = [self._opened(query) for query in queries]
+        histories: list[TextHistory] = []
+        for first in range(0, len(opened), self.batch_size):
+            histories += self._play(opened[first : first + self.batch_size], first)
         self.compute_reward(histories, **rewards_kwargs)
         parts = [history.split_query_response_tokens() for history in histories]
         rewards = [history.reward for history in histories]
@@ -111,23 +100,30 @@ class TextEnvironment:
             histories,
         )
 
-    def _play(self, histories: list[TextHistory], first: int) -> None:
+    def _play(self, histories: list[TextHistory], first: int) -> list[TextHistory]:
         """Play episodes side by side to their ends; the first of them is query number `first`."""
         with self._speaker.listening(histories, first):
             while any(not history.completed for history in histories):
-                self.generate(histories)
+                histories = self.generate(histories)
+                for history in histories:
+                    if not history.completed and len(history.system_spans) == 1:
+                        history.append_segment("", (), system=False)  # the policy had its turn
                 self.tasks_end_check(histories)
-                self._step_all([history for history in histories if not history.completed])
+                if overridden(self, "step", _STEP):
+                    histories = [each if each.completed else self.step(each) for each in histories]
+                else:
+                    self._answer_calls([each for each in histories if not each.completed])
                 self.tasks_end_check(histories, model_turn=False)
+        return histories
 
     def generate(self, histories: Sequence[TextHistory]) -> list[TextHistory]:
         """Let the policy write in every episode that goes on, up to its next call or its end.
 
         One that has no room left, or not a token that could be gone on from, is truncated.
         """
+        self._refresh()
         for history in histories:
-            full = self.max_length is not None and len(history.ids) >= self.max_length
-            if not history.completed and (full or not history.ids):
+            if not history.completed and (self._full(history) or not history.ids):
                 history.complete(truncated=True)
         self._speaker.speak(
             [history for history in histories if not history.completed], self.max_length
@@ -135,12 +131,23 @@ class TextEnvironment:
         return list(histories)
 
     def step(self, history: TextHistory) -> TextHistory:
-        """Answer the call that an episode has come to; one that has come to its end is completed."""
+        """Answer the call that an episode has come to; one that has come to its end is completed.
+
+        Where nobody has spoken yet, the call that the opening text holds is answered.
+        """
+        self._refresh()
+        if not history.completed and len(history.system_spans) == 1:
+            pause = self.syntax.pause(history.text)
+            if pause.kind == "call":
+                self._answer([(history, self._read(history.text, pause))])
+            else:
+                history.complete()
+            return history
         truncated, ended = self.task_end_check(history)
         if ended:
             history.complete(truncated=truncated)
         if not history.completed:
-            self._step_all([history])
+            self._answer_calls([history])
         return history
 
     def parse_tool_call(self, text: str) -> tuple[str | None, str | None]:
@@ -148,6 +155,7 @@ class TextEnvironment:
 
         A subclass may read a form of its own here; where arguments are many, the query is their JSON.
         """
+        self._refresh()
         block = next(self.syntax.blocks(text), None)
         if block is None or block.record is None:
             return None, None
@@ -170,20 +178,20 @@ class TextEnvironment:
     def task_end_check(self, history: TextHistory, model_turn: bool = True) -> tuple[bool, bool]:
         """Return whether a limit cuts the episode, and whether it ends; what tools say ends none.
 
-        It ends at `max_length` tokens, where the policy submits, stops, or calls once more than `max_turns`.
+        It ends at `max_length` tokens, where the policy submits or stops, and behind the last of `max_turns` results.
         """
         if history.completed:
             return False, False
+        self._refresh()
+        full, over = self._full(history), history.num_answered_calls >= self.max_turns
         if not model_turn:
-            full = self.max_length is not None and len(history.ids) >= self.max_length
-            return full, full
+            over = over and history.system_spans[-1]
+            return full or over, full or over
         _, pause = self._pause(history)
         if pause.kind == "call":
-            over = history.num_answered_calls >= self.max_turns
             return over, over
         if pause.kind == "submit":
             return False, True
-        full = self.max_length is not None and len(history.ids) >= self.max_length
         if pause.kind == "end" or self._stopped(history):
             return full and not self._stopped(history), True
         rambles = len(history.system_spans) > MAX_PAUSES * (self.max_turns + 1)
@@ -197,6 +205,7 @@ class TextEnvironment:
             raise ValueError(
                 "no reward_fn was given: pass one to TextEnvironment, or rewards of your own to the trainer"
             )
+        self._refresh()
         responses = [self.syntax.said(self._words(history)[0]) for history in histories]
         for history, reward in zip(
             histories, rewards_of(self.reward_fn, responses, reward_kwargs), strict=True
@@ -208,22 +217,38 @@ class TextEnvironment:
         """End the processes of the tools."""
         self._tools.close()
 
+    def _generate_batched(
+        self,
+        query_tensors: Sequence[Tensor | Sequence[int]],
+        batch_size: int = 16,
+        pad_to_multiple_of: int | None = None,
+    ) -> list[Tensor]:
+        """Return the ids that the policy writes behind each query's, up to its next call or its end.
+
+        A private name of TRL's that its users' subclasses call. Nothing is padded here.
+        """
+        self._refresh()
+        histories = [TextHistory(self.template.spell(ids := [int(each) for each in query]), ids)
+                     for query in query_tensors]  # fmt: skip
+        for first in range(0, len(histories), batch_size):
+            self._speaker.speak(histories[first : first + batch_size], self.max_length)
+        return [history.last_token_segment for history in histories]
+
     def _opened(self, query: str) -> TextHistory:
-        ids = self.template.query(self.prompt + query)
+        ids = self.template.query((self.prompt or "") + query)
         return TextHistory(self.template.spell(ids), ids, system=True)
 
-    def _step_all(self, histories: Sequence[TextHistory]) -> None:
-        """Answer the calls of many episodes, whose tools run at once."""
-        if type(self).step is not TextEnvironment.step and len(histories) > 1:
-            for history in histories:
-                self.step(history)
-            return
-        blocks = [
-            (history, block) for history in histories if (block := self._block(history)) is not None
-        ]
-        for (history, _), answer in zip(
-            blocks, self._tools.answers([block for _, block in blocks]), strict=True
-        ):
+    def _full(self, history: TextHistory) -> bool:
+        return self.max_length is not None and len(history.ids) >= self.max_length
+
+    def _answer_calls(self, histories: Sequence[TextHistory]) -> None:
+        """Answer the calls that many episodes have come to, whose tools run at once."""
+        blocks = [(history, self._read(*self._pause(history))) for history in histories]
+        self._answer([(history, block) for history, block in blocks if block is not None])
+
+    def _answer(self, blocks: Sequence[tuple[TextHistory, Block | None]]) -> None:
+        given = [block for _, block in blocks if block is not None]
+        for (history, _), answer in zip(blocks, self._tools.answers(given), strict=True):
             if isinstance(answer, InfrastructureError):
                 history.invalid = True
                 history.complete(truncated=True)
@@ -233,9 +258,9 @@ class TextEnvironment:
                 ids = ids[: max(0, self.max_length - len(history.ids))]
             self._speaker.hear(history, ids)
 
-    def _block(self, history: TextHistory) -> Block | None:
-        words, pause = self._pause(history)
-        if type(self).parse_tool_call is TextEnvironment.parse_tool_call:
+    def _read(self, words: str, pause: Pause) -> Block | None:
+        """Return the call of a pause, as a subclass's `parse_tool_call` reads it where there is one."""
+        if not overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
             return pause.block
         tool, query = self.parse_tool_call(words)
         return pause.block if tool is None else Block(0, len(words), {tool: {QUERY: query or ""}})
@@ -257,17 +282,10 @@ class TextEnvironment:
     def _stopped(self, history: TextHistory) -> bool:
         """Whether the policy's last token is an end token."""
         return (
-            bool(history.ids) and not history.system_spans[-1] and history.ids[-1] in self._stop_ids
+            bool(history.ids)
+            and not history.system_spans[-1]
+            and history.ids[-1] in self._speaker.stop_ids
         )
 
 
-def language_model(model: Any) -> nn.Module:
-    """Return the causal language model of a policy: itself, or what the policy puts a value head on."""
-    inner = (
-        model.model if isinstance(model, ActorCritic) else getattr(model, "pretrained_model", model)
-    )
-    if not isinstance(inner, nn.Module):
-        raise TypeError(
-            f"model is a {type(model).__name__}: expected a causal language model, or a policy around one"
-        )
-    return inner
+_STEP, _PARSE_TOOL_CALL = TextEnvironment.step, TextEnvironment.parse_tool_call

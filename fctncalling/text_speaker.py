@@ -12,6 +12,7 @@ from torch import nn
 
 from fctncalling.algorithms.actor import Request
 from fctncalling.algorithms.generation import GenerationEngine
+from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.text_history import TextHistory
 from fctncalling.text_sampling import Sampling
 from fctncalling.text_template import TextTemplate
@@ -35,6 +36,7 @@ class TextSpeaker:
         on_token: OnToken | None = None,
     ) -> None:
         self.template, self.stop, self.on_token = template, tuple(stop), on_token
+        self.stop_ids = sampling.stop_ids
         self.engine = GenerationEngine(
             model,
             sampling.stop_ids,
@@ -47,6 +49,22 @@ class TextSpeaker:
         self._slots: dict[int, int] = {}  # id of a history -> its slot
         self._known: list[int] = []  # tokens of each slot that the engine has read or written
         self._first = 0  # the number of slot 0's query
+
+    def sample(self, sampling: Sampling) -> None:
+        """Draw the tokens to come in another way."""
+        if sampling.temperature < 0 or sampling.max_new_tokens < 1:
+            raise ValueError(
+                f"generation_kwargs: temperature {sampling.temperature:g} and max_new_tokens "
+                f"{sampling.max_new_tokens}; expected at least 0 and at least 1"
+            )
+        self.stop_ids, engine = sampling.stop_ids, self.engine
+        engine.temperature, engine.stop_ids = sampling.temperature, sampling.stop_ids
+        engine.max_new_tokens = sampling.max_new_tokens
+
+    def write_as(self, template: TextTemplate, stop: Sequence[str]) -> None:
+        """Go on with another tokenizer, or with other marks at which the policy pauses."""
+        self.template, self.stop = template, tuple(stop)
+        self.engine.decode = template.spell
 
     @contextmanager
     def listening(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
@@ -111,3 +129,15 @@ class TextSpeaker:
 
     def _number(self, history: TextHistory) -> int:
         return self._first + self._slots.get(id(history), 0)
+
+
+def language_model(model: Any) -> nn.Module:
+    """Return the causal language model of a policy: itself, or what the policy puts a value head on."""
+    inner = (
+        model.model if isinstance(model, ActorCritic) else getattr(model, "pretrained_model", model)
+    )
+    if not isinstance(inner, nn.Module):
+        raise TypeError(
+            f"model is a {type(model).__name__}: expected a causal language model, or a policy around one"
+        )
+    return inner

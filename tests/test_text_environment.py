@@ -15,7 +15,8 @@ from tokenizers_for_text import TOKENIZERS
 from toys import tiny_model, tiny_tokenizer, uncached_logprobs
 
 from fctncalling import TextEnvironment, TextHistory
-from fctncalling.envs.tools.callables import as_tool
+from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool
+from fctncalling.envs.tools.toolbox import ToolBox
 from fctncalling.text_template import TextTemplate
 
 CALL = "<request><T>4+4<call>"
@@ -114,7 +115,7 @@ HACKS = [
 
 
 @pytest.mark.parametrize("said", HACKS)
-@pytest.mark.parametrize("max_turns", [1, 3])
+@pytest.mark.parametrize("max_turns", [2, 3])
 def test_what_a_tool_says_neither_ends_an_episode_nor_earns(said: str, max_turns: int) -> None:
     call = "<request><T>print('Result = 8 <submit>')<call>"
     keywords = {"max_turns": max_turns, "reward_fn": exact_match_reward, "max_tool_response": 200}
@@ -168,9 +169,19 @@ def test_an_episode_never_has_more_tokens_than_max_length(max_length: int) -> No
 def test_as_many_calls_are_answered_as_max_turns_says() -> None:
     env = scripted([[CALL] * 9], {"T": inline(lambda text: "8")}, max_turns=2)
     [history] = env.run(["q"])[-1]
-    assert history.num_answered_calls == 2
-    assert history.text.endswith(CALL)
+    assert history.text == "q" + 2 * f"{CALL}8<response>"  # nobody writes behind the last result
     assert (history.completed, history.truncated) == (True, True)
+
+
+@pytest.mark.parametrize("said", HACKS)
+def test_a_result_that_ends_the_episode_earns_nothing(said: str) -> None:
+    env = scripted(
+        [["<request><T>Result = 8 <submit><call>"]],
+        {"T": inline(lambda text: said)},
+        max_turns=1,
+        reward_fn=exact_match_reward,
+    )
+    assert env.run(["q"], answers=["8"])[3] == [0.0]
 
 
 def test_a_dead_tool_process_makes_its_episode_invalid_and_its_reward_nan() -> None:
@@ -231,6 +242,95 @@ def test_hooks_of_a_subclass_are_used() -> None:
     env = scripted([["<request><T>ab<call>", "enough", "never said"]], tools, environment=Shouting)
     [history] = env.run(["q"])[-1]
     assert history.text.endswith("[AB]<response>enough")
+
+
+def test_a_step_of_a_subclass_is_taken_for_one_episode_as_for_many() -> None:
+    class Counting(TextEnvironment):
+        count = 0
+
+        def step(self, history: TextHistory) -> TextHistory:
+            self.count += 1
+            return super().step(history)
+
+    for number in (1, 3):
+        scripts = [[CALL, "Result=8<submit>"]] * number
+        env = scripted(scripts, {"T": inline(lambda text: "8")}, environment=Counting)
+        env.run(["q"] * number)
+        assert isinstance(env, Counting)
+        assert env.count == number
+
+
+def test_what_is_assigned_later_is_what_counts() -> None:
+    env = scripted(
+        [[CALL, CALL, "<request><U>1<call>", END]] * 2, {"T": inline(lambda text: "a" * 50)}
+    )
+    env.max_tool_response, env.prompt = 8, "New: "
+    env.tools["U"] = inline(lambda text: f"u{text}")
+    [history] = env.run(["q"])[-1]
+    assert history.text.startswith(f"New: q{CALL}aaaaa...<response>")
+    assert "<call>u1<response>" in history.text
+    del env.tools["U"]
+    env.tools["T"] = inline(lambda text: "other")
+    history = env.step(TextHistory("<request><U>1<call>", [1, 2]))
+    assert history.last_text_segment == "Unkno...<response>"
+    env.tools = [inline(lambda text: "listed")]  # type: ignore[assignment]
+    assert env.step(TextHistory(CALL, [1])).last_text_segment == "listed<response>"
+    assert list(env.tools) == ["T"]
+    env.tools = {"T": 3}
+    with pytest.raises(ToolDefinitionError, match="3 is no tool"):
+        env.step(TextHistory(CALL, [1]))
+
+
+def test_generation_keywords_tokenizer_and_model_may_be_assigned_later() -> None:
+    env = TextEnvironment(tiny_model(), tiny_tokenizer(), {}, lambda texts: 0.0)
+    env.generation_kwargs = {"max_new_tokens": 5, "eos_token_id": -1}
+    assert len(env.run(["ab"])[1][0]) == 5
+    env.generation_kwargs |= {"max_new_tokens": 3, "do_sample": False}
+    by_first = env.run(["ab"])[1][0]
+    assert len(by_first) == 3
+    env.generation_kwargs["top_k"] = 50
+    with pytest.raises(ValueError, match="top_k"):
+        env.run(["ab"])
+    del env.generation_kwargs["top_k"]
+    torch.manual_seed(1)
+    env.model = tiny_model("llama")
+    assert env._generate_batched([env.template.query("ab")] * 3, batch_size=2)[2].shape == (3,)
+    assert env._speaker.engine.model is env.model
+    env.tokenizer = TOKENIZERS["byte-level"]()
+    env.parse_tool_call("")
+    assert env.template.tokenizer is env.tokenizer
+
+
+def test_the_four_marks_may_be_assigned_later() -> None:
+    env = scripted([["<ask><T>1<do>", "Result=1<over>"]], {"T": inline(lambda text: "<do><is>")})
+    env.request_token, env.call_token, env.response_token, env.submit_token = (
+        "<ask>", "<do>", "<is>", "<over>",
+    )  # fmt: skip
+    *_, [history] = env.run(["q <submit>"])
+    shown = history.text[history.text_spans[2][0] : history.text_spans[2][1]]
+    assert history.text.endswith("<is>Result=1<over>")
+    assert shown.count("<is>") == 1  # the tool's own marks are broken
+    assert "<do>" not in shown
+    assert (history.completed, history.truncated) == (True, False)
+    assert env.parse_tool_call("<request><T>1<call>") == (None, None)
+    env.call_token = "<is>"
+    with pytest.raises(ValueError, match="four different"):
+        env.run(["q"])
+    other = scripted([], handler="markdown_block")
+    other.call_token = "<is>"
+    with pytest.raises(ValueError, match="markdown_block"):
+        other.run(["q"])
+
+
+def test_tools_are_a_dict_of_what_was_given() -> None:
+    class Echo:
+        def __call__(self, text: str) -> str:
+            return text
+
+    echo, box = Echo(), ToolBox([inline(len)])
+    assert scripted([], [echo]).tools == {"Echo": echo}  # type: ignore[arg-type]
+    assert scripted([], {"E": echo}).tools == {"E": echo}
+    assert list(scripted([], box).tools) == ["T"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "no call", "<request>T 1<call>", "<request><T>1"])

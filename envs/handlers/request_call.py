@@ -16,18 +16,30 @@ _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 
 
 class RequestCalls(TextCalls):
-    """Every tool takes one text, and its name stands before it."""
+    """Every tool takes one text, and its name stands before it. The four marks may be others than TRL's."""
 
     name = "request_call"
-    stop = (CALL, SUBMIT)
-    tags = (REQUEST, CALL, RESPONSE, SUBMIT)
-    submit = SUBMIT
-    usage = f"{REQUEST}<tool>query{CALL} calls a tool, Result=answer{SUBMIT} ends."
-    _opening, _closing = re.compile(re.escape(REQUEST)), re.compile(re.escape(CALL))
+
+    def __init__(
+        self,
+        request: str = REQUEST,
+        call: str = CALL,
+        response: str = RESPONSE,
+        submit: str = SUBMIT,
+    ) -> None:
+        self.tags = (request, call, response, submit)
+        if len(set(self.tags)) < 4 or min(map(len, self.tags)) < 2:
+            raise ValueError(
+                f"the marks are {self.tags}: expected four different texts of two characters or more"
+            )
+        self.stop, self.submit = (call, submit), submit
+        self.usage = f"{request}<tool>query{call} calls a tool, Result=answer{submit} ends."
+        self._opening = re.compile(re.escape(request))
+        self._closing = re.compile(re.escape(call))
 
     def respond(self, result: str) -> str:
         """Return the result and the mark behind it."""
-        return f"{result}{RESPONSE}"
+        return f"{result}{self.tags[2]}"
 
     def texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the requests, one behind the other."""
@@ -35,10 +47,11 @@ class RequestCalls(TextCalls):
             raise ValueError(
                 f"a request has one argument, {QUERY}; got {[dict(call.arguments) for call in calls]}"
             )
-        yield "".join(f"{REQUEST}<{call.name}>{call.arguments[QUERY]}{CALL}" for call in calls)
+        request, end = self.tags[:2]
+        yield "".join(f"{request}<{call.name}>{call.arguments[QUERY]}{end}" for call in calls)
 
     def _block(self, start: int, end: int, inside: str) -> Block:
         tool = _TOOL.match(inside)
         if tool is None:
-            return Block(start, end, None, f"expected {REQUEST}<tool>query{CALL}")
+            return Block(start, end, None, f"expected {self.tags[0]}<tool>query{self.tags[1]}")
         return Block(start, end, {tool[1]: {QUERY: inside[tool.end() :]}})

@@ -99,6 +99,11 @@ class ToolBox:
         """The documentation of all tools, as tasks carry it."""
         return tuple(tool.doc for tool in self._tools.values())
 
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """All tools."""
+        return tuple(self._tools.values())
+
     def __contains__(self, name: object) -> bool:
         return name in self._tools
 

@@ -1,0 +1,113 @@
+"""The attributes of a TextEnvironment, and the parts that are built from them: what is assigned later takes effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fctncalling.envs.handlers.request_call import CALL, REQUEST, RESPONSE, SUBMIT, RequestCalls
+from fctncalling.envs.handlers.text_calls import TextCalls
+from fctncalling.envs.tool_text_tools import GivenTextTools, TextTools
+from fctncalling.envs.tools.toolbox import ToolBox
+from fctncalling.text_sampling import sampling_of
+from fctncalling.text_speaker import OnToken, TextSpeaker, language_model
+from fctncalling.text_template import TextTemplate
+
+
+class FollowsAssignments:
+    """Public attributes that anybody may assign, and private parts that `_refresh` brings up to them.
+
+    Nothing is checked where it is assigned: plain attributes and dicts are what users of such environments expect, and
+    a dict that is changed in place tells nobody. `_refresh` compares before every use, which takes microseconds.
+    """
+
+    request_token, call_token, response_token, submit_token = REQUEST, CALL, RESPONSE, SUBMIT
+    model: Any
+    tokenizer: Any
+    tools: dict[str, Any]
+    generation_kwargs: dict[str, Any]
+    max_tool_response: int
+    max_length: int | None
+    on_token: OnToken | None
+    syntax: TextCalls
+    template: TextTemplate
+
+    def _build(self, syntax: TextCalls, tools: GivenTextTools) -> None:
+        """Build every part for the first time."""
+        self.syntax = self._built_syntax = syntax
+        self._built_marks = (REQUEST, CALL, RESPONSE, SUBMIT)
+        self.template = TextTemplate(self.tokenizer, tags=syntax.tags)
+        self._built_tokenizer, self._built_model = self.tokenizer, self.model
+        given = tools if isinstance(tools, Mapping | ToolBox) else _listed(tools)
+        self._tools = TextTools(given, syntax, max_characters=self.max_tool_response)
+        self.tools = _by_name(given, self._tools.box)
+        self._built_tools = dict(self.tools)
+        self._speak_anew()
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Bring the parts up to the attributes."""
+        self._refresh_syntax()
+        if self.model is not self._built_model:
+            bounded = self.max_length != self._speaker.max_positions
+            self._built_model = self.model
+            self.max_length = self.max_length if bounded else None
+            self._speak_anew()
+        self._speaker.on_token = self.on_token
+        self._speaker.sample(sampling_of(self.generation_kwargs, self.template.stop_ids))
+        self._refresh_tools()
+
+    def _refresh_syntax(self) -> None:
+        marks = (self.request_token, self.call_token, self.response_token, self.submit_token)
+        if marks != self._built_marks:
+            if not isinstance(self.syntax, RequestCalls):
+                raise ValueError(
+                    f"request_token and its like are marks of handler 'request_call'; this one is "
+                    f"{self.syntax.name!r}, whose marks stand fast"
+                )
+            self.syntax, self._built_marks = RequestCalls(*marks), marks
+        if self.syntax is not self._built_syntax or self.tokenizer is not self._built_tokenizer:
+            self._built_syntax, self._built_tokenizer = self.syntax, self.tokenizer
+            self.template = TextTemplate(self.tokenizer, tags=self.syntax.tags)
+            self._speaker.write_as(self.template, self.syntax.stop)
+            self._tools.syntax = self.syntax
+
+    def _refresh_tools(self) -> None:
+        if not isinstance(self.tools, Mapping):
+            given = _listed(self.tools)
+            self.tools = _by_name(given, TextTools(given, self.syntax).box)
+        if not _same(self.tools, self._built_tools):
+            old, self._tools = self._tools, TextTools(self.tools, self.syntax)
+            self._built_tools = dict(self.tools)
+            old.close()
+        self._tools.max_characters = self.max_tool_response
+
+    def _speak_anew(self) -> None:
+        sampling = sampling_of(self.generation_kwargs, self.template.stop_ids)
+        self._speaker = TextSpeaker(
+            language_model(self.model), self.template, sampling, self.syntax.stop, self.on_token
+        )
+        if self.max_length is None:
+            self.max_length = self._speaker.max_positions
+
+
+def overridden(environment: object, name: str, own: Any) -> bool:
+    """Whether a method is another than the class's own: a subclass's, or one that was assigned."""
+    return getattr(getattr(environment, name), "__func__", None) is not own
+
+
+def _listed(tools: Any) -> Any:
+    """Return tools that can be gone through twice; what is none is left for TextTools to refuse."""
+    return list(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else tools
+
+
+def _by_name(given: Any, box: ToolBox) -> dict[str, Any]:
+    """Return name -> tool, each as it was given."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    names = [doc.name for doc in box.docs]
+    return dict(zip(names, box.tools if isinstance(given, ToolBox) else given, strict=True))
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(one[name] is other[name] for name in one)
