@@ -51,6 +51,9 @@ class EpisodeRecord:
     num_words: list[int] = field(
         default_factory=list
     )  # of each action's text; empty where nobody counted
+    cut_actions: list[int] = field(
+        default_factory=list
+    )  # numbers, from 0, of the actions cut by --max_new_tokens
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
 
@@ -75,6 +78,7 @@ class ActedTokens(NamedTuple):
     episode: Tensor  # (N,) int64
     action: Tensor  # (N,) int64, the action the token belongs to, numbered through all episodes
     num_words: Tensor  # (N,) float32, words of the token's action; 0 where nobody counted
+    cut: Tensor  # (N,) bool, --max_new_tokens cut the token's action
 
 
 def make_batch(
@@ -122,7 +126,17 @@ def acted_tokens(
         episode=episode_of_row[row_of_token],
         action=action,
         num_words=torch.tensor(_num_words(episodes), dtype=torch.float32, device=device)[action],
+        cut=torch.tensor(_cut(episodes), dtype=torch.bool, device=device)[action],
     )
+
+
+def _cut(episodes: Sequence[EpisodeRecord]) -> list[bool]:
+    """Return whether each action of the episodes was cut."""
+    cut: list[bool] = []
+    for episode in episodes:
+        num_actions = sum(sum(row.ends_action) for row in episode.rows)
+        cut += [number in episode.cut_actions for number in range(num_actions)]
+    return cut
 
 
 def _num_words(episodes: Sequence[EpisodeRecord]) -> list[int]:

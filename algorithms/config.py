@@ -177,6 +177,23 @@ class TrainConfig:
         True,
         "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups are scaled).",
     )
+    reward_scale: float = setting(
+        1.0, "What every reward is multiplied by before learning sees it; logs keep the raw ones.", within="(0, inf)"
+    )  # fmt: skip
+    normalize_rewards: bool = setting(
+        False, "Whether rewards are divided by the deviation of all episodes' returns so far (not shifted)."
+    )  # fmt: skip
+    overlong: str = setting(
+        "keep", "What becomes of actions that --max_new_tokens cut: keep (learned from like others), mask (no loss on "
+        "their tokens) or penalty (--overlong_penalty off their reward).", choices=("keep", "mask", "penalty"),
+    )  # fmt: skip
+    overlong_penalty: float = setting(
+        0.5, "What a cut action loses with --overlong penalty, in units of reward.", within="[0, inf)"
+    )  # fmt: skip
+    overlong_buffer: int = setting(
+        0, "Tokens before --max_new_tokens over which that penalty rises from 0 to all of it, as in DAPO; 0: cut "
+        "actions alone pay.", within="[0, inf)",
+    )  # fmt: skip
     permute_advantages: bool = setting(
         False,
         "Control experiment: advantages are shuffled among all action tokens and the value loss leaves the "
@@ -217,6 +234,27 @@ class TrainConfig:
     )
     lr: float = setting(8e-5, "Learning rate of the language model.", within="[0, inf)")
     critic_lr: float = setting(3e-3, "Learning rate of the value head.", within="[0, inf)")
+    lr_schedule: str = setting(
+        "constant", "How both learning rates go on after the warm-up: constant, or falling to --min_lr_ratio by the "
+        "end of --num_updates, in a straight line or along half a cosine.", choices=("constant", "linear", "cosine"),
+    )  # fmt: skip
+    warmup_updates: int = setting(
+        0, "Updates at the start over which both learning rates rise to their full size; 0: none.", within="[0, inf)"
+    )  # fmt: skip
+    min_lr_ratio: float = setting(
+        0.0, "Where linear and cosine schedules end, as a part of the learning rate.", within="[0, 1]"
+    )  # fmt: skip
+    adam_beta1: float = setting(0.9, "AdamW: decay of the mean of gradients.", within="[0, 1)")
+    adam_beta2: float = setting(
+        0.999, "AdamW: decay of the mean of squared gradients.", within="[0, 1)"
+    )
+    adam_eps: float = setting(
+        1e-8, "AdamW: added to the root of the squared gradients' mean.", within="(0, inf)"
+    )
+    weight_decay: float = setting(
+        0.0, "AdamW: decay of the weight matrices, of language model and critic; biases and norms never decay.",
+        within="[0, inf)",
+    )  # fmt: skip
     max_grad_norm: float = setting(
         1.0,
         "Longest gradient, of language model and value head apart; inf: never cut.",
@@ -238,6 +276,14 @@ class TrainConfig:
         within="(0, inf)",
     )  # fmt: skip
     entropy_coef: float = setting(0.002, "Weight of the entropy bonus, per nat.", within="[0, inf)")
+    entropy_target: float | None = setting(
+        None, "Entropy, in nats a token, that the bonus holds the policy to: after each update --entropy_coef goes up "
+        "by --entropy_coef_step where entropy is below it, else down, never below 0. none: --entropy_coef stays.",
+        within="(0, inf)",
+    )  # fmt: skip
+    entropy_coef_step: float = setting(
+        0.001, "What --entropy_target changes --entropy_coef by, an update.", within="(0, inf)"
+    )
     target_kl: float | None = setting(
         0.05, "KL from the collecting policy, in nats a token, at which an update stops early; none: never.",
         within="(0, inf)",

@@ -51,6 +51,19 @@ class Experience(NamedTuple):
         ]
         return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
 
+    def counted_rows(
+        self, minibatches: list[Minibatch], counted: Tensor, config: TrainConfig
+    ) -> list[Minibatch]:
+        """Return the minibatches without rows of which --overlong mask leaves no token to learn from."""
+        if config.overlong != "mask":
+            return minibatches
+        rows = set(self.tokens.row[counted].tolist())
+        kept = [
+            [group for rows_ in minibatch if (group := [row for row in rows_ if row in rows])]
+            for minibatch in minibatches
+        ]
+        return [minibatch for minibatch in kept if minibatch]
+
     def batch(self, rows: Sequence[int]) -> tuple[Batch, Tensor]:
         """Return the rows padded for a forward pass, and the numbers of its acted tokens, in the pass's order."""
         numbers = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]

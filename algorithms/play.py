@@ -39,7 +39,7 @@ class Play:
     unfinished: str = ""  # an assistant message that the environment's text continues
     opening: tuple[Sequence[Any], str] = ((), "")  # tools, instructions
     step_in_turn: int = 0
-    num_actions_truncated: int = 0
+    cut_actions: list[int] = field(default_factory=list)  # numbers of the actions cut short
     overflow: int = 0  # tokens of the context for which the budget had no room
     terminated: bool = False
     truncated: bool = False
@@ -88,7 +88,8 @@ class Play:
         row.ends_action += [False] * (len(action.ids) - 1) + [True]
         row.rollout_logprobs += action.logprobs
         row.rewards += [0.0] * len(action.ids)
-        self.num_actions_truncated += action.truncated
+        if action.truncated:
+            self.cut_actions.append(len(self.steps))
         self.text = self.template.decode(action.ids)
         return Question(text=self.text)
 
@@ -132,7 +133,8 @@ class Play:
             success=not self.invalid and _succeeded(self.info, episode_return),
             episode_return=episode_return,
             num_steps=len(self.steps),
-            num_actions_truncated=self.num_actions_truncated,
+            num_actions_truncated=len(self.cut_actions),
+            cut_actions=self.cut_actions,
             num_words=[max(1, len(step.text.split())) for step in self.steps],
             errors=self.errors,
             episode=Episode(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from fctncalling.algorithms.finite import check_finite, told_with_place, told_wi
 from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.policy import ActorCritic, TokenOutputs
 from fctncalling.algorithms.processes import ALONE, Processes, whole_norm
+from fctncalling.algorithms.reward_shaping import shaped
 from fctncalling.algorithms.targets import Targets, compute_targets
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 
@@ -42,10 +43,30 @@ class Optimisers(NamedTuple):
 
 
 def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
-    """Return AdamW without weight decay for both parts; decay would pull a fine-tuned model towards 0."""
+    """Return AdamW for both parts; by default without weight decay, which pulls a fine-tuned model towards 0."""
     return Optimisers(
-        torch.optim.AdamW(policy.policy_parameters(), lr=config.lr, weight_decay=0.0),
-        torch.optim.AdamW(policy.critic_parameters(), lr=config.critic_lr, weight_decay=0.0),
+        _adamw(policy.policy_parameters(), config.lr, config),
+        _adamw(policy.critic_parameters(), config.critic_lr, config),
+    )
+
+
+def _adamw(
+    parameters: Iterable[torch.nn.Parameter], lr: float, config: TrainConfig
+) -> torch.optim.AdamW:
+    """Return AdamW over the parameters; where weights decay, matrices alone do, in a group of their own."""
+    every = list(parameters)
+    groups: list[dict[str, Any]] = [{"params": every, "weight_decay": 0.0}]
+    if config.weight_decay:
+        matrices, others = (
+            [p for p in every if (p.dim() > 1) is wanted] for wanted in (True, False)
+        )
+        groups = [
+            {"params": matrices, "weight_decay": config.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+    betas = (config.adam_beta1, config.adam_beta2)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=lr, betas=betas, eps=config.adam_eps
     )
 
 
@@ -65,13 +86,14 @@ def update(
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = ALGORITHMS[config.algorithm_name]
     config = processes.splitting(config)
-    experience = gather(episodes, next(policy.parameters()).device)
+    experience = gather(shaped(episodes, config), next(policy.parameters()).device)
     minibatches = plan_epoch(experience, config, generator)
     with told_with_place(policy, "the passes before the first step"), told_with_tasks(experience):
         targets = compute_targets(
             policy, experience, minibatches, algorithm, config, generator, processes
         )
     padding_share = experience.padding_share(minibatches)
+    minibatches = experience.counted_rows(minibatches, targets.counted, config)
 
     steps: list[Metrics] = []
     early_stop_epoch = 0
@@ -91,6 +113,7 @@ def update(
         if early_stop_epoch or epoch == config.ppo_epoch:
             break
         minibatches = plan_epoch(experience, config, generator)
+        minibatches = experience.counted_rows(minibatches, targets.counted, config)
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes

@@ -121,13 +121,20 @@ def whole_state(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def load_whole_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Take over a state dict whose tensors are in one piece, each process its part."""
+    """Take over a state dict whose tensors are in one piece, each process its part.
+
+    Its moments and step counts are taken, its rates and other settings are not: those are this run's own.
+    """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     slots = {
         number: {name: _parted(value, parameters[number]) for name, value in slot.items()}
         for number, slot in state["state"].items()
     }
-    optimiser.load_state_dict({**state, "state": slots})
+    own = optimiser.state_dict()["param_groups"]
+    saved = [group["params"] for group in state["param_groups"]]
+    if saved != [group["params"] for group in own]:
+        raise ValueError("its optimisers have other groups of weights than --weight_decay gives")
+    optimiser.load_state_dict({"state": slots, "param_groups": own})
 
 
 def _parted(value: Any, parameter: Any) -> Any:

@@ -59,6 +59,8 @@ def compute_targets(
         experience = experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
     bootstrap = _bootstrap(policy, experience, config, processes) if algorithm.critic else None
     estimate = _estimate(algorithm, experience, old_values, bootstrap, config)
+    if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
+        estimate = estimate._replace(counted=estimate.counted & ~experience.tokens.cut)
     check_finite("rewards", experience.tokens.rewards)
     check_finite("advantages", estimate.advantages)
     raw = estimate.advantages

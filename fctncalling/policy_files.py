@@ -25,17 +25,18 @@ class ModelError(Exception):
 def load_policy(
     config: TrainConfig, surroundings: Surroundings, checkpoint: Path | None, device: torch.device
 ) -> tuple[ActorCritic, ChatTemplate]:
-    """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and seed."""
+    """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and every seed."""
     import torch
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
+    from fctncalling.algorithms.checkpoint import seed_streams
     from fctncalling.algorithms.policy import ActorCritic
     from fctncalling.algorithms.precision import base_dtype
 
     disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
     torch.set_num_threads(config.torch_threads)
-    torch.manual_seed(config.seed)
+    seed_streams(config.seed)
     source, dtype = weights_folder(config, checkpoint), base_dtype(config, device)
     with _reading(source, checkpoint):
         tokenizer = AutoTokenizer.from_pretrained(str(source))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,18 @@ import torch
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.checkpoint import CheckpointError, load_state, save_checkpoint
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.diagnostics import Metrics
+from fctncalling.algorithms.entropy_control import next_entropy_coef
 from fctncalling.algorithms.finite import check_weights
 from fctncalling.algorithms.grpo import informative
 from fctncalling.algorithms.interruption import Interruption
+from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
 from fctncalling.algorithms.logs import RunLog, episode_metrics, peak_memory
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.processes import ALONE, Processes
 from fctncalling.algorithms.report import Evaluation
+from fctncalling.algorithms.reward_shaping import ReturnStatistics, learnable
 from fctncalling.algorithms.sharding import load_whole_state, whole_state
 from fctncalling.algorithms.task_sampling import Successes, TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
@@ -49,6 +53,8 @@ class Counters:
         default_factory=dict
     )  # the best one after an update: which, and its greedy success
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
+    returns: list[float] = field(default_factory=list)  # ReturnStatistics, for --normalize_rewards
+    entropy_coef: float | None = None  # that --entropy_target has come to
 
 
 class TrainingRun:
@@ -126,19 +132,22 @@ class TrainingRun:
         """Improve the policy on the episodes, log the update and return its metrics."""
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
-        usable = [episode for episode in episodes if not episode.invalid and episode.rows]
+        usable = learnable(episodes, self.config)
         if self._most_rounds > 1:
             usable = informative(usable)
+        factor = learning_rate_factor(self.config, self.counters.updates)
+        rates = (factor * self.config.lr, factor * self.config.critic_lr)
         if usable:
+            set_learning_rates(self.optimisers, rates)
             generator = torch.Generator().manual_seed(
                 _seed(self.config.seed, self.counters.updates, 2)
             )
             warming_up = self.counters.updates < self.config.critic_warmup_updates
             optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
-            metrics |= update(
-                self.policy, optimisers, usable, self.config, generator, self.processes
-            )
-        metrics["charts/learning_rate"] = self.config.lr
+            config = self._adapted(usable)
+            metrics |= update(self.policy, optimisers, usable, config, generator, self.processes)
+            metrics |= self._followed(config, metrics)
+        metrics["charts/learning_rate"] = rates[0]
         seconds = time.perf_counter() - started
         self.counters.updates += 1
         outcomes = (
@@ -154,6 +163,30 @@ class TrainingRun:
         if self.log_episodes_interval and self.counters.updates % self.log_episodes_interval == 0:
             self.log.episodes(f"train_{self.counters.updates:06d}", episodes)
         return metrics
+
+    def _adapted(self, episodes: Sequence[EpisodeRecord]) -> TrainConfig:
+        """Return the settings of this update, with what follows the run: the scale of rewards, the entropy's weight."""
+        config = self.config
+        if config.normalize_rewards:
+            statistics = ReturnStatistics(*self.counters.returns)
+            statistics.add([episode.episode_return for episode in episodes])
+            self.counters.returns = list(astuple(statistics))
+            config = replace(config, reward_scale=config.reward_scale * statistics.scale)
+        if config.entropy_target is not None and self.counters.entropy_coef is not None:
+            config = replace(config, entropy_coef=self.counters.entropy_coef)
+        return config
+
+    def _followed(self, config: TrainConfig, metrics: Mapping[str, float | None]) -> Metrics:
+        """Return the figures of what follows the run, and set the entropy's weight for the next update."""
+        followed: Metrics = {}
+        if config.normalize_rewards:
+            followed["charts/reward_scale"] = config.reward_scale
+        if config.entropy_target is not None:
+            followed["charts/entropy_coef"] = config.entropy_coef
+            entropy = metrics.get("losses/entropy")
+            if entropy is not None:
+                self.counters.entropy_coef = next_entropy_coef(config.entropy_coef, entropy, config)
+        return followed
 
     def evaluate(self) -> dict[str, Any]:
         """Play the held-out tasks greedily and sampled, log and return the success rates."""

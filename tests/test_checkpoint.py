@@ -18,6 +18,7 @@ from fctncalling.algorithms.checkpoint import (
     find_checkpoint,
     load_state,
     save_checkpoint,
+    seed_streams,
 )
 
 
@@ -56,6 +57,15 @@ def test_every_random_stream_goes_on_where_it_was(tmp_path: Path) -> None:
     draw()
     load_state(path)
     assert draw() == expected
+
+
+def test_one_seed_sets_pythons_numpys_and_torchs_streams() -> None:
+    seed_streams(2**40)  # numpy takes 32 bits
+    first = draw()
+    seed_streams(2**40)
+    assert draw() == first
+    seed_streams(3)
+    assert all(one != other for one, other in zip(draw(), first, strict=True))
 
 
 def test_an_optimiser_goes_on_exactly(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 from toys import EchoEnv, save_tiny
@@ -30,6 +32,7 @@ class InterruptedEnv(EchoEnv):
     """Sends this process SIGINT, as Ctrl-C does, at its step number `at`."""
 
     at, steps = -1, 0
+    noisy = False  # pays what python's and numpy's global streams say
     generous = False  # pays for every odd length, which an untrained model does hit
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -38,6 +41,8 @@ class InterruptedEnv(EchoEnv):
             signal.raise_signal(signal.SIGINT)
         observation, reward, terminated, truncated, info = super().step(action)
         reward += InterruptedEnv.generous * (len(action) % 2)
+        if InterruptedEnv.noisy:
+            reward += random.random() + float(np.random.rand())  # noqa: NPY002
         return observation, reward, terminated, truncated, info
 
 
@@ -50,6 +55,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _registered() -> Iterator[None]:
     gymnasium.register("Echo-v0", entry_point=lambda **_: InterruptedEnv())
     InterruptedEnv.at, InterruptedEnv.steps, InterruptedEnv.generous = -1, 0, False
+    InterruptedEnv.noisy = False
     yield
     del gymnasium.registry["Echo-v0"]
 
@@ -130,6 +136,43 @@ def test_equal_seeds_write_equal_bytes_and_other_seeds_do_not(model: Path, tmp_p
     )
     assert one == two
     assert one != three
+
+
+def test_a_seed_decides_what_an_environment_draws_from_global_streams(
+    model: Path, tmp_path: Path
+) -> None:
+    InterruptedEnv.noisy = True
+    for name in ("one", "two"):
+        assert main(flags(model, tmp_path / name, updates=1)) == 0
+        random.random()
+    one, two = ((run_folder(tmp_path / n) / "metrics.jsonl").read_bytes() for n in ("one", "two"))
+    assert one == two
+
+
+def test_a_resumed_run_learns_at_the_rates_of_its_own_command(model: Path, tmp_path: Path) -> None:
+    assert main(flags(model, tmp_path, updates=3)) == 0
+    assert main(flags(model, tmp_path, "--resume", "--lr=0", "--critic_lr=0")) == 0
+    before, after = (
+        weights(run_folder(tmp_path) / "checkpoints" / f"update_00000{n}") for n in (3, 4)
+    )
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_what_follows_the_run_goes_on_exactly_where_it_was_cut(model: Path, tmp_path: Path) -> None:
+    InterruptedEnv.generous = True
+    follows = ["--warmup_updates=2", "--normalize_rewards", "--entropy_target=0.5"]
+    follows += ["--overlong=penalty", "--weight_decay=0.1"]
+    assert main(flags(model, tmp_path / "whole", *follows)) == 0
+    assert main(flags(model, tmp_path / "cut", *follows, updates=3)) == 0
+    assert main(flags(model, tmp_path / "cut", *follows, "--resume")) == 0
+    whole, cut = (
+        (run_folder(tmp_path / name) / "metrics.jsonl").read_text().splitlines()[-2]
+        for name in ("whole", "cut")
+    )
+    assert whole == cut
+    line = json.loads(whole)
+    assert line["charts/entropy_coef"] != 0.002
+    assert line["charts/reward_scale"] != 1.0
 
 
 def test_the_number_of_environments_changes_no_episode_of_the_first_rollout(

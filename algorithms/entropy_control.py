@@ -1,0 +1,13 @@
+"""An entropy bonus whose weight follows the entropy (Skywork-OR1, arXiv:2505.22312, section 4.4)."""
+
+from __future__ import annotations
+
+from fctncalling.algorithms.config import TrainConfig
+
+
+def next_entropy_coef(coef: float, entropy: float, config: TrainConfig) -> float:
+    """Return the weight for the next update: a step up where entropy was below --entropy_target, else a step down."""
+    if config.entropy_target is None:
+        return coef
+    step = config.entropy_coef_step
+    return max(0.0, coef + step if entropy < config.entropy_target else coef - step)

@@ -1,0 +1,86 @@
+"""Rewards as learning sees them: scaled, and less where an action was too long; logs keep the raw ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.config import TrainConfig
+
+EPSILON = 1e-8  # below it returns count as equal, and nothing is divided by their deviation
+
+
+@dataclass
+class ReturnStatistics:
+    """Running count, mean and sum of squared deviations of all episodes' returns (Welford's way)."""
+
+    count: float = 0.0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, returns: Sequence[float]) -> None:
+        """Take more returns into account."""
+        for value in returns:
+            self.count += 1
+            delta = value - self.mean
+            self.mean += delta / self.count
+            self.squares += delta * (value - self.mean)
+
+    @property
+    def scale(self) -> float:
+        """1 / deviation of the returns so far; 1 where they do not vary."""
+        deviation = math.sqrt(self.squares / self.count) if self.count else 0.0
+        return 1.0 / deviation if deviation > EPSILON else 1.0
+
+
+def shaped(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
+    """Return the episodes with rewards times --reward_scale, less the --overlong penalty."""
+    if config.reward_scale == 1.0 and config.overlong != "penalty":
+        return list(episodes)
+    return [_shaped(episode, config) for episode in episodes]
+
+
+def learnable(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
+    """Return the valid episodes that acted; none where --overlong mask leaves no action of theirs to learn from."""
+    usable = [episode for episode in episodes if not episode.invalid and episode.rows]
+    if config.overlong == "mask" and all(_is_all_cut(episode) for episode in usable):
+        return []
+    return usable
+
+
+def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
+    """Return what an action of this many tokens loses: all of --overlong_penalty where it was cut.
+
+    Over the last --overlong_buffer tokens before the limit it rises linearly from 0 (DAPO, arXiv:2503.14476, eq. 13).
+    """
+    if cut:
+        return config.overlong_penalty
+    buffer = config.overlong_buffer
+    beyond = length - (config.max_new_tokens - buffer)
+    return config.overlong_penalty * min(1.0, beyond / buffer) if buffer and beyond > 0 else 0.0
+
+
+def _shaped(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord:
+    cut, number, rows = frozenset(episode.cut_actions), 0, []
+    for row in episode.rows:
+        rewards, length = [config.reward_scale * reward for reward in row.rewards], 0
+        for index, (acted, ends) in enumerate(zip(row.acted, row.ends_action, strict=True)):
+            length += acted
+            if not ends:
+                continue
+            if config.overlong == "penalty":
+                rewards[index] -= overlong_penalty(length, cut=number in cut, config=config)
+            number, length = number + 1, 0
+        rows.append(_with_rewards(row, rewards))
+    return dataclasses.replace(episode, rows=rows)
+
+
+def _with_rewards(row: TokenRecord, rewards: list[float]) -> TokenRecord:
+    return dataclasses.replace(row, rewards=rewards)
+
+
+def _is_all_cut(episode: EpisodeRecord) -> bool:
+    return len(episode.cut_actions) >= sum(sum(row.ends_action) for row in episode.rows)

@@ -1,0 +1,97 @@
+"""Learning rates, AdamW's settings and the entropy's weight, each as its formula says; resumed runs use their own."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from token_worlds import settings, some_episodes, tiny_policy
+
+from fctncalling.algorithms.entropy_control import next_entropy_coef
+from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
+from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.sharding import load_whole_state, whole_state
+
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [1 / 2, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [1 / 2, 1.0, 1.0, 0.775, 0.55, 0.325]),
+        (
+            "cosine",
+            [1 / 2, 1.0, *(0.1 + 0.9 * (1 + math.cos(math.pi * k / 4)) / 2 for k in range(4))],
+        ),
+    ],
+)
+def test_schedules_follow_their_formulas(schedule: str, expected: list[float]) -> None:
+    config = settings(lr_schedule=schedule, warmup_updates=2, min_lr_ratio=0.1, num_updates=6)
+    assert [learning_rate_factor(config, k) for k in range(6)] == pytest.approx(expected)
+
+
+def test_by_default_the_rate_is_the_flags_own_in_every_update() -> None:
+    assert {learning_rate_factor(settings(), k) * 8e-5 for k in range(100)} == {8e-5}
+
+
+def test_adamw_gets_its_settings_and_only_matrices_decay() -> None:
+    config = settings(adam_beta1=0.8, adam_beta2=0.95, adam_eps=1e-6, weight_decay=0.1)
+    for optimiser in make_optimisers(tiny_policy(), config):
+        assert optimiser is not None
+        for group in optimiser.param_groups:
+            assert (group["betas"], group["eps"]) == ((0.8, 0.95), 1e-6)
+            decays = {weight.dim() > 1 for weight in group["params"]}
+            assert decays == {group["weight_decay"] == 0.1}
+
+
+def test_a_first_step_without_gradient_shrinks_matrices_by_rate_times_decay() -> None:
+    policy = tiny_policy()
+    config = settings(weight_decay=0.5, lr=0.1)
+    before = [weight.detach().clone() for weight in policy.policy_parameters()]
+    optimiser = make_optimisers(policy, config).policy
+    assert optimiser is not None
+    for weight in policy.policy_parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimiser.step()
+    for old, new in zip(before, policy.policy_parameters(), strict=True):
+        assert torch.allclose(new, old * (1 - 0.1 * 0.5) if old.dim() > 1 else old)
+
+
+def test_saved_optimisers_bring_their_moments_and_not_their_rates() -> None:
+    policy, config = tiny_policy(), settings(lr=0.01)
+    old = make_optimisers(policy, config)
+    update(policy, old, some_episodes(policy, 2), config, torch.Generator().manual_seed(0))
+    new = make_optimisers(policy, settings(lr=0.5, critic_lr=0.25, adam_beta2=0.9))
+    for one, other in zip(old, new, strict=True):
+        assert one is not None
+        assert other is not None
+        load_whole_state(other, whole_state(one))
+        saved, taken = one.state_dict()["state"], other.state_dict()["state"]
+        assert saved.keys() == taken.keys()
+        for number, slot in saved.items():
+            assert all(torch.equal(slot[name], taken[number][name]) for name in slot)
+    assert [group["lr"] for o in new if o is not None for group in o.param_groups] == [0.5, 0.25]
+    assert new.critic.param_groups[0]["betas"][1] == 0.9
+
+
+def test_saved_optimisers_of_other_groups_are_refused() -> None:
+    policy = tiny_policy()
+    saved = whole_state(make_optimisers(policy, settings()).critic)
+    with pytest.raises(ValueError, match="--weight_decay"):
+        load_whole_state(make_optimisers(policy, settings(weight_decay=0.1)).critic, saved)
+
+
+def test_rates_are_set_where_there_is_an_optimiser() -> None:
+    optimisers = make_optimisers(tiny_policy(), settings())
+    set_learning_rates((None, optimisers.critic), (0.5, 0.125))
+    assert [group["lr"] for group in optimisers.critic.param_groups] == [0.125]
+
+
+def test_the_entropys_weight_steps_towards_the_target_and_never_below_zero() -> None:
+    config = settings(entropy_target=0.5, entropy_coef_step=0.002)
+    assert next_entropy_coef(0.003, 0.4, config) == pytest.approx(0.005)
+    assert next_entropy_coef(0.003, 0.6, config) == pytest.approx(0.001)
+    assert next_entropy_coef(0.001, 0.6, config) == 0.0
+    assert next_entropy_coef(0.003, 0.6, settings()) == 0.003
