@@ -111,10 +111,12 @@ def _happened(what: str, value: Any, result: ToolResult, arena: Arena) -> bool:
         stream, _, kind = what.partition("_")
         text = getattr(result, stream)
         return bool(re.search(value, text)) if kind == "regex" else len(text) > value
+    if what == "result_contains":
+        return value in repr(result)
     if what == "rss_over_mb":
         return bool(result.max_rss_mb > value)
     if what == "status_forged":
-        return result.status in ("setup_error", "ok")
+        return result.status == "setup_error" or "FORGED" in result.reason
     if what in ("file_exists", "file_missing"):
         return Path(arena.fill(value)).exists() == (what == "file_exists")
     if what == "unix_hit":
@@ -124,10 +126,13 @@ def _happened(what: str, value: Any, result: ToolResult, arena: Arena) -> bool:
     )
 
 
-def run_corpus(path: Path, timeout_s: float) -> dict[str, list[str]]:
+def run_corpus(path: Path, timeout_s: float, backend: str | None = None) -> dict[str, list[str]]:
     """Return the complaints of every snippet of a file that has any."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    with tempfile.TemporaryDirectory() as folder, PythonExecutor() as executor:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PythonExecutor(backend=backend) as executor,
+    ):
         arena = Arena(Path(folder))
         found = {
             record["name"]: list(complaints(executor, arena, record, timeout_s))
@@ -137,4 +142,8 @@ def run_corpus(path: Path, timeout_s: float) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"uid": os.getuid(), "complaints": run_corpus(Path(sys.argv[1]), 2.0)}))
+    print(
+        json.dumps(
+            {"uid": os.getuid(), "complaints": run_corpus(Path(sys.argv[1]), 2.0, *sys.argv[2:])}
+        )
+    )

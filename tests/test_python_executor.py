@@ -7,6 +7,7 @@ import importlib
 import os
 import pickle
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -19,12 +20,14 @@ import pytest
 
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable, ToolResult
 from fctncalling.envs.tools.python_executor.config import SEED_MODULES
+from fctncalling.envs.tools.python_executor.confinement import LAYERS
 from fctncalling.envs.tools.python_executor.preload import (
     ALWAYS,
     LATER_IMPORTS,
     NEVER_NEEDED,
     later_imports,
 )
+from fctncalling.envs.tools.python_executor.probe import Report
 from fctncalling.envs.tools.python_executor.result import KeptOutput, cut
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the zygote is Linux's")
@@ -221,6 +224,34 @@ def test_zygote_that_keeps_dying_is_reported_not_retried_for_ever() -> None:
             kill_and_run(made)
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_killed_parent_leaves_no_fresh_interpreter() -> None:
+    program = (
+        "import threading\n"
+        "from fctncalling.envs.tools.python_executor import PythonExecutor\n"
+        "executor = PythonExecutor(backend='fresh', allowed_modules=['time'])\n"
+        "print('ready', flush=True)\n"
+        "executor.run('import time\\nprint(1)\\ntime.sleep(60)', timeout_s=60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    time.sleep(0.5)
+    tasks = [int(task) for task in os.listdir(f"/proc/{parent.pid}/task")]
+    running = [
+        int(child)
+        for task in tasks
+        for child in Path(f"/proc/{parent.pid}/task/{task}/children").read_text().split()
+    ]
+    assert len(running) == 1
+    parent.kill()
+    parent.communicate()
+    assert gone(running[0], 2)
+
+
 def test_killed_parent_leaves_no_process() -> None:
     program = (
         "from fctncalling.envs.tools.python_executor import PythonExecutor\n"
@@ -232,12 +263,108 @@ def test_killed_parent_leaves_no_process() -> None:
     assert parent.stdout is not None
     zygote = int(parent.stdout.readline())
     time.sleep(0.5)
-    children = Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()
-    assert len(children) == 2
+    running = children(zygote)
+    assert len(running) == 2
     parent.kill()
     parent.communicate()
     assert gone(zygote, 3)
-    assert all(gone(int(child), 1) for child in children)
+    assert all(gone(child, 1) for child in running)
+
+
+def test_a_fork_of_a_trainer_whose_places_are_taken_has_places_of_its_own() -> None:
+    with PythonExecutor(num_executors=1) as made, ThreadPoolExecutor(1) as thread:
+        call = thread.submit(made.run, "import time\ntime.sleep(1)\nprint('parent')")
+        time.sleep(0.3)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(writer, made.run("print('fork')").stdout.encode())
+            made.close()
+            os._exit(0)
+        os.close(writer)
+        assert select.select([reader], [], [], 10)[0], "the fork waits for ever"
+        assert os.read(reader, 100) == b"fork\n"
+        os.waitpid(pid, 0)
+        os.close(reader)
+        assert call.result(5).stdout == "parent\n"
+
+
+@pytest.mark.parametrize("backend", ["zygote", "fresh"])
+def test_root_that_cannot_become_nobody_is_refused_and_told(backend: str) -> None:
+    program = (
+        "import sys\n"
+        "from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable\n"
+        "make = lambda **more: PythonExecutor(backend=sys.argv[1], allowed_modules=['math'], **more)\n"
+        "try:\n    make()\n"
+        "except SandboxUnavailable as error:\n    print('calls run as root' in str(error))\n"
+        "with make(allow_degraded=True) as executor:\n"
+        "    print(executor.report()['user'].split(' (')[0], executor.run('print(1)').stdout)\n"
+    )
+    if subprocess.run(["unshare", "-U", "-r", "true"], capture_output=True).returncode:
+        pytest.skip("no user namespace can be made here")
+    command = [
+        "unshare",
+        "-U",
+        "-r",
+        sys.executable,
+        "-c",
+        program,
+        backend,
+    ]  # knows one user: root
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\nroot 1\n\n"
+
+
+def test_fresh_interpreters_refuse_what_the_first_one_did_not_lack() -> None:
+    with PythonExecutor(backend="fresh", layers=("rlimits",), allow_degraded=True) as fresh:
+        assert fresh.report()["degraded"]
+        assert "OPEN" in fresh.report()["files"]
+        assert fresh._link is not None
+        fresh._link._settings["layers"] = ["rlimits", "no such layer"]
+        fresh._link._settings["runs_as"] = "someone else"
+        result = fresh.run("print(1)")
+    assert (result.status, result.stdout) == ("setup_error", "")
+    assert "less holds than at the start" in result.reason
+
+
+def test_a_self_test_that_did_not_end_well_is_a_shortcoming() -> None:
+    greeting = {"layers": LAYERS, "missing": {}, "user": "the caller's user"}
+    assert Report.of(ToolResult("ok", "{}"), greeting).shortcomings == []
+    for result in (ToolResult("killed", "{}"), ToolResult("timeout", "{}"), ToolResult("ok", "")):
+        assert "self-test did not run" in Report.of(result, greeting).refusal()
+
+
+@pytest.mark.parametrize("backend", ["zygote", "fresh"])
+def test_sets_of_texts_print_in_the_same_order_each_time(backend: str) -> None:
+    code = "print({str(n) for n in range(40)}, hash('a'))"
+    seen = set()
+    for _ in range(2):
+        with PythonExecutor(backend=backend, allowed_modules=["math"]) as made:
+            seen.add(made.run(code).stdout)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("timeout_s", [0, -5, float("inf"), float("nan"), True, "5", 1e9])
+def test_a_time_limit_no_clock_can_hold_is_refused(
+    executor: PythonExecutor, timeout_s: object
+) -> None:
+    with pytest.raises(ValueError, match=r"timeout_s is .*; expected seconds above 0 and at most"):
+        executor.run("print(1)", timeout_s=timeout_s)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"timeout_s is .*expected seconds"):
+        PythonExecutor(timeout_s=timeout_s)  # type: ignore[arg-type]
+
+
+def test_writing_byte_by_byte_costs_the_caller_little(executor: PythonExecutor) -> None:
+    code = "import random\nos = random._os\nfor _ in range(60_000): os.write(1, b'x')"
+    before = time.process_time()
+    result = executor.run(code)
+    assert len(result.stdout) == 1000
+    assert time.process_time() - before < max(0.5 * result.cpu_s, 0.05)
+
+
+def test_the_self_test_reads_its_answer_however_short_the_output_may_be() -> None:
+    with PythonExecutor(max_output_length=1, allowed_modules=["math"]) as made:
+        assert not made.report()["degraded"]
 
 
 def test_executor_works_in_a_fork_and_after_pickling(executor: PythonExecutor) -> None:

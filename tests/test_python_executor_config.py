@@ -79,7 +79,11 @@ def test_a_file_reads_like_its_dict(tmp_path: Path) -> None:
         ("execution.max_tools_per_generation", 1.5), ("execution.parallel_execution", 1),
         ("execution.num_executors", 0),
         ("security.allowed_modules", "math"), ("security.allowed_modules", [1]),
-        ("security.allowed_modules", ["no_such_module"]), ("security.restricted_functions", ["no_such_function"]),
+        ("security.allowed_modules", ["no_such_module"]), ("security.allowed_modules", ["math", "socket"]),
+        ("security.allowed_modules", ["urllib.request"]), ("security.allowed_modules", ["multiprocessing.pool"]),
+        ("security.allowed_modules", ["fctncalling"]), ("security.allowed_modules", ["__main__"]),
+        ("security.allowed_modules", ["numpy as np"]), ("tools.memory_mb", 1 << 40), ("tools.timeout_seconds", 1e9),
+        ("security.restricted_functions", ["no_such_function"]),
         ("security.restricted_functions", {}), ("security.allow_degraded", "no"),
         ("tools.timeout", 10), ("execution.threads", 1), ("security.network", False),
     ],
@@ -146,6 +150,20 @@ def test_restricted_functions_say_so_and_libraries_keep_theirs() -> None:
         assert f"{name}() is disabled by the tool configuration" in result.stderr
     with PythonExecutor(changed("security.restricted_functions", [])) as executor:
         assert executor.run("print(eval('1 + 1'), __import__('math').pi > 3)").stdout == "2 True\n"
+
+
+def test_modules_and_functions_can_be_given_as_keywords() -> None:
+    with PythonExecutor(
+        EXAMPLE, allowed_modules=["math"], restricted_functions=["print"]
+    ) as executor:
+        assert (
+            "module 'json' is not allowed here; allowed: math" in executor.run("import json").stderr
+        )
+        assert "print() is disabled" in executor.run("import math\nprint(eval('1'))").stderr
+    with pytest.raises(ConfigError, match=r"'subprocess' cannot work: it needs processes"):
+        PythonExecutor(allowed_modules=["math", "subprocess"])
+    with pytest.raises(ConfigError, match=r"allowed_modules is 'math'; expected a list"):
+        PythonExecutor(allowed_modules="math")
 
 
 def test_keywords_that_are_given_win_over_the_configuration() -> None:

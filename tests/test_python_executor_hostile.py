@@ -67,6 +67,20 @@ OWN = {
     "shed_dumpable": LIBC + attempt("libc.prctl(4, 1, 0, 0, 0)"),
     "shed_death_signal": LIBC + attempt("libc.prctl(1, 0, 0, 0, 0)"),
     "host_name": OS + attempt("os.uname()"),
+    "host_name_of_platform": OS + attempt("imp('platform').node() or -1"),
+    "host_name_in_memory": OS
+    + "platform = imp('platform')\nprint('GOT' if platform.uname().node else 'no', platform.machine())",
+    "load": LIBC + attempt("libc.syscall(99, b'\\0' * 256)"),
+    "affinity_of_another": LIBC + attempt("libc.syscall(204, os.getppid(), 128, b'\\0' * 128)"),
+    "clock_of_another": LIBC + attempt("libc.syscall(228, (~os.getppid() << 3) | 2, b'\\0' * 16)"),
+    "clock_resolution_of_another": LIBC + attempt("libc.syscall(229, (~os.getppid() << 3) | 2, 0)"),
+    "sleep_by_the_clock_of_another": LIBC
+    + attempt("libc.syscall(230, (~os.getppid() << 3) | 2, 0, b'\\0' * 16, 0)"),
+    "priority_inheriting_futex": LIBC
+    + "word = c.c_int(os.getppid())\n"  # ESRCH would tell that no such process is there
+    + "libc.syscall(202, c.byref(word), 8, 0, 0)\nprint('no' if c.get_errno() == 1 else 'GOT')",
+    "packets_in_a_pipe": LIBC + attempt("libc.fcntl(1, 4, os.O_DIRECT | 1)"),
+    "signals_from_a_pipe": LIBC + attempt("libc.fcntl(1, 4, 0x2000 | 1)"),
     "priority_of_parent": OS + attempt("os.setpriority(0, os.getppid(), 19) or 1"),
     "affinity_of_parent": OS + attempt("os.sched_setaffinity(os.getppid(), {0}) or 1"),
     "open_by_handle": LIBC + attempt("libc.syscall(304, -100, b'\\0' * 64, 0)"),
@@ -92,6 +106,18 @@ BEHAVIOUR = {
     "endless_exception_text": "class E(Exception):\n    def __str__(self):\n        while True: pass\nraise E",
     "base_exception": "class E(BaseException): pass\nraise E",
     "no_streams": OS + "sys.stdout = sys.stderr = None\n1 / 0",
+    "exit_code_without_a_number": "class I(int):\n    def __and__(self, o): return 'x'\n"
+    "    __rand__ = __index__ = __int__ = __bool__ = __and__\nraise SystemExit(I(5))",
+    "exit_code_that_raises": "class E(SystemExit):\n    code = property(lambda self: 1 / 0)\nraise E",
+    "exit_code_of_no_class": "class C:\n    __class__ = property(lambda self: 1 / 0)\nraise SystemExit(C())",
+    "exit_code_of_a_false_class": "class C:\n    __class__ = int\nraise SystemExit(C())",
+    "nameless_exception": "class M(type):\n    __name__ = property(lambda self: 1 / 0)\n"
+    "class E(Exception, metaclass=M):\n    def __str__(self): raise self\nraise E",
+    "exit_is_gone": OS + "os._exit = lambda code: None\nprint(1)",
+    "alarms_after_the_end": OS + "s = imp('signal')\ndef ring(*_): raise ValueError\n"
+    "s.signal(14, ring)\ns.setitimer(0, 0.0005, 0.00005)",
+    "profiler_after_the_end": OS + "def profile(*_): raise ValueError\nsys.setprofile(profile)",
+    "closed_and_raised": OS + "os.close(2)\n1 / 0",
     "forged_setup_error": OS + "os.write(2, b'LayerError: sandbox setup failed\\n')\nos._exit(125)",
     "binary_output": OS + "os.write(1, bytes(range(256)) * 64)",
     "null_byte": "x = 1\0",
@@ -124,9 +150,7 @@ def test_no_system_call_beyond_computing_gets_through(
 def test_no_behaviour_outlives_its_call(
     executor: PythonExecutor, arena: hostile_corpus.Arena, name: str
 ) -> None:
-    bans = [{"stdout_regex": "GOT"}] + (
-        [{"status_forged": True}] if name.startswith("forged") else []
-    )
+    bans = [{"stdout_regex": "GOT"}, {"status_forged": True}, {"result_contains": ".py"}]
     record = {"code": BEHAVIOUR[name], "expect": RESIST, "must_not": bans}
     assert list(hostile_corpus.complaints(executor, arena, record, 0.5)) == []
 
@@ -135,9 +159,17 @@ def test_shared_corpus_gets_nothing(shared: Path) -> None:
     assert hostile_corpus.run_corpus(shared / "hostile" / "hostile_dev.jsonl", 0.5) == {}
 
 
+CORPORA = ("hostile_dev", "hostile_new")
+
+
 @pytest.mark.prove
-def test_shared_corpus_gets_nothing_in_two_seconds_either(shared: Path) -> None:
-    assert hostile_corpus.run_corpus(shared / "hostile" / "hostile_dev.jsonl", 2.0) == {}
+@pytest.mark.parametrize("backend", ["zygote", "fresh"])
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_shared_corpus_gets_nothing_in_two_seconds_either(
+    shared: Path, corpus: str, backend: str
+) -> None:
+    path = shared / "hostile" / f"{corpus}.jsonl"
+    assert hostile_corpus.run_corpus(path, 2.0, backend) == {}
 
 
 def test_one_call_cannot_find_anothers_code_in_memory(executor: PythonExecutor) -> None:
@@ -153,7 +185,11 @@ def test_one_call_cannot_find_anothers_code_in_memory(executor: PythonExecutor) 
 
 
 @pytest.mark.prove
-def test_shared_corpus_gets_nothing_from_an_unprivileged_executor(shared: Path) -> None:
+@pytest.mark.parametrize("backend", ["zygote", "fresh"])
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_shared_corpus_gets_nothing_from_an_unprivileged_executor(
+    shared: Path, corpus: str, backend: str
+) -> None:
     if (
         os.getuid() != 0
         or shutil.which("setpriv") is None
@@ -181,7 +217,8 @@ def test_shared_corpus_gets_nothing_from_an_unprivileged_executor(shared: Path) 
         *become,
         "/usr/bin/python3",
         hostile_corpus.__file__,
-        str(shared / "hostile" / "hostile_dev.jsonl"),
+        str(shared / "hostile" / f"{corpus}.jsonl"),
+        backend,
     ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert json.loads(done.stdout or "{}") == {"uid": 65534, "complaints": {}}, done.stderr

@@ -23,6 +23,7 @@ START_TIMEOUT_S = (
 )
 END_GRACE_S = 10.0  # from the kill to the kernel's word of the end: a large memory takes a while to be given back
 PIPE_BYTES = 1 << 16  # what a Linux pipe takes at once
+READ_PAUSE_S = 0.002  # between two looks at a call's output: one that writes byte by byte costs us no more than another
 
 
 class Child(Protocol):
@@ -64,6 +65,7 @@ class CallInFlight:
         self.limits, self.queue_s = limits, queue_s
         self.asked = time.perf_counter()
         self._unsent = memoryview(CODE_SIZE.pack(len(code)) + code)
+        self._look_again = 0.0  # when its output is read next
         self._stopped: Status | None = None
         self._stopped_at = 0.0
         self.gave_up = False  # whether our own side failed to answer
@@ -90,8 +92,9 @@ class CallInFlight:
         """Yield (descriptor, poll events) of all that may bring news."""
         if not self.child.over:
             yield self.child.fileno(), select.POLLIN
-        for descriptor in self._streams:
-            yield descriptor, select.POLLIN
+        if not self._look_again:
+            for descriptor in self._streams:
+                yield descriptor, select.POLLIN
         if self._code_out >= 0:
             yield self._code_out, select.POLLOUT
 
@@ -99,6 +102,7 @@ class CallInFlight:
         """Take the news on one descriptor."""
         if descriptor in self._streams:
             self._read(descriptor)
+            self._look_again = time.perf_counter() + READ_PAUSE_S
         elif descriptor == self._code_out:
             self._send_code()
         else:
@@ -109,6 +113,11 @@ class CallInFlight:
     @property
     def deadline(self) -> float:
         """When `check_clock` has something to do, on time.perf_counter()."""
+        ends = self._ends
+        return min(ends, self._look_again) if self._look_again else ends
+
+    @property
+    def _ends(self) -> float:
         if self._stopped:
             return self._stopped_at + END_GRACE_S
         if self.child.started is None:
@@ -117,7 +126,9 @@ class CallInFlight:
 
     def check_clock(self, now: float) -> None:
         """Stop the call where its time is up; give it up where even the kernel's word does not come."""
-        if now < self.deadline or self.child.over:
+        if now >= self._look_again:
+            self._look_again = 0.0
+        if now < self._ends or self.child.over:
             return
         if self._stopped or self.child.started is None:
             self.child.lost, self.gave_up = "the zygote does not answer", True
@@ -139,7 +150,7 @@ class CallInFlight:
             while descriptor in self._streams and self._read(descriptor):
                 pass
         ended = time.perf_counter()
-        child, limits = self.child, self.limits
+        child = self.child
         out, err = self._kept[self._out], self._kept[self._err]
         stderr = err.text()
         status, reason = self._status(stderr)
@@ -155,7 +166,7 @@ class CallInFlight:
             max_rss_mb=child.max_rss_kb / 1024,
             queue_s=self.queue_s,
             truncated=out.truncated or err.truncated,
-            reason=reason.format(timeout=f"{limits.timeout_s:g}", raw=limits.raw_output_bytes),
+            reason=reason,
         )
         self.close()
         return result
@@ -166,11 +177,11 @@ class CallInFlight:
         self._close_pipes()
 
     def _status(self, stderr: str) -> tuple[Status, str]:
-        child = self.child
+        child, limits = self.child, self.limits
         if self._stopped == "timeout":
-            return "timeout", "Timed out after {timeout} s"
+            return "timeout", f"Timed out after {limits.timeout_s:g} s"
         if self._stopped == "output_limit":
-            return "output_limit", "Stopped: it wrote more than {raw} bytes"
+            return "output_limit", f"Stopped: it wrote more than {limits.raw_output_bytes} bytes"
         if child.wait_status is None:
             return "setup_error", f"The executor failed: {child.lost}"
         code = os.waitstatus_to_exitcode(child.wait_status)
@@ -181,11 +192,9 @@ class CallInFlight:
                 else f"ended with {code} before it was confined"
             )
             return "setup_error", f"The executor failed: {detail}"
-        if code == -signal.SIGXCPU or (
-            code == -signal.SIGKILL and child.cpu_s >= self.limits.timeout_s
-        ):
-            return "timeout", "Timed out after {timeout} s of CPU time"
-        if code == -signal.SIGKILL and child.max_rss_kb >= self.limits.memory_kb // 2:
+        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and child.cpu_s >= limits.timeout_s):
+            return "timeout", f"Timed out after {limits.timeout_s:g} s of CPU time"
+        if code == -signal.SIGKILL and child.max_rss_kb >= limits.memory_kb // 2:
             return "memory", "Killed by the kernel: the machine ran out of memory"
         if code < 0:
             return "killed", f"Killed by {signal_name(-code)}"

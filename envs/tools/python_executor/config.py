@@ -29,6 +29,25 @@ PYTHON_2_BUILTINS = (
 )  # cannot be called here anyway
 THREAD_MODULES = frozenset({"threading", "_thread", "concurrent", "asyncio", "multiprocessing"})
 MAX_EXECUTORS = 32
+MAX_TIMEOUT_S = 86_400  # a day
+_LARGEST = {
+    "max_output_length": 1 << 28,
+    "memory_mb": 1 << 22,
+    "raw_output_bytes": 1 << 30,
+    "max_code_bytes": 1 << 30,
+    "num_executors": 4096,
+}
+# What can be imported and then do nothing under confinement, by what it needs.
+CANNOT_WORK = {
+    "processes": ("subprocess", "multiprocessing", "pty", "webbrowser", "concurrent.futures.process"),
+    "a network": (
+        *("socket", "socketserver", "ssl", "asyncio", "ftplib", "smtplib", "imaplib", "poplib"),
+        *("http.client", "http.server", "urllib.request", "xmlrpc", "requests", "httpx", "urllib3", "aiohttp"),
+    ),
+    "files": ("tempfile", "shutil", "glob", "fileinput", "dbm", "shelve", "mailbox"),
+    "a terminal or a display": ("tkinter", "curses", "termios", "readline"),
+    "the project, which snippets must not see": ("fctncalling",),
+}  # fmt: skip
 SEED_MODULES = (
     "math",
     "random",
@@ -197,7 +216,10 @@ class _Reader:
             "text": (isinstance(value, str), "a text"),
             "flag": (isinstance(value, bool), "true or false"),
             "count": (number and isinstance(value, int) and value > 0, "a positive whole number"),
-            "seconds": (number and 0 < value < float("inf"), "a positive number of seconds"),
+            "seconds": (
+                number and 0 < value <= MAX_TIMEOUT_S,
+                f"seconds above 0 and at most {MAX_TIMEOUT_S}",
+            ),
             "names": (
                 isinstance(value, Sequence)
                 and not isinstance(value, str)
@@ -212,28 +234,42 @@ class _Reader:
         return ConfigError(f"{self.where}: {key} is {value!r:.80}; expected {expected}")
 
 
+def check_timeout(timeout_s: Any, where: str) -> None:
+    """Raise ConfigError for a time limit that no clock can hold."""
+    number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+    if not (number and 0 < timeout_s <= MAX_TIMEOUT_S):  # false for nan
+        raise ConfigError(
+            f"{where}: timeout_s is {timeout_s!r}; expected seconds above 0 and at most {MAX_TIMEOUT_S}"
+        )
+
+
+def check_seed(seed: Any) -> None:
+    """Raise ConfigError for a seed that is no whole number."""
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        raise ConfigError(f"run: seed is {seed!r}; expected a whole number or None")
+
+
 def _checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
     """Return the configuration with its notes, or raise for a module or function that is not there to be governed."""
-    for name in (
-        "timeout_s",
-        "max_output_length",
-        "memory_mb",
-        "raw_output_bytes",
-        "max_code_bytes",
-    ):
-        if not 0 < getattr(config, name) < float("inf"):
+    check_timeout(config.timeout_s, where)
+    for name, largest in _LARGEST.items():
+        value = getattr(config, name)
+        if name == "num_executors" and value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
             raise ConfigError(
-                f"{where}: {name} is {getattr(config, name)!r}; expected a positive number"
+                f"{where}: {name} is {value!r}; expected a whole number from 1 to {largest}"
             )
-    if config.num_executors is not None and config.num_executors < 1:
-        raise ConfigError(
-            f"{where}: num_executors is {config.num_executors!r}; expected a positive whole number"
-        )
-    for module in config.allowed_modules:
-        if not _importable(module):
-            raise ConfigError(
-                f"{where}: security.allowed_modules: there is no module {module!r} to import here"
-            )
+    for name in ("allowed_modules", "restricted_functions"):
+        names = getattr(config, name)
+        if isinstance(names, str) or not all(isinstance(each, str) for each in names):
+            raise ConfigError(f"{where}: {name} is {names!r:.80}; expected a list of names")
+    config = replace(
+        config,
+        allowed_modules=tuple(config.allowed_modules),
+        restricted_functions=tuple(config.restricted_functions),
+    )
+    _check_modules(config.allowed_modules, where)
     notes = []
     for name in config.restricted_functions:
         if name in PYTHON_2_BUILTINS:
@@ -245,8 +281,25 @@ def _checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
     return replace(config, notes=tuple(notes))
 
 
+def _check_modules(modules: tuple[str, ...], where: str) -> None:
+    """Raise ConfigError for a module that is not there, or that can do nothing where a snippet runs."""
+    for module in modules:
+        if not _importable(module):
+            raise ConfigError(
+                f"{where}: security.allowed_modules: there is no module {module!r} to import here"
+            )
+        for needs, names in CANNOT_WORK.items():
+            if any(f"{module}.".startswith(f"{name}.") for name in names):
+                raise ConfigError(
+                    f"{where}: security.allowed_modules: {module!r} cannot work: it needs {needs}, and a "
+                    "snippet has none; leave it out"
+                )
+
+
 def _importable(module: str) -> bool:
+    if not all(part.isidentifier() for part in module.split(".")) or module == "__main__":
+        return False
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
-        return module == "__main__"
+        return False

@@ -78,25 +78,22 @@ def landlock_ruleset() -> int:
 
 # --- seccomp: a small assembler -------------------------------------------------------------------------------------
 
-LOAD, JUMP, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT, RETURN = (
-    0x20,
-    0x05,
-    0x15,
-    0x35,
-    0x45,
-    0x06,
+LOAD, AND, JUMP, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT, RETURN = (
+    *(0x20, 0x54, 0x05),
+    *(0x15, 0x35, 0x45, 0x06),
 )
 NUMBER_OFFSET, ARCHITECTURE_OFFSET, FIRST_ARGUMENT_OFFSET = 0, 4, 16  # of struct seccomp_data
 PASS, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 CLONE_THREAD, PROT_EXEC, X32_BIT = 0x10000, 4, 0x40000000
-FCNTL_COMMANDS = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    1030,
-)  # duplicate, get and set flags; never F_SETOWN/F_SETSIG: they aim signals
+F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
+# Never F_SETOWN or F_SETSIG: they aim signals.
+FCNTL_COMMANDS = (F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC)
+# The access mode, O_APPEND, O_NONBLOCK and the kernel's two O_LARGEFILE. Not O_DIRECT: it makes every write to a pipe a
+# packet, which its reader has to take one by one. Not O_ASYNC: it sends signals.
+FILE_FLAGS = 0x3 | 0x400 | 0x800 | 0x8000 | 0x20000
+# WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET. None that inherits priority: those take a thread
+# id of any process, and tell whether there is one.
+FUTEX_COMMANDS, FUTEX_COMMAND_MASK = (0, 1, 3, 4, 5, 9, 10), 0x7F
 PID_MARK = 0x5EC0FFEE  # stands for the child's own pid until the child knows it
 
 
@@ -120,12 +117,25 @@ def _argument(index: int, *, high: bool = False) -> bytes:
     return _instruction(LOAD, FIRST_ARGUMENT_OFFSET + 8 * index + (4 if high else 0))
 
 
-def _only_values(index: int, values: tuple[int, ...]) -> bytes:
+def _only_values(index: int, values: tuple[int, ...], mask: int = 0) -> bytes:
     """Pass where an argument is one of the values. The kernel reads these arguments as 32-bit integers."""
-    block = _argument(index)
+    block = _argument(index) + (_instruction(AND, mask) if mask else b"")
     for value in values:
         block += _instruction(JUMP_EQUAL, value, 0, 1) + _give(PASS)
     return block + _refuse(errno.EPERM)
+
+
+def _only_harmless_fcntl() -> bytes:
+    """Pass the commands that duplicate a descriptor or ask, and F_SETFL with harmless flags."""
+    flags = _unless_bit(2, ~FILE_FLAGS)
+    skip = _instruction(JUMP_EQUAL, F_SETFL, 0, _length(flags))
+    return _argument(1) + skip + flags + _only_values(1, FCNTL_COMMANDS)
+
+
+def _only_own_clocks() -> bytes:
+    """Pass the system's clocks; a negative number is the clock of a process, and tells whether there is one."""
+    negative = _instruction(JUMP_GREATER_EQUAL, 1 << 31, 0, 1)
+    return _argument(0) + negative + _refuse(errno.EPERM) + _give(PASS)
 
 
 def _unless_bit(index: int, bit: int) -> bytes:
@@ -161,7 +171,12 @@ def _judged(threads: bool) -> dict[str, bytes]:
         ),  # its flags lie in memory, where no filter can look; glibc falls back to clone
         "kill": _only_values(0, (PID_MARK,)),
         "tgkill": _only_values(0, (PID_MARK,)),
-        "fcntl": _only_values(1, FCNTL_COMMANDS),
+        "fcntl": _only_harmless_fcntl(),
+        "futex": _only_values(1, FUTEX_COMMANDS, FUTEX_COMMAND_MASK),
+        "sched_getaffinity": _only_values(0, (0, PID_MARK)),
+        "clock_gettime": _only_own_clocks(),
+        "clock_getres": _only_own_clocks(),
+        "clock_nanosleep": _only_own_clocks(),
         "ioctl": _refuse(errno.ENOTTY),
         "prlimit64": _only_limit_queries(),
         "mmap": _unless_bit(2, PROT_EXEC),  # no new machine code

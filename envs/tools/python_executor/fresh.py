@@ -14,11 +14,19 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
-from fctncalling.envs.tools.python_executor.link import BOOT, clean_environment, zygote_settings
+from fctncalling.envs.tools.python_executor.link import (
+    BOOT,
+    BOOT_TIMEOUT_S,
+    INTERPRETER,
+    SandboxUnavailable,
+    clean_environment,
+    zygote_settings,
+)
 from fctncalling.envs.tools.python_executor.zygote import CONFINED, ENDED, ENDING
 
 BOOT_ONE_SHOT = BOOT.replace(".zygote import main", ".one_shot import main")
@@ -30,23 +38,50 @@ SEATBELT_PROFILE = (
 
 
 class FreshChild:
-    """One interpreter and the thread that waits for its end. Times are time.perf_counter()."""
+    """One interpreter and the thread that starts it and waits for its end. Times are time.perf_counter()."""
 
-    def __init__(self, process: subprocess.Popen[bytes], news: int, news_in: int) -> None:
-        self._process, self._news, self._news_in = process, news, news_in
+    def __init__(self, command: list[str], descriptors: list[int], news: int, news_in: int) -> None:
+        self._news, self._news_in = news, news_in
+        self._process: subprocess.Popen[bytes] | None = None
         self.started: float | None = None
         self.confined = False
         self.wait_status: int | None = None
         self.cpu_s, self.max_rss_kb = 0.0, 0
         self.lost = ""
-        self._waiter = threading.Thread(target=self._wait, daemon=True)
+        # Linux kills the interpreter with the thread that started it: that one has to live as long.
+        self._ready: Future[subprocess.Popen[bytes]] = Future()
+        self._waiter = threading.Thread(
+            target=self._start_and_wait, args=(command, descriptors), daemon=True
+        )
         self._waiter.start()
+        try:
+            self._process = self._ready.result()
+        except BaseException:
+            self._waiter.join()
+            os.close(news)
+            os.close(news_in)
+            raise
 
-    def _wait(self) -> None:
-        _, status, usage = os.wait4(self._process.pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(
-            status
-        )  # it is reaped: Popen must not wait again
+    @property
+    def pid(self) -> int | None:
+        """The process id, None once it has ended."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    def _start_and_wait(self, command: list[str], descriptors: list[int]) -> None:
+        code_in, stdout, stderr, *more = descriptors
+        try:
+            process = subprocess.Popen(
+                command, env=clean_environment(), pass_fds=[self._news_in, *more], cwd="/",
+                start_new_session=True, stdin=code_in, stdout=stdout, stderr=stderr,
+            )  # fmt: skip
+        except BaseException as error:
+            self._ready.set_exception(error)
+            return
+        self._ready.set_result(process)
+        _, status, usage = os.wait4(process.pid, 0)
+        # It is reaped: Popen must not wait again.
+        process.returncode = os.waitstatus_to_exitcode(status)
         scale = 1024 if sys.platform == "darwin" else 1  # ru_maxrss is in bytes there
         ending = ENDING.pack(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // scale)
         os.write(self._news_in, ENDED + ending)
@@ -75,9 +110,13 @@ class FreshChild:
 
     def kill(self) -> None:
         """Kill it and all that is still in its process group."""
-        if self._process.returncode is None:
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and to all that is still in its process group."""
+        if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self.pid, number)
 
     def close(self) -> None:
         """Give the descriptors back, killing what may still run."""
@@ -97,20 +136,42 @@ class FreshLink:
         self._settings = zygote_settings(config, layers)
         self.greeting: dict[str, Any] = {}
 
+    def after_fork(self) -> None:
+        """Nothing is shared with the parent."""
+
     def start(self) -> None:
-        """Find out once which layers there are."""
+        """Find out once what a fresh interpreter can import and which layers it gets, by starting one."""
+        if self.greeting:
+            return
+        news, news_in = os.pipe()
+        settings = {**self._settings, "greet": True}
+        try:
+            done = subprocess.run(
+                self._command(settings, news_in), env=clean_environment(), pass_fds=[news_in], cwd="/",
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=BOOT_TIMEOUT_S, check=False,
+            )  # fmt: skip
+            os.set_blocking(news, False)
+            with contextlib.suppress(BlockingIOError):
+                self.greeting = json.loads(os.read(news, 1 << 16))
+        except subprocess.TimeoutExpired as error:
+            raise SandboxUnavailable(
+                f"a fresh interpreter did not start within {BOOT_TIMEOUT_S:.0f} s"
+            ) from error
+        finally:
+            os.close(news)
+            os.close(news_in)
         if not self.greeting:
-            linux = sys.platform == "linux"
-            wanted = tuple(self._settings["layers"])
-            missing = (
-                {}
-                if linux
-                else {layer: "Linux only" for layer in ("landlock", "seccomp") if layer in wanted}
-            )
-            present = [layer for layer in wanted if layer not in missing]
-            self._settings["layers"] = present
-            user = "user nobody" if linux and os.getuid() == 0 else "the caller's user"
-            self.greeting = {"layers": present, "missing": missing, "user": user}
+            why = done.stderr.decode("utf-8", "replace").strip()[-300:] or done.returncode
+            raise SandboxUnavailable(f"a fresh interpreter did not start: {why}")
+        # From now on an interpreter that gets less than this one refuses to run anything.
+        self._settings |= {"layers": self.greeting["layers"], "runs_as": self.greeting["user"]}
+
+    def _command(self, settings: dict[str, Any], news_in: int) -> list[str]:
+        command = [*INTERPRETER, BOOT_ONE_SHOT, str(news_in), json.dumps(settings)]
+        command.append(str(Path(__file__).resolve().parent))
+        if sys.platform == "darwin" and os.path.exists(SEATBELT):
+            command = [SEATBELT, "-p", SEATBELT_PROFILE, *command]
+        return command
 
     def launch(
         self,
@@ -122,24 +183,16 @@ class FreshLink:
         policy: bool,
     ) -> FreshChild:
         """Start one interpreter with [code, stdout, stderr] for 0, 1, 2."""
-        news, news_in = os.pipe()
         settings = {
             **self._settings,
             "memory_bytes": memory_bytes,
             "cpu_s": cpu_s,
             "seed": seed,
             "policy": policy,
+            "parent": os.getpid(),
         }
-        command = [sys.executable, "-I", "-c", BOOT_ONE_SHOT, str(news_in), json.dumps(settings)]
-        command.append(str(Path(__file__).resolve().parent))
-        if sys.platform == "darwin" and os.path.exists(SEATBELT):
-            command = [SEATBELT, "-p", SEATBELT_PROFILE, *command]
-        code_in, stdout, stderr = descriptors
-        process = subprocess.Popen(
-            command, env=clean_environment(), pass_fds=[news_in], cwd="/", start_new_session=True,
-            stdin=code_in, stdout=stdout, stderr=stderr,
-        )  # fmt: skip
-        return FreshChild(process, news, news_in)
+        news, news_in = os.pipe()
+        return FreshChild(self._command(settings, news_in), descriptors, news, news_in)
 
     def kill(self) -> None:
         """Nothing lives on between calls."""

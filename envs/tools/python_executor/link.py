@@ -36,10 +36,15 @@ UNPRIVILEGED_USER = 65534  # "nobody" on every Linux
 PACKAGE = "fctncalling.envs.tools.python_executor"
 ZYGOTE_DIED = "the zygote died"
 
+# As isolated as by -I, but -I ignores PYTHONHASHSEED too, and sets of texts would print in another order each time.
+# Every variable that the interpreter reads is `clean_environment`'s.
+INTERPRETER = (sys.executable, "-s", "-P", "-c")
+
 # The packages above ours are given as empty shells: importing them would bring the project, and what it imports, into
 # the memory that every snippet inherits.
 BOOT = f"""
-import sys, types
+import json, os, sys, types
+os.uname = lambda told=json.loads(sys.argv[2])["uname"]: os.uname_result(told)
 name = ""
 for part in {PACKAGE!r}.split("."):
     name = f"{{name}}.{{part}}" if name else part
@@ -74,10 +79,17 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
         "layers": list(layers),
         "threads": config.threads,
         "user": UNPRIVILEGED_USER,
+        "uname": nameless_host(),
         "path": [
             str(Path(folder).resolve()) for folder in sys.path if folder and Path(folder).is_dir()
         ],
     }
+
+
+def nameless_host() -> list[str]:
+    """Return the fields of `os.uname()` without the host's name, which is to be nowhere in a snippet's memory."""
+    told = os.uname()
+    return [told.sysname, "", told.release, told.version, told.machine]
 
 
 class ZygoteChild:
@@ -157,6 +169,10 @@ class ZygoteLink:
         """The zygote's process id, None where none is running."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
+    def after_fork(self) -> None:
+        """Take a lock of one's own: the parent's may be held by a thread that is not here."""
+        self._lock = threading.Lock()
+
     def start(self) -> None:
         """Make sure a zygote is there; raises SandboxUnavailable where it cannot be had."""
         with self._lock:
@@ -184,15 +200,7 @@ class ZygoteLink:
     def _boot(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         folder = str(Path(__file__).resolve().parent)
-        command = [
-            sys.executable,
-            "-I",
-            "-c",
-            BOOT,
-            str(theirs.fileno()),
-            json.dumps(self._settings),
-            folder,
-        ]
+        command = [*INTERPRETER, BOOT, str(theirs.fileno()), json.dumps(self._settings), folder]
         with theirs:
             self._process = subprocess.Popen(
                 command, env=clean_environment(), pass_fds=[theirs.fileno()], cwd="/", start_new_session=True,

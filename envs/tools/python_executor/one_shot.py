@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import sys
 import time
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from fctncalling.envs.tools.python_executor.confinement import Confinement
-from fctncalling.envs.tools.python_executor.preload import preload
-from fctncalling.envs.tools.python_executor.snippet import Stage
+from fctncalling.envs.tools.python_executor.confinement import (
+    PR_SET_PDEATHSIG,
+    Confinement,
+    LayerError,
+    prctl,
+)
+from fctncalling.envs.tools.python_executor.snippet import Stage, leave
 from fctncalling.envs.tools.python_executor.zygote import (
     SETUP_FAILED,
     STATUS,
     above_reserved,
     confine_and_read,
     drop_user,
+    preload_without_host_name,
     reserve_low_descriptors,
 )
 
 
 def main(status: int, settings_text: str) -> NoReturn:
-    """Import, confine, say so on descriptor `status`, read the code from descriptor 0, run it, exit."""
+    """Import, confine, say so on descriptor `status`, read the code from descriptor 0, run it, exit.
+
+    With `greet` among the settings: say instead which layers and which user there are, and run nothing.
+    """
     status = above_reserved(status)
     reserve_low_descriptors()
     settings = json.loads(settings_text)
     sys.path += [folder for folder in settings["path"] if folder not in sys.path]
     code = SETUP_FAILED
     try:
-        preload(settings["allowed_modules"])
-        time.tzset()
-        os.chdir("/")
-        stage = Stage(
-            frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"])
-        )
-        confinement = Confinement(tuple(settings["layers"]), threads=settings["threads"])
-        drop_user(settings["user"])
+        stage, confinement, user = prepare(settings)
+        if settings.get("greet"):
+            greeting = {"layers": confinement.layers, "missing": confinement.missing, "user": user}
+            os.write(status, json.dumps(greeting).encode())
+            leave(0)
+        if confinement.missing or user != settings["runs_as"]:
+            raise LayerError(
+                errno.EPERM, f"less holds than at the start: {confinement.missing} {user}"
+            )
+        die_with(settings["parent"])
         os.dup2(status, STATUS)
         source = confine_and_read(confinement, settings["memory_bytes"], settings["cpu_s"])
         if settings["seed"] is not None:
@@ -45,4 +57,22 @@ def main(status: int, settings_text: str) -> NoReturn:
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
     finally:
-        os._exit(code)
+        leave(code)
+
+
+def prepare(settings: dict[str, Any]) -> tuple[Stage, Confinement, str]:
+    """Import what the snippet may use, drop the user, and return what the call needs."""
+    preload_without_host_name(settings["allowed_modules"])
+    time.tzset()
+    os.chdir("/")
+    stage = Stage(frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"]))
+    confinement = Confinement(tuple(settings["layers"]), threads=settings["threads"])
+    return stage, confinement, drop_user(settings["user"])
+
+
+def die_with(parent: int) -> None:
+    """Be killed when the caller ends. After the change of user, which would take this back."""
+    if sys.platform == "linux":
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before this
+        leave(SETUP_FAILED)

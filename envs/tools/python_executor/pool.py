@@ -17,7 +17,12 @@ from types import TracebackType
 from typing import Any
 
 from fctncalling.envs.tools.python_executor.calls import CallInFlight, Limits, drive
-from fctncalling.envs.tools.python_executor.config import ExecutorConfig, load_config
+from fctncalling.envs.tools.python_executor.config import (
+    ExecutorConfig,
+    check_seed,
+    check_timeout,
+    load_config,
+)
 from fctncalling.envs.tools.python_executor.confinement import LAYERS
 from fctncalling.envs.tools.python_executor.fresh import FreshLink
 from fctncalling.envs.tools.python_executor.link import ZYGOTE_DIED, SandboxUnavailable, ZygoteLink
@@ -44,6 +49,8 @@ class PythonExecutor:
         memory_mb: int | None = None,
         max_output_length: int | None = None,
         num_executors: int | None = None,
+        allowed_modules: Sequence[str] | None = None,
+        restricted_functions: Sequence[str] | None = None,
         allow_degraded: bool | None = None,
         backend: str | None = None,
         layers: Sequence[str] = LAYERS,
@@ -57,6 +64,8 @@ class PythonExecutor:
             memory_mb=memory_mb,
             max_output_length=max_output_length,
             num_executors=num_executors,
+            allowed_modules=allowed_modules,
+            restricted_functions=restricted_functions,
             allow_degraded=allow_degraded,
         )
         self.backend = backend or ("zygote" if sys.platform == "linux" else "fresh")
@@ -66,6 +75,7 @@ class PythonExecutor:
             )
         self._layers = tuple(layers)
         self._places = threading.BoundedSemaphore(self.config.max_running)
+        _EXECUTORS.add(self)
         self._closed = False
         self._report: Report | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -149,11 +159,22 @@ class PythonExecutor:
     def __reduce__(self) -> tuple[Callable[..., PythonExecutor], tuple[Any, ...]]:
         return _rebuild, (self.config, self.backend, self._layers)
 
+    def after_fork(self) -> None:
+        """Forget, in a fork of the process, the calls and locks of its parent: they end over there."""
+        self._places = threading.BoundedSemaphore(self.config.max_running)
+        self._threads = None
+        if self._link is not None:
+            self._link.after_fork()
+
     def _run_all(
         self, codes: list[str], timeout_s: float | None, seeds: list[int | None]
     ) -> list[ToolResult]:
         if self._closed:
             raise ValueError("this PythonExecutor is closed")
+        if timeout_s is not None:
+            check_timeout(timeout_s, "run")
+        for seed in seeds:
+            check_seed(seed)
         if len(codes) != len(seeds):
             raise ValueError(f"{len(codes)} snippets but {len(seeds)} seeds")
         results: list[ToolResult | None] = [None] * len(codes)
@@ -190,6 +211,7 @@ class PythonExecutor:
         queue_s: float,
         *,
         policy: bool = True,
+        max_output_length: int | None = None,
     ) -> CallInFlight:
         config, link = self.config, self._link
         if link is None:
@@ -201,9 +223,8 @@ class PythonExecutor:
             long = f"the code is {len(data)} bytes long, the limit is {config.max_code_bytes}"
             raise _NotStarted("denied", f"Not run: {long}", queue_s)
         timeout_s = timeout_s or config.timeout_s
-        limits = Limits(
-            timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
-        )
+        length = max_output_length or config.max_output_length
+        limits = Limits(timeout_s, length, config.raw_output_bytes, config.memory_mb << 10)
         memory_bytes, cpu_s = config.memory_mb << 20, math.ceil(timeout_s) + 1
         launch = partial(
             link.launch, memory_bytes=memory_bytes, cpu_s=cpu_s, seed=seed, policy=policy
@@ -239,9 +260,16 @@ class PythonExecutor:
 
     def _try_layers(self) -> Report:
         assert self._link is not None
-        probe = self._start(probe_code(self.config.memory_mb), 30.0, None, 0.0, policy=False)
+        code, length = probe_code(self.config.memory_mb), 10_000  # whatever a snippet may write
+        try:
+            probe = self._start(code, 30.0, None, 0.0, policy=False, max_output_length=length)
+        except _NotStarted as why:
+            raise SandboxUnavailable(f"the self-test could not start: {why}") from why
         drive({0: probe})
-        report = Report.of(probe.result(), self._link.greeting)
+        result = probe.result()
+        report = Report.of(result, self._link.greeting)
+        if result.status == "setup_error":  # no call would run, whatever was accepted
+            raise SandboxUnavailable(f"Python snippets cannot run here: {report.failure}")
         if report.shortcomings and not self.config.allow_degraded:
             raise SandboxUnavailable(report.refusal())
         return report
@@ -253,6 +281,17 @@ class _NotStarted(Exception):
     def __init__(self, status: Status, reason: str, queue_s: float) -> None:
         super().__init__(reason)
         self.result = ToolResult(status, reason=reason, queue_s=queue_s)
+
+
+_EXECUTORS: weakref.WeakSet[PythonExecutor] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for executor in list(_EXECUTORS):
+        executor.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _rebuild(config: ExecutorConfig, backend: str, layers: tuple[str, ...]) -> PythonExecutor:

@@ -100,7 +100,10 @@ class Report:
         failure = ""
         try:
             found = json.loads(result.stdout)
+            ran = result.status == "ok"  # one that was stopped halfway has not tried everything
         except ValueError:
+            ran = False
+        if not ran:
             failure = f"the self-test did not run: {result.status}, {result.reason or result.stderr[-300:]}"
         return cls(layers, missing, found, greeting["user"], failure)
 

@@ -12,8 +12,10 @@ import array
 import contextlib
 import fcntl
 import gc
+import importlib
 import json
 import os
+import posix
 import select
 import signal
 import socket
@@ -25,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn
 from fctncalling.envs.tools.python_executor import confinement
 from fctncalling.envs.tools.python_executor.confinement import Confinement, LayerError, prctl
 from fctncalling.envs.tools.python_executor.preload import preload
-from fctncalling.envs.tools.python_executor.snippet import Stage
+from fctncalling.envs.tools.python_executor.snippet import Stage, leave
 
 REQUEST = struct.Struct(
     "=QIQ??"
@@ -70,13 +72,26 @@ def drop_user(uid: int) -> str:
     """Become an unprivileged user if root, and return how the children run, in words."""
     if os.getuid() != 0:
         return "the caller's user"
+    why = "nothing happened"
     try:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     except OSError as error:
-        return f"root (cannot become user {uid}: {error.strerror})"
+        why = error.strerror or str(error)
+    if {*os.getresuid(), *os.getresgid(), *os.getgroups()} != {uid}:
+        return f"root (cannot become user {uid}: {why})"
     return f"user {uid}"
+
+
+def preload_without_host_name(allowed: list[str]) -> None:
+    """Import what snippets may use, then give back the real `os.uname`, which the kernel refuses to a snippet.
+
+    Until here BOOT's own stood in its place: `platform` remembers what it is told, and NumPy asks for the release.
+    """
+    importlib.import_module("platform").uname()
+    preload(allowed)
+    os.uname = posix.uname
 
 
 class Zygote:
@@ -91,7 +106,7 @@ class Zygote:
     def prepare(self) -> dict[str, Any]:
         """Import, build, confine what can be confined for all children at once; return the greeting."""
         settings = self.settings
-        preload(settings["allowed_modules"])
+        preload_without_host_name(settings["allowed_modules"])
         time.tzset()
         os.chdir("/")
         self.stage = Stage(
@@ -205,7 +220,9 @@ class Zygote:
             prctl(confinement.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != self.pid:  # it died between the fork and here
                 os._exit(SETUP_FAILED)
-            for number, descriptor in enumerate((*descriptors[:3], DEV_NULL, descriptors[3])):
+            # Of its own: flags that are set on an open file outlive the call that sets them.
+            null = os.open("/dev/null", os.O_RDWR)
+            for number, descriptor in enumerate((*descriptors[:3], null, descriptors[3])):
                 if number != descriptor:
                     os.dup2(descriptor, number)
             gc.enable()
@@ -216,7 +233,7 @@ class Zygote:
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         finally:
-            os._exit(code)
+            leave(code)
 
 
 def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
