@@ -124,6 +124,8 @@ def merged(folder: str | Path, base: str | Path) -> Any:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(str(base), dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        str(base), dtype=torch.float32, trust_remote_code=False
+    )
     adapted: Any = PeftModel.from_pretrained(model, str(folder))
     return adapted.merge_and_unload()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
-import pickle
 import random
 import shutil
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 STATE_FILE = "training_state.pt"
+DIGEST_FILE = "SHA256.json"
 LAST, BEST = "last", "best"  # links to the newest checkpoint, and to the best on held-out tasks
 PART, OLD = (
     ".part",
@@ -52,12 +55,20 @@ def save_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     final, part = folder / name, folder / f".{name}{PART}"
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    policy.save(part)
-    if tokenizer is not None:
-        tokenizer.save_pretrained(part)
-    torch.save({**state, "random": random_state()}, part / STATE_FILE)
-    _sync(part)
+    try:
+        part.mkdir()
+        policy.save(part)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(part)
+        torch.save({**state, "random": random_state()}, part / STATE_FILE)
+        _write_digests(part)
+        _sync(part)
+    except (OSError, RuntimeError, SafetensorError) as error:  # a full disk is any of them
+        shutil.rmtree(part, ignore_errors=True)  # which makes room again
+        raise CheckpointError(
+            f"{final}: the checkpoint cannot be saved ({type(error).__name__}: {error}). The ones before it are "
+            "whole: make room, then go on with --resume"
+        ) from error
     _put_in_place(part, final)
     for link in (LAST, BEST) if best else (LAST,):
         _link(folder / link, name)
@@ -92,15 +103,35 @@ def find_checkpoint(folder: Path, wanted: str | None = None) -> Path:
     )
 
 
+def check_digests(checkpoint: Path) -> None:
+    """Raise CheckpointError where a file is not as it was saved; a checkpoint without digests is taken as it is."""
+    path = checkpoint / DIGEST_FILE
+    if not path.is_file():
+        return
+    try:
+        digests = dict(json.loads(path.read_text(encoding="utf-8"))["sha256"])
+        strange = [name for name, digest in digests.items() if _digest(checkpoint / name) != digest]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        strange = [str(getattr(error, "filename", None) or DIGEST_FILE)]
+    if strange:
+        raise CheckpointError(
+            f"--resume {checkpoint}: the checkpoint cannot be loaded: {strange[0]} is not as it was saved "
+            f"({DIGEST_FILE}). Move that folder away and --resume again: the checkpoint before it is taken, where "
+            "there is one."
+        )
+
+
 def load_state(checkpoint: Path) -> dict[str, Any]:
     """Return the state saved with a checkpoint and set every random stream to where it was."""
     path = checkpoint / STATE_FILE
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict):
+            raise TypeError(f"it holds a {type(state).__name__}, expected a dict")
         set_random_state(state.pop("random"))
-    except (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
+    except Exception as error:  # bytes of a stranger can end in any
         raise CheckpointError(
-            f"{path} cannot be read ({type(error).__name__}: {error}). "
+            f"{path} cannot be read ({type(error).__name__}: {_first_line(error)}). "
             f"Remove {checkpoint} and --resume from an earlier one."
         ) from error
     return state
@@ -141,6 +172,23 @@ def set_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["cuda"])
+
+
+def _write_digests(folder: Path) -> None:
+    """Write the SHA-256 of every file below a folder, by its path there."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+    text = json.dumps({"sha256": digests}, indent=2) + "\n"
+    (folder / DIGEST_FILE).write_text(text, encoding="utf-8")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")
 
 
 def _complete(folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.settings import SettingError
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 
 def check(config: TrainConfig) -> None:
     """Raise SettingError, naming the flags and what was expected, where two settings contradict each other."""
+    experiment = Path(config.experiment_name)
+    if not experiment.parts or experiment.is_absolute() or ".." in experiment.parts:
+        raise SettingError(
+            f'--experiment_name: got "{config.experiment_name}", expected the name of a folder below --results_dir'
+        )
     if config.num_mini_batch > config.episodes_per_update:
         raise SettingError(
             f"--num_mini_batch: got {config.num_mini_batch}, expected at most --episodes_per_update "

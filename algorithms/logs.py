@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.run_lock import RunLock
 from fctncalling.algorithms.trackers import Trackers
 from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Episode
@@ -26,15 +28,27 @@ class RunExistsError(FileExistsError):
 
 def results_folder(config: TrainConfig) -> Path:
     """Return results/<experiment>/<model>/<dataset>/<algorithm> of a TrainConfig."""
-    model = Path(config.model_name_or_path).name if config.model_name_or_path else "embedded"
+    model = _model_name(config.model_name_or_path) if config.model_name_or_path else "embedded"
     dataset = Path(config.dataset_path).stem if config.dataset_path else "embedded"
     return Path(config.results_dir, config.experiment_name, model, dataset, config.algorithm_name)
 
 
+def _model_name(name_or_path: str) -> str:
+    """Return the last part of a model's name, also where a path such as ".." has none of its own."""
+    name = Path(name_or_path).name
+    return name if name not in ("", "..") else Path(name_or_path).resolve().name
+
+
 def refuse_held(folder: Path) -> None:
-    """Raise RunExistsError where a folder already holds a run."""
+    """Raise RunExistsError where a folder already holds a run; one that ended before its first line is none."""
+    metrics = folder / "metrics.jsonl"
     held = [
-        name for name in ("metrics.jsonl", "config.json", "checkpoints") if (folder / name).exists()
+        name
+        for name, is_there in (
+            ("metrics.jsonl", metrics.is_file() and metrics.stat().st_size > 0),
+            ("checkpoints", (folder / "checkpoints").exists()),
+        )
+        if is_there
     ]
     if held:
         raise RunExistsError(
@@ -63,6 +77,9 @@ class RunLog:
         if not resume:
             refuse_held(folder)
         (folder / "episodes").mkdir(parents=True, exist_ok=True)
+        self._lock = RunLock(folder)
+        if not resume:
+            refuse_held(folder)  # who was faster has written by now
         write_json(folder / "config.json", config)
         self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
         self._timings = (folder / "timings.jsonl").open("a", encoding="utf-8")
@@ -111,10 +128,12 @@ class RunLog:
         return path
 
     def close(self) -> None:
-        """Flush and close every file."""
-        self._metrics.close()
-        self._timings.close()
+        """Close every file."""
+        for file in (self._metrics, self._timings):
+            with contextlib.suppress(OSError):  # each line was flushed, or told to have failed
+                file.close()
         self._trackers.close()
+        self._lock.release()
 
 
 class NoLog(RunLog):

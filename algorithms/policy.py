@@ -203,9 +203,9 @@ class ActorCritic(nn.Module):
         """
         from transformers import AutoModelForCausalLM
 
-        model = AutoModelForCausalLM.from_pretrained(str(name_or_path), dtype=dtype).requires_grad_(
-            dtype == torch.float32
-        )
+        model = AutoModelForCausalLM.from_pretrained(
+            str(name_or_path), dtype=dtype, trust_remote_code=False
+        ).requires_grad_(dtype == torch.float32)
         policy = cls(
             model, critic_head=critic_head, critic_hidden=critic_hidden, critic_detach=critic_detach
         )

@@ -138,7 +138,11 @@ def load_whole_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) ->
 
 
 def _parted(value: Any, parameter: Any) -> Any:
-    """Return a value of an optimiser's state laid out as its parameter is."""
+    """Return a value of an optimiser's state laid out as its parameter is; ValueError where it does not fit."""
+    if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+        raise ValueError(
+            f"its optimisers hold moments of shape {tuple(value.shape)} for a weight of {tuple(parameter.shape)}"
+        )
     if (
         not hasattr(parameter, "device_mesh")
         or not isinstance(value, Tensor)

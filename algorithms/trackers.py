@@ -17,6 +17,14 @@ logger = logging.getLogger(__name__)
 WANDB_MODES = ("off", "online", "offline")
 
 
+def check_wandb(mode: str) -> None:
+    """Raise SettingError where wandb is asked for and not installed."""
+    if mode != "off" and importlib.util.find_spec("wandb") is None:
+        raise SettingError(
+            f"--wandb: got {mode}, but wandb is not installed: pip install wandb, or leave it out"
+        )
+
+
 class Tracker(Protocol):
     """Shows numbers as curves."""
 
@@ -82,10 +90,7 @@ class Trackers:
         self, folder: Path, config: Mapping[str, Any], *, tensorboard: bool, wandb: str
     ) -> None:
         """Raise SettingError where wandb is asked for and not installed."""
-        if wandb != "off" and importlib.util.find_spec("wandb") is None:
-            raise SettingError(
-                f"--wandb: got {wandb}, but wandb is not installed: pip install wandb, or leave it out"
-            )
+        check_wandb(wandb)
         self.folder, self.config, self.tensorboard, self.wandb = folder, config, tensorboard, wandb
         self.first_update = 0
         self._open: list[Tracker] | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.policy_parts import complete, weights_folder
@@ -39,7 +40,7 @@ def load_policy(
     seed_streams(config.seed)
     source, dtype = weights_folder(config, checkpoint), base_dtype(config, device)
     with _reading(source, checkpoint):
-        tokenizer = AutoTokenizer.from_pretrained(str(source))
+        tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
         policy = ActorCritic.load(
             source,
             critic_head=config.critic_head,
@@ -48,12 +49,24 @@ def load_policy(
             dtype=dtype,
         )
         complete(policy, config, checkpoint, device)
+        _check_tokenizer(tokenizer, policy.model)
     positions = getattr(policy.model.config, "max_position_embeddings", None)
     if positions is not None and positions < config.max_episode_tokens:
         raise SettingError(
             f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} at most"
         )
     return policy.to(device), load_template(tokenizer, surroundings.chat_template)
+
+
+def _check_tokenizer(tokenizer: Any, model: Any) -> None:
+    """Raise ValueError where a tokenizer is not the model's: empty, or with tokens that the model cannot read."""
+    ids, known = tokenizer.encode("a b", add_special_tokens=False), model.get_input_embeddings()
+    if not ids:
+        raise ValueError("its tokenizer makes no tokens of a text; is tokenizer.json missing?")
+    if max(ids) >= known.num_embeddings:
+        raise ValueError(
+            f"its tokenizer is another model's: token {max(ids)} of {known.num_embeddings}"
+        )
 
 
 def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
@@ -97,7 +110,10 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
         yield
     except SettingError:
         raise
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
+    except (
+        *(OSError, ValueError, RuntimeError, LookupError, ImportError, TypeError, AttributeError),
+        *(SafetensorError, UnpicklingError),
+    ) as error:
         if checkpoint is None:
             raise ModelError(
                 f"--model_name_or_path {source}: the model cannot be loaded: {_told(error)}"

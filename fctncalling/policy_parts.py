@@ -98,5 +98,7 @@ def _load_model(source: str) -> torch.nn.Module:
     import torch
     from transformers import AutoModelForCausalLM
 
-    model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+        source, dtype=torch.float32, trust_remote_code=False
+    )
     return model

@@ -28,11 +28,15 @@ def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -
     """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed before it saved.
 
     Raises RunExistsError where a new run would overwrite one (the first process looks, before it writes itself),
-    CheckpointError where there is no checkpoint, SettingError where it was made with settings that do not fit.
+    RunLockedError where another process works on it, CheckpointError where there is no checkpoint, SettingError where
+    it was made with settings that do not fit.
     """
-    from fctncalling.algorithms.checkpoint import CheckpointError, find_checkpoint
+    from fctncalling.algorithms.checkpoint import CheckpointError, check_digests, find_checkpoint
     from fctncalling.algorithms.logs import refuse_held
+    from fctncalling.algorithms.run_lock import refuse_locked
 
+    if is_first:
+        refuse_locked(folder)
     if config.resume is None:
         if is_first:
             refuse_held(folder)
@@ -44,6 +48,8 @@ def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -
             raise
         print(f"The run in {folder} has saved nothing yet: starting at its beginning.")
         return None
+    if is_first:
+        check_digests(checkpoint)
     changed = changes(config, checkpoint)
     _refuse(changed, checkpoint)
     if changed:

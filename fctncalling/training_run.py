@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,20 @@ class Counters:
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
     returns: list[float] = field(default_factory=list)  # ReturnStatistics, for --normalize_rewards
     entropy_coef: float | None = None  # that --entropy_target has come to
+
+    @classmethod
+    def restored(cls, saved: Any) -> Counters:
+        """Return saved counters; ValueError, TypeError where they are none."""
+        counters = cls(**saved)
+        for each in fields(cls):
+            value, default = getattr(counters, each.name), getattr(cls(), each.name)
+            kinds = (int, float) if isinstance(default, float) else type(default)
+            if default is not None and (
+                not isinstance(value, kinds)
+                or (isinstance(value, int | float) and not value >= min(0, default))
+            ):
+                raise ValueError(f"its counters say {each.name} = {value!r}")
+        return counters
 
 
 class TrainingRun:
@@ -264,11 +278,11 @@ class TrainingRun:
         """Go on from a checkpoint whose weights the policy was loaded with; CheckpointError if it is another run's."""
         state = load_state(checkpoint)
         try:
-            self.counters = Counters(**state["counters"])
+            self.counters = Counters.restored(state["counters"])
             for name, optimiser in self.optimisers._asdict().items():
                 load_whole_state(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its own run, or start "
                 "another with its weights: --experiment_name NAME --model_name_or_path FOLDER, no --resume"

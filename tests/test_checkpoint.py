@@ -15,6 +15,7 @@ import torch
 from fctncalling.algorithms.checkpoint import (
     STATE_FILE,
     CheckpointError,
+    check_digests,
     find_checkpoint,
     load_state,
     save_checkpoint,
@@ -93,8 +94,9 @@ def test_an_optimiser_goes_on_exactly(tmp_path: Path) -> None:
 
 def test_saving_that_is_cut_off_leaves_the_earlier_checkpoint_whole(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, "update_000001", policy=OneWeight(1.0), state={"n": 1})
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(CheckpointError, match=r"update_000002.*no space.*make room"):
         save_checkpoint(tmp_path, "update_000002", policy=DiesWhileSaving(), state={"n": 2})
+    assert not list(tmp_path.glob(".*"))  # what was half written takes no room
     found = find_checkpoint(tmp_path)
     assert found.name == "update_000001"
     assert (found / "weight").read_text() == "1.0"
@@ -207,3 +209,26 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError):
         load_state(path)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("state", [["a", "list"], {"n": 1}, {"random": -5}], ids=str)
+def test_a_state_made_by_hand_is_refused_in_one_line(tmp_path: Path, state: Any) -> None:
+    path = save_checkpoint(tmp_path, "one", policy=OneWeight(), state={})
+    torch.save(state, path / STATE_FILE)
+    with pytest.raises(CheckpointError, match=STATE_FILE) as told:
+        load_state(path)
+    assert "\n" not in str(told.value)
+
+
+def test_a_file_that_is_not_as_it_was_saved_is_named(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, "one", policy=OneWeight(1.5), state={})
+    check_digests(path)
+    (path / "weight").write_text("1.6")
+    with pytest.raises(CheckpointError, match="weight is not as it was saved"):
+        check_digests(path)
+    (path / "weight").unlink()
+    with pytest.raises(CheckpointError, match="Move that folder away"):
+        check_digests(path)
+    (path / "SHA256.json").write_text("[]")
+    with pytest.raises(CheckpointError, match=r"SHA256\.json is not"):
+        check_digests(path)

@@ -101,7 +101,10 @@ def test_a_number_that_does_not_exist_is_null_and_every_line_is_json(tmp_path: P
 
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
-    RunLog(tmp_path, {}, tensorboard=False).close()
+    RunLog(tmp_path, {}, tensorboard=False).close()  # ended before its first line: it bars nothing
+    log = RunLog(tmp_path, {}, tensorboard=False)
+    log.metrics(1, {"a": 1.0})
+    log.close()
     with pytest.raises(RunExistsError, match="--resume"):
         RunLog(tmp_path, {}, tensorboard=False)
     RunLog(tmp_path, {}, resume=True, tensorboard=False).close()

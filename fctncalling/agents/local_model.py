@@ -52,8 +52,10 @@ class LocalModel:
                 f"--agent hf:... needs the training libraries ({error}): pip install 'fctncalling[train]'"
             ) from None
         try:
-            tokenizer = AutoTokenizer.from_pretrained(settings.folder)
-            model: Any = AutoModelForCausalLM.from_pretrained(settings.folder)
+            tokenizer = AutoTokenizer.from_pretrained(settings.folder, trust_remote_code=False)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                settings.folder, trust_remote_code=False
+            )
             model.to(resolve_device(settings.device))
             self._template = ChatTemplate(tokenizer)
         except (OSError, ValueError) as error:

@@ -91,7 +91,7 @@ def load(checkpoint: Path, base: str | None = None) -> Any:
 
     if (checkpoint / "adapter_config.json").is_file():
         return merged(checkpoint, base or base_of(checkpoint))
-    return AutoModelForCausalLM.from_pretrained(str(checkpoint))
+    return AutoModelForCausalLM.from_pretrained(str(checkpoint), trust_remote_code=False)
 
 
 def base_of(checkpoint: Path) -> str:

@@ -65,14 +65,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     namespace = parsed(words)
     from fctncalling.algorithms.checkpoint import CheckpointError
     from fctncalling.algorithms.logs import RunExistsError
+    from fctncalling.algorithms.run_lock import RunLockedError
 
+    refusals = (
+        SettingError,
+        TaskError,
+        RunExistsError,
+        RunLockedError,
+        CheckpointError,
+        ModelError,
+    )
     try:
         config = TrainConfig.from_args(namespace)
         surroundings = Surroundings(
             **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(Surroundings)}
         )
         return train(config, surroundings, words)
-    except (SettingError, TaskError, RunExistsError, CheckpointError, ModelError) as error:
+    except refusals as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
             print(f"error: {error}", file=sys.stderr)
         return 2
@@ -101,6 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] = ()) -> int:
     """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130 where Ctrl-C did."""
+    from fctncalling.algorithms.checkpoint import CheckpointError
     from fctncalling.profile import profiling
 
     run = prepare(config, surroundings)
@@ -132,6 +142,19 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
             print(f"error: after {run.counters.updates} updates: {error}\nSaved {run.save()}; mend it, then the same "
                   "command with --resume goes on.", file=sys.stderr)  # fmt: skip
             return 1
+        except (CheckpointError, OSError) as error:
+            show.close()
+            where = (
+                ""
+                if isinstance(error, CheckpointError)
+                else f" cannot be written to {run.log.folder}:"
+            )
+            print(
+                f"error: after {run.counters.updates} updates:{where} {error}; mend it, then --resume goes on "
+                "from the last checkpoint",
+                file=sys.stderr,
+            )
+            return 1
         finally:
             run.close()
     return 0
@@ -154,8 +177,10 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     from fctncalling.algorithms.logs import results_folder
     from fctncalling.algorithms.processes import note_of_launch, start
     from fctncalling.chosen_rollout import check_rollout, chosen_rollout
+    from fctncalling.start_checks import check_start
 
     check_rollout(config, surroundings)
+    check_start(config, surroundings)
     processes = start(config.device, fsdp=config.fsdp)
     if not processes.is_first:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
