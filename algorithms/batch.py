@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -56,6 +56,9 @@ class EpisodeRecord:
     )  # numbers, from 0, of the actions cut by --max_new_tokens
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
+    # What the environment said, in OpenAI form: the opening messages, then those behind each step.
+    messages: list[list[Any]] = field(default_factory=list)
+    ground_truth: Any = None  # where the environment told it, at the episode's end
 
 
 class Batch(NamedTuple):

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run_lock import RunLock
 from fctncalling.algorithms.trackers import Trackers
 from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Episode
 
+Spell = Callable[[Sequence[int]], str]
 PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
 
 
@@ -119,12 +121,16 @@ class RunLog:
         self._timings.flush()
         self._trackers.scalars(update, values)
 
-    def episodes(self, name: str, records: Iterable[EpisodeRecord]) -> Path:
-        """Write episodes/<name>.jsonl, a line an episode, complete enough to be stepped through again."""
+    def episodes(
+        self, name: str, records: Iterable[EpisodeRecord], spell: Spell | None = None
+    ) -> Path:
+        """Write episodes/<name>.jsonl, a line an episode, complete enough to be read and stepped through again.
+
+        `spell` decodes the prompts' ids; without it the prompts are left out.
+        """
         path = self.folder / "episodes" / f"{name}.jsonl"
-        path.write_text(
-            "".join(_line(episode_json(record)) for record in records), encoding="utf-8"
-        )
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(_line(episode_json(record, spell)) for record in records)
         return path
 
     def close(self) -> None:
@@ -155,7 +161,9 @@ class NoLog(RunLog):
     def timings(self, update: int, values: Mapping[str, float | None]) -> None:
         """Do nothing."""
 
-    def episodes(self, name: str, records: Iterable[EpisodeRecord]) -> Path:
+    def episodes(
+        self, name: str, records: Iterable[EpisodeRecord], spell: Spell | None = None
+    ) -> Path:
         """Return where the first process writes them."""
         return self.folder / "episodes" / f"{name}.jsonl"
 
@@ -200,14 +208,48 @@ def success_by_category(records: Sequence[EpisodeRecord]) -> dict[str, float]:
     return {category: fmean(groups[category]) for category in sorted(groups)}
 
 
-def episode_json(record: EpisodeRecord) -> dict[str, Any]:
-    """Return an episode as JSON: its task, seed, every action's text and what came of it."""
+def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str, Any]:
+    """Return an episode as JSON: its task, seed, truth, prompt, every message, what came of it, and its tokens.
+
+    `messages` are those that open the episode; a step's own are what users said behind it, its tool results are in
+    `results`. `prompt` is the exact text before the first action, as `spell` decodes it.
+    """
     line: dict[str, Any] = {"task_id": record.task_id, "category": record.category}
     if isinstance(record.episode, Episode):
         line |= dataclasses.asdict(record.episode)
+        for step, messages in zip(line["steps"], record.messages[1:], strict=False):
+            if said := [each for each in messages if each.get("role") != "tool"]:
+                step["messages"] = said
     line |= {"success": record.success, "return": record.episode_return}
     line["num_tokens"] = sum(len(row.ids) for row in record.rows)
-    return line | {"num_actions_truncated": record.num_actions_truncated}
+    line["num_actions_truncated"] = record.num_actions_truncated
+    line["ground_truth"] = record.ground_truth
+    if record.messages:
+        line["messages"] = record.messages[0]
+    if spell is not None and record.rows:
+        row = record.rows[0]
+        line["prompt"] = spell(row.ids[: row.acted.index(True) if any(row.acted) else None])
+    return line | {"tokens": tokens_json(record.rows)}
+
+
+def tokens_json(rows: Sequence[TokenRecord]) -> list[dict[str, Any]]:
+    """Return the ids of each row, and who wrote them as run lengths: context, policy, context, ...
+
+    Where a chat template rewrites history, a row repeats much of the one before it: `shared` ids at its beginning are
+    the same, and `ids` are the others. `runs` are those of the whole row.
+    """
+    found: list[dict[str, Any]] = []
+    before: Sequence[int] = ()
+    for row in rows:
+        pairs = enumerate(zip(before, row.ids, strict=False))
+        shared = next(
+            (at for at, (old, new) in pairs if old != new), min(len(before), len(row.ids))
+        )
+        runs = [len(list(run)) for _, run in itertools.groupby(row.acted)]
+        runs = [0, *runs] if row.acted[:1] == [True] else runs
+        found.append({"shared": shared, "ids": row.ids[shared:], "runs": runs})
+        before = row.ids
+    return found
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -34,6 +34,7 @@ class Play:
     info: dict[str, Any] = field(default_factory=dict)
     new_ids: list[int] = field(default_factory=list)  # context the actor has not read yet
     history: list[Message] = field(default_factory=list)  # kept for templates that rewrite it
+    messages: list[list[Message]] = field(default_factory=list)  # for the episode log
     written: set[int] = field(default_factory=set)  # indices of the history that the policy wrote
     text: str = ""  # of the last action
     unfinished: str = ""  # an assistant message that the environment's text continues
@@ -58,6 +59,7 @@ class Play:
         actor.begin(self.slot, self.seed)
         self.opening = (info.get("tools") or (), info.get("instructions") or "")
         self.history = _messages(info, observation)
+        self.messages = [list(self.history)]
         self.new_ids = self.template.first(self.history, *self.opening)
         self.rows.append(TokenRecord([], [], [], [], []))
         self._check_budget()
@@ -102,6 +104,8 @@ class Play:
         row.rewards[-1] = float(reward)
         self.truncated = bool(truncated) and not self.terminated
         self._note(turn, self.text, float(reward))
+        continued = info.get("continuation") == "text"
+        self.messages.append(_messages(info, "" if continued else observation))
         self.step_in_turn = self.step_in_turn + 1 if int(self.info.get("turn", 0)) == turn else 0
         self.invalid = bool(self.info.get("invalid", False))
         self.ended = self.terminated or self.truncated or self.invalid
@@ -137,6 +141,8 @@ class Play:
             cut_actions=self.cut_actions,
             num_words=[max(1, len(step.text.split())) for step in self.steps],
             errors=self.errors,
+            messages=self.messages,
+            ground_truth=self.info.get("ground_truth"),
             episode=Episode(
                 self.task_id,
                 category,

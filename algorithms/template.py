@@ -148,9 +148,12 @@ class ChatTemplate:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an action's text: without its end token, with every other special token spelled out."""
-        kept = ids[:-1] if ids and ids[-1] in self.stop_ids else ids
+        return self.spell(ids[:-1] if ids and ids[-1] in self.stop_ids else ids)
+
+    def spell(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, special tokens spelled out."""
         text: str = self.tokenizer.decode(
-            list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
 

@@ -257,10 +257,12 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             play.task
         ):  # what a question's `snapshot` is: the notes its conversations left behind
             return {"verdict": None, "snapshot": copy.deepcopy(dict(play.turns[-1].states))}
+        truth = {"ground_truth": copy.deepcopy(play.task.ground_truth)}
         if not self._strict or play.verdict is None:
-            return {"verdict": play.verdict}
+            return {"verdict": play.verdict, **truth}
         return {
             "verdict": play.verdict,
+            **truth,
             "strict_verdict": strict_verdict(play.task, play.steps, play.verdict),
         }
 

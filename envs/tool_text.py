@@ -164,7 +164,12 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def _ended(self, message: _Message, error: str | None) -> Step:
         message.verdict = self._judged(message)
         message.ended = True
-        extra = {"verdict": message.verdict, "is_success": message.verdict.valid, "error": error}
+        extra = {
+            "verdict": message.verdict,
+            "is_success": message.verdict.valid,
+            "error": error,
+            "ground_truth": message.task.answer,
+        }
         observation, info = self._told(message, "", [], extra)
         return observation, message.verdict.score, True, False, info
 

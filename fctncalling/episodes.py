@@ -23,6 +23,8 @@ class Played:
     episode: Episode
     observations: list[str] = dataclasses.field(default_factory=list)  # after each step
     reason: str = ""  # why it is invalid
+    messages: list[list[Any]] = dataclasses.field(default_factory=list)
+    """What the environment said, in OpenAI form: the opening messages, then those behind each step."""
 
 
 def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None = None) -> Played:
@@ -30,6 +32,7 @@ def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None
     observation, info = env.reset(seed=seed, options={"task_id": task_id})
     steps: list[StepRecord] = []
     observations: list[str] = []
+    messages = [list(info["messages"])]
     terminated = truncated = False
     reason = str(info.get("invalid_reason", ""))
     while not (terminated or truncated):
@@ -45,13 +48,14 @@ def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None
         observation, reward, terminated, truncated, info = env.step(text)
         steps.append(noted(turn, text, float(reward), info))
         observations.append(observation)
+        messages.append(list(info["messages"]))
         reason = str(info.get("invalid_reason", ""))
     verdict = info.get("verdict") if not reason else None
     episode = Episode(
         task_id, str(info["category"]), steps, verdict,
         terminated=terminated, truncated=truncated, invalid=bool(reason), seed=seed,
     )  # fmt: skip
-    return Played(episode, observations, reason)
+    return Played(episode, observations, reason, messages)
 
 
 def noted(turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
@@ -90,13 +94,21 @@ def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) ->
 
 
 def episode_fields(played: Played) -> dict[str, Any]:
-    """Return what replaying needs: every step, the digest of each observation, and how the episode ended."""
+    """Return what replaying and reading need: all messages, every step, and how the episode ended.
+
+    `messages` are those that open the episode; a step's own are what users said behind it, its tool results are in
+    `results`. The digests tell whether an observation was the same to the letter.
+    """
     episode = played.episode
     steps = [as_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
         step["observation_sha256"] = digest(observation)
+    for step, messages in zip(steps, played.messages[1:], strict=False):
+        if said := [each for each in messages if each["role"] != "tool"]:
+            step["messages"] = said
     told = {"invalid_reason": played.reason} if episode.invalid else {}
     return {
+        "messages": played.messages[0] if played.messages else [],
         "steps": steps,
         "terminated": episode.terminated,
         "truncated": episode.truncated,

@@ -86,7 +86,7 @@ class Surroundings:
     )
     log_episodes_interval: int = setting(
         10,
-        "Updates between two whose training episodes are written out; 0: none.",
+        "Updates between two whose training episodes are written out, first and last always; 0: none.",
         within="[0, inf)",
     )
 

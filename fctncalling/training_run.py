@@ -174,8 +174,9 @@ class TrainingRun:
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
         self.log.metrics(self.counters.updates, {**counters, **metrics})
         self.log.timings(self.counters.updates, {**self._timings, **timings, **peak_memory()})
-        if self.log_episodes_interval and self.counters.updates % self.log_episodes_interval == 0:
-            self.log.episodes(f"train_{self.counters.updates:06d}", episodes)
+        if self._episodes_are_due():
+            name = f"train_{self.counters.updates:06d}"
+            self.log.episodes(name, episodes, self.template.spell)
         return metrics
 
     def _adapted(self, episodes: Sequence[EpisodeRecord]) -> TrainConfig:
@@ -216,8 +217,8 @@ class TrainingRun:
         )
         self.log.metrics(number, evaluation.metrics())
         self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
-        self.log.episodes(f"greedy_{number:06d}", evaluation.greedy)
-        self.log.episodes(f"sampled_{number:06d}", evaluation.sampled)
+        self.log.episodes(f"greedy_{number:06d}", evaluation.greedy, self.template.spell)
+        self.log.episodes(f"sampled_{number:06d}", evaluation.sampled, self.template.spell)
         self.counters.evaluated_at, self.counters.latest = number, evaluation.as_json()
         success = self.counters.latest["greedy"]
         if number == 0:
@@ -237,6 +238,11 @@ class TrainingRun:
         number = self.counters.updates
         wanted = number == 0 or self.is_over() or (interval > 0 and number % interval == 0)
         return wanted and self.counters.evaluated_at != number
+
+    def _episodes_are_due(self) -> bool:
+        """Whether the training episodes of this update are written out: at an interval, the first and the last."""
+        number, interval = self.counters.updates, self.log_episodes_interval
+        return interval > 0 and (number == 1 or number % interval == 0 or self.is_over())
 
     def save_is_due(self) -> bool:
         """Whether the run as it stands, evaluated where that was due, is to be kept."""

@@ -138,6 +138,31 @@ def test_an_episode_line_holds_what_a_replay_needs_even_where_arguments_are_no_j
     assert episode_json(record())["verdict"]["valid"] is True
 
 
+def test_an_episode_line_tells_a_reader_everything_and_its_tokens_come_back() -> None:
+    whole = record()
+    whole.messages = [
+        [{"role": "user", "content": "Do it twice."}],
+        [{"role": "tool", "content": "done"}],
+        [{"role": "user", "content": "Thanks."}],
+    ]
+    whole.ground_truth = [["f()"]]
+    first = whole.rows[0]
+    again = TokenRecord([7, 7, 8], [False, False, True], [False] * 3, [0.0] * 3, [0.0] * 3)
+    whole.rows.append(again)
+    line = json.loads(json.dumps(episode_json(whole, lambda ids: f"{len(ids)} ids"), default=repr))
+    assert line["messages"] == whole.messages[0]
+    assert "messages" not in line["steps"][0]  # tool results are in "results"
+    assert line["steps"][1]["messages"] == whole.messages[2]
+    assert (line["ground_truth"], line["prompt"]) == ([["f()"]], "2 ids")
+    read: list[int] = []
+    for row, tokens in zip(whole.rows, line["tokens"], strict=True):
+        read = read[: tokens["shared"]] + tokens["ids"]
+        mask = [bool(at % 2) for at, length in enumerate(tokens["runs"]) for _ in range(length)]
+        assert (read, mask) == (row.ids, row.acted)
+    assert (line["tokens"][1]["shared"], line["tokens"][1]["ids"]) == (2, [8])
+    assert len(first.ids) == 6
+
+
 def test_the_results_folder_names_experiment_model_dataset_and_algorithm() -> None:
     config = TrainConfig(
         experiment_name="e", model_name_or_path="/x/Qwen", dataset_path="d/BFCL_v4_simple.json"

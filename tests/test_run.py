@@ -414,6 +414,8 @@ def test_replay_finds_a_forged_field(
     tasks.write_text(json.dumps([MULTI]))
     assert run(output, "--agent", "oracle", "--dataset_path", str(tasks)) == 0
     [line] = lines(output)
+    assert line["ground_truth"] == MULTI["ground_truth"]
+    assert line["messages"][-1]["role"] == "user"
     line["steps"][0][field] = value
     output.write_text(json.dumps(line) + "\n")
     assert main(["replay", "--input", str(output), "--dataset_path", str(tasks)]) == 1

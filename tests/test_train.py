@@ -124,7 +124,12 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
     ]  # the best evaluation so far, and the newest two
     assert (folder / "checkpoints" / "best").resolve().name == "update_000002"
     assert (folder / "checkpoints" / "last").resolve().name == "update_000004"
-    assert (folder / "episodes" / "train_000002.jsonl").read_text().count("\n") == 8
+    for number in (1, 2, 4):  # the first update, and every second one
+        written = (folder / "episodes" / f"train_{number:06d}.jsonl").read_text().splitlines()
+        assert len(written) == 8
+    episode = json.loads(written[0])
+    assert episode["messages"][-1]["content"] in episode["prompt"]
+    assert sum(episode["tokens"][0]["runs"]) == episode["num_tokens"]
     assert str(folder) in capsys.readouterr().out
 
 

@@ -198,6 +198,7 @@ def line_of(
     """Return the line of an episode: the answer, its verdicts and every step."""
     steps, episode = played.episode.steps, played.episode
     line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
+    line["ground_truth"] = item.task.ground_truth
     if episode.invalid:
         return {**line, "response": None, **episode_fields(played)}
     response = response_of(item.task, steps)
