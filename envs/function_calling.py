@@ -257,14 +257,10 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             play.task
         ):  # what a question's `snapshot` is: the notes its conversations left behind
             return {"verdict": None, "snapshot": copy.deepcopy(dict(play.turns[-1].states))}
-        truth = {"ground_truth": copy.deepcopy(play.task.ground_truth)}
-        if not self._strict or play.verdict is None:
-            return {"verdict": play.verdict, **truth}
-        return {
-            "verdict": play.verdict,
-            **truth,
-            "strict_verdict": strict_verdict(play.task, play.steps, play.verdict),
-        }
+        final = {"verdict": play.verdict, "ground_truth": copy.deepcopy(play.task.ground_truth)}
+        if self._strict and play.verdict is not None:
+            final["strict_verdict"] = strict_verdict(play.task, play.steps, play.verdict)
+        return final
 
     def _told(
         self, play: Play, observation: str, messages: list[Message], extra: Mapping[str, Any]
