@@ -45,6 +45,7 @@ class EpisodeRecord:
     )
     invalid: bool = False  # infrastructure failed: dropped and counted, never scored
     success: bool = False
+    strict_success: bool | None = None  # success when nothing is forgiven; None where nobody judged
     episode_return: float = 0.0
     num_steps: int = 0
     num_actions_truncated: int = 0  # actions cut by --max_new_tokens

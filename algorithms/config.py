@@ -126,8 +126,11 @@ class TrainConfig:
     temperature: float = setting(
         1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)"
     )
-    reward: str = setting("success", "success: 1 for a solved task; progress: the share of its turns that are right.",
-                          choices=("success", "progress"))  # fmt: skip
+    reward: str = setting(
+        "success", "success: 1 for a solved task; progress: the share of its turns that are right; strict, "
+        "strict_progress: the same where nothing that BFCL forgives had to be forgiven.",
+        choices=("success", "progress", "strict", "strict_progress"),
+    )  # fmt: skip
     rollout_engine: str = setting(
         "local", "What samples actions: the engine in this project's processes, or a vLLM server (--vllm_url) that "
         "gets the adapter of --lora_r after each update.", choices=("local", "vllm"),

@@ -187,25 +187,47 @@ def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]
     metrics |= {
         "charts/episodic_return": fmean(record.episode_return for record in valid),
         "charts/episodic_length": fmean(record.num_steps for record in valid),
-        "env/success_rate": fmean(record.success for record in valid),
         "env/turns_mean": fmean(_num_turns(record) for record in valid),
         "env/parse_error_rate": sum(error in PARSE_ERRORS for error in errors) / steps,
         "env/tool_error_rate": sum(error == "tool_error" for error in errors) / steps,
         "env/truncated_rate": fmean(record.truncated for record in valid),
         **_token_metrics(valid, steps),
     }
-    for category, rate in success_by_category(valid).items():
-        metrics[f"env/success_rate/{category}"] = rate
+    return metrics | success_metrics(valid, "env/success_rate", "env/success_rate_strict")
+
+
+def success_metrics(
+    records: Sequence[EpisodeRecord], name: str, strict_name: str
+) -> dict[str, float | None]:
+    """Return official and strict success under two names, overall and (name/category) by category.
+
+    The strict rates are left out where no environment judged strictly.
+    """
+    metrics: dict[str, float | None] = {}
+    for key, rate in ((name, success_rate), (strict_name, strict_success_rate)):
+        if rate is strict_success_rate and rate(records) is None:
+            continue
+        metrics[key] = rate(records)
+        for category in sorted({record.category for record in records if not record.invalid}):
+            metrics[f"{key}/{category}"] = rate([r for r in records if r.category == category])
     return metrics
 
 
-def success_by_category(records: Sequence[EpisodeRecord]) -> dict[str, float]:
-    """Return the share of valid episodes solved, by category, in alphabetical order."""
-    groups: dict[str, list[bool]] = {}
-    for record in records:
-        if not record.invalid:
-            groups.setdefault(record.category, []).append(record.success)
-    return {category: fmean(groups[category]) for category in sorted(groups)}
+def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
+    """Return the share of valid episodes that the official verdict calls solved; None where there are none."""
+    valid = [record.success for record in records if not record.invalid]
+    return fmean(valid) if valid else None
+
+
+def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
+    """Return the share of valid episodes that are solved strictly; None where none was judged strictly.
+
+    An episode that was cut before its end has no verdict of either kind, and is not solved.
+    """
+    valid = [record for record in records if not record.invalid]
+    if all(record.strict_success is None for record in valid):
+        return None
+    return fmean(bool(record.strict_success) for record in valid)
 
 
 def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str, Any]:
@@ -221,6 +243,7 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
             if said := [each for each in messages if each.get("role") != "tool"]:
                 step["messages"] = said
     line |= {"success": record.success, "return": record.episode_return}
+    line |= {} if record.strict_success is None else {"strict_success": record.strict_success}
     line["num_tokens"] = sum(len(row.ids) for row in record.rows)
     line["num_actions_truncated"] = record.num_actions_truncated
     line["ground_truth"] = record.ground_truth

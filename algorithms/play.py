@@ -135,6 +135,7 @@ class Play:
             truncated=self.truncated,
             invalid=self.invalid,
             success=not self.invalid and _succeeded(self.info, episode_return),
+            strict_success=None if self.invalid else _strictly_succeeded(self.info),
             episode_return=episode_return,
             num_steps=len(self.steps),
             num_actions_truncated=len(self.cut_actions),
@@ -222,6 +223,12 @@ def _append_context(row: TokenRecord, ids: Sequence[int]) -> None:
     row.ends_action += [False] * len(ids)
     row.rollout_logprobs += [0.0] * len(ids)
     row.rewards += [0.0] * len(ids)
+
+
+def _strictly_succeeded(info: dict[str, Any]) -> bool | None:
+    """Whether the strict verdict is valid; None where the environment gives none."""
+    verdict = info.get("strict_verdict")
+    return None if verdict is None else bool(verdict.valid)
 
 
 def _succeeded(info: dict[str, Any], episode_return: float) -> bool:

@@ -6,13 +6,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.logs import success_by_category, write_json
+from fctncalling.algorithms.logs import (
+    strict_success_rate,
+    success_metrics,
+    success_rate,
+    write_json,
+)
 
 MULTI_TURN = "multi_turn"
+RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")  # _strict: nothing is forgiven
+TABLE_WIDTH = 104  # columns; a narrower terminal breaks lines, which is better than cutting numbers
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,8 @@ class Evaluation:
         """Return the same rates under flat names, for the log."""
         flat: dict[str, float | None] = {}
         for kind, records in (("greedy", self.greedy), ("sampled", self.sampled)):
-            flat[f"eval/{kind}_success_rate"] = _success_rate(records)
-            for category, rate in success_by_category(records).items():
-                flat[f"eval/{kind}_success_rate/{category}"] = rate
+            name = f"eval/{kind}_success_rate"
+            flat |= success_metrics(records, name, f"eval/{kind}_strict_success_rate")
         flat["eval/invalid"] = sum(record.invalid for record in (*self.greedy, *self.sampled))
         return flat
 
@@ -69,20 +74,21 @@ def print_table(before: dict[str, Any], after: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="Success on held-out tasks, before -> after")
-    for column in ("category", "tasks", "greedy", "sampled"):
+    kinds = [kind for kind in RATES if after.get(kind) is not None]
+    table = Table(title="Success on held-out tasks in %, before -> after")
+    for column in ("category", "tasks", *(kind.replace("_", " ") for kind in kinds)):
         table.add_column(column, justify="left" if column == "category" else "right", no_wrap=True)
     names = [*after["categories"], *([MULTI_TURN] if after[MULTI_TURN]["num_tasks"] else []), "all"]
     for name in names:
         pair = [_part(side, name) for side in (before, after)]
-        cells = [
-            " -> ".join(_percent(side.get(kind)) for side in pair) for kind in ("greedy", "sampled")
-        ]
+        cells = [" -> ".join(_percent(side.get(kind)) for side in pair) for kind in kinds]
         if name in (MULTI_TURN, "all"):
             table.add_section()
         label = "all multi-turn" if name == MULTI_TURN else name
         table.add_row(label, str(pair[1].get("num_tasks", 0)), *cells)
-    Console().print(table)
+    console = Console()
+    console.width = max(console.width, TABLE_WIDTH)
+    console.print(table)
 
 
 def plot_curve(folder: Path) -> Path | None:
@@ -97,9 +103,12 @@ def plot_curve(folder: Path) -> Path | None:
     with (folder / "metrics.jsonl").open(encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     curves = {
-        "training, sampled": ("env/success_rate", "-"),
-        "held-out, greedy": ("eval/greedy_success_rate", "o-"),
-        "held-out, sampled": ("eval/sampled_success_rate", "s--"),
+        "training, sampled": ("env/success_rate", "C0-"),
+        "held-out, greedy": ("eval/greedy_success_rate", "C1o-"),
+        "held-out, sampled": ("eval/sampled_success_rate", "C2s-"),
+        "training, sampled, strict": ("env/success_rate_strict", "C0:"),
+        "held-out, greedy, strict": ("eval/greedy_strict_success_rate", "C1o:"),
+        "held-out, sampled, strict": ("eval/sampled_strict_success_rate", "C2s:"),
     }
     if not lines:
         return None
@@ -129,15 +138,12 @@ def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict
 
     greedy, sampled = of_category(evaluation.greedy), of_category(evaluation.sampled)
     return {
-        "greedy": _success_rate(greedy),
-        "sampled": _success_rate(sampled),
+        "greedy": success_rate(greedy),
+        "greedy_strict": strict_success_rate(greedy),
+        "sampled": success_rate(sampled),
+        "sampled_strict": strict_success_rate(sampled),
         "num_tasks": len(greedy),
     }
-
-
-def _success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    valid = [record.success for record in records if not record.invalid]
-    return fmean(valid) if valid else None
 
 
 def _part(side: dict[str, Any], name: str) -> dict[str, Any]:
@@ -148,4 +154,4 @@ def _part(side: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:5.1f} %"
+    return "-" if rate is None else f"{100 * rate:5.1f}"

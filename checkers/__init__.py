@@ -99,16 +99,25 @@ def check(
             f'task "{task.id}": category {task.category} needs a ground truth and function docs'
         )
     return _verdict(
-        format_fault(record) or _calls_fault(task, kind, record, accepted, underscore_to_dot)
+        format_fault(record)
+        or calls_fault(task, record, accepted, underscore_to_dot=underscore_to_dot)
     )
 
 
-def _calls_fault(
-    task: Task, kind: str, record: Any, truth: Truth, underscore_to_dot: bool
+def calls_fault(
+    task: Task,
+    record: Any,
+    truth: Truth,
+    *,
+    underscore_to_dot: bool = False,
+    argument_fault: ArgumentChecker | None = None,
 ) -> Fault | None:
-    argument_fault = LANGUAGES[language_of(task.category)]
+    """Return why a well-formed record of calls is refused; by another rule for arguments than BFCL's where given."""
+    kind = kind_of(task.category)
     checker = CallChecker(
-        task.functions, argument_fault=argument_fault, underscore_to_dot=underscore_to_dot
+        task.functions,
+        argument_fault=argument_fault or LANGUAGES[language_of(task.category)],
+        underscore_to_dot=underscore_to_dot,
     )
     try:
         if kind == "simple":

@@ -24,9 +24,15 @@ from fctncalling.envs.offer import Offer
 from fctncalling.envs.own_tools import GivenTools, OwnTools
 from fctncalling.envs.play import Play, as_infrastructure
 from fctncalling.envs.referee import Referee, remembered
-from fctncalling.envs.rewards import Outcome, UserReward, get_reward, scored_turns
+from fctncalling.envs.rewards import (
+    STRICT_REWARDS,
+    Outcome,
+    UserReward,
+    get_reward,
+    scored_turns,
+)
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
-from fctncalling.envs.strictness import strict_verdict
+from fctncalling.envs.strictness import forgiven_in_turn, strict_verdict
 from fctncalling.envs.task_set import task_set
 from fctncalling.envs.tools.extras import MissingExtra
 from fctncalling.envs.tools.local_corpus import CorpusError
@@ -52,9 +58,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     `handler`: how calls are written. "auto" reads every form that is known (Java and JavaScript tasks: BFCL's form),
         "python_calls" exactly what BFCL's prompting models may write, "lenient:python_calls" (and the like) also what
         can be repaired to it, with an account of the repairs in `info["repairs"]` of each step.
-    `reward`: "success", "progress", or a callable (see `fctncalling.envs.rewards`).
+    `reward`: "success", "progress", "strict", "strict_progress", or a callable (see `fctncalling.envs.rewards`).
     `max_steps_per_turn`: as BFCL counts it: one more calling step is still executed, and ends the task.
-    `strict`: report, as `info["strict_verdict"]`, what BFCL forgives.
+    `strict`: report, as `info["strict_verdict"]`, what BFCL forgives; the strict rewards do so too.
     `retry_malformed`: answer a message that looks like calls and cannot be read by an error message, as a step of the
         turn, where BFCL ends the turn.
     `corrective_feedback`: let a wrong call's result go on with what to mend; the verdict does not change.
@@ -118,7 +124,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self._handler, self._reward = get_handler(handler), get_reward(reward)
         self._max_steps_per_turn = max_steps_per_turn
         self._strict, self._retry_malformed, self._corrective = (
-            strict,
+            strict or reward in STRICT_REWARDS,
             retry_malformed,
             corrective_feedback,
         )
@@ -243,11 +249,19 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     def _rewarded(self, play: Play, step: StepRecord, turn_ends: bool) -> StepRecord:
         """Return the step with its reward, and keep it."""
-        passed = lambda: turn_ends and self._referee.passed(play, step.turn)  # noqa: E731
-        shares = max(1, sum(scored_turns(play.task)))
-        step = replace(
-            step, reward=self._reward(Outcome(step, play.verdict, passed, shares, play.paid))
+        steps = (*play.steps, step)
+        if play.verdict is not None and self._strict:
+            play.strict_verdict = strict_verdict(play.task, steps, play.verdict)
+        outcome = Outcome(
+            step,
+            play.verdict,
+            lambda: turn_ends and self._referee.passed(play, step.turn),
+            lambda: forgiven_in_turn(play.task, steps, step.turn) is None,
+            play.strict_verdict,
+            shares=max(1, sum(scored_turns(play.task))),
+            paid=play.paid,
         )
+        step = replace(step, reward=self._reward(outcome))
         play.paid += step.reward
         play.steps.append(step)
         return step
@@ -259,7 +273,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             return {"verdict": None, "snapshot": copy.deepcopy(dict(play.turns[-1].states))}
         final = {"verdict": play.verdict, "ground_truth": copy.deepcopy(play.task.ground_truth)}
         if self._strict and play.verdict is not None:
-            final["strict_verdict"] = strict_verdict(play.task, play.steps, play.verdict)
+            final["strict_verdict"] = play.strict_verdict
         return final
 
     def _told(

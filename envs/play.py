@@ -30,6 +30,7 @@ class Play:
     last_message: str | None = None  # the last one that called nothing: an agentic task's answer
     paid: float = 0.0  # rewards so far, added up in order
     verdict: Verdict | None = None
+    strict_verdict: Verdict | None = None  # where it is asked for
     terminated: bool = False
     truncated: bool = False
     invalid_reason: str | None = None  # why infrastructure failed

@@ -1,4 +1,4 @@
-"""Rewards: what a step earns, given what it did and the official verdict, which no reward ever changes."""
+"""Rewards: what a step earns, given what it did and the verdicts on it, which no reward ever changes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class Outcome(NamedTuple):
     turn_passed: Callable[
         [], bool
     ]  # asks the checker whether this step ended a scored turn, and it passed
+    turn_is_strict: Callable[[], bool]  # whether nothing had to be forgiven in this step's turn
+    strict_verdict: Verdict | None  # None until the episode's last step, as the official one is
     shares: int  # scored turns of the task, at least 1: each is worth 1 / shares
     paid: float  # rewards of this episode so far, added up in order
 
@@ -47,7 +49,30 @@ def progress(outcome: Outcome) -> float:
     return share if not is_last_share and outcome.turn_passed() else 0.0
 
 
-REWARDS: dict[str, Reward] = {"success": success, "progress": progress}
+def strict(outcome: Outcome) -> float:
+    """Return 1 at the end of an episode whose strict verdict is valid, else 0."""
+    return 1.0 if outcome.strict_verdict is not None and outcome.strict_verdict.valid else 0.0
+
+
+def strict_progress(outcome: Outcome) -> float:
+    """Return `progress` of strict turns: a share also needs that nothing in its turn was forgiven.
+
+    The last share is paid only with a valid strict verdict, hence an episode returns 1 if and only if that is valid.
+    """
+    strictly = outcome._replace(
+        verdict=outcome.strict_verdict,
+        turn_passed=lambda: outcome.turn_passed() and outcome.turn_is_strict(),
+    )
+    return progress(strictly)
+
+
+REWARDS: dict[str, Reward] = {
+    "success": success,
+    "progress": progress,
+    "strict": strict,
+    "strict_progress": strict_progress,
+}
+STRICT_REWARDS = ("strict", "strict_progress")  # they need the strict verdict
 
 
 def get_reward(reward: str | UserReward) -> Reward:

@@ -1,46 +1,122 @@
-"""What BFCL forgives, reported apart from its verdict: the official verdict never changes."""
+"""What BFCL forgives, reported apart from its verdict: the official verdict never changes.
+
+Every leniency has an error type of its own, "strict:" and its name; the message says which step and what it was.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
 
-from fctncalling.checkers import kind_of, language_of
+from fctncalling.checkers import check, kind_of, language_of
+from fctncalling.checkers.strict_answer import strict_answer_fault
+from fctncalling.checkers.strict_values import strict_calls_fault
+from fctncalling.checkers.values import Fault
+from fctncalling.data.agentic import is_prerequisite
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import StepRecord, Task, Verdict
+from fctncalling.envs.arbitrary_calls import arbitrary_call_fault
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.source import parse_expression
 
+MAX_CALLS = (10, 3)  # of a turn: so many, and so many for each call of its ground truth
 _PROMPTING = get_handler("python_calls")
 
 
 def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -> Verdict:
     """Return the official verdict where it is a failure or nothing had to be forgiven; else what had to be, first.
 
-    Forgiven are, in this order: calls in a turn whose ground truth is empty (`strict:call_in_empty_turn`), calls of
-    functions that do not exist or are not offered yet (`strict:function_not_offered`), and calls that do not mean in
-    Python what they are read as: bare names read as strings, positional arguments and second values of a name
-    dropped, `+5` read as -5, sums computed, brackets or fences mended (`strict:lenient_syntax`). Messages in other
-    forms than Python calls are not looked at for the last. Where no call is expected, calls that could not be read
-    pass for an abstention (`strict:unread_calls`).
+    Forgiven are, by the name after "strict:" and in this order:
+    - `unread_calls`: no call is expected, and calls that could not be read pass for an abstention;
+    - `call_while_function_withheld`: another function, or the same one, is called in the turn that waits for one that
+      is not offered yet;
+    - `call_in_empty_turn`: calls in any other turn whose ground truth is empty;
+    - `function_not_offered`: calls of functions that do not exist or are not offered yet, nested ones too;
+    - `nested_call`: a call as an argument of another, which BFCL's checkers never see;
+    - `lenient_syntax`: calls that do not mean in Python what they are read as: bare names read as strings, positional
+      arguments and second values of a name dropped, `+5` read as -5, sums computed, brackets or fences mended.
+      Messages in other forms than Python calls are not looked at for this;
+    - `needless_calls`: far more calls in a turn than its ground truth has (`MAX_CALLS`);
+    - `changed_number`, `dropped_punctuation`, `punctuation_for_nothing`: arguments that are the accepted ones only
+      without blanks and punctuation, "1.2" for "12", "---" for an omitted text;
+    - `arbitrary_call`: any call passes where the right one is nowhere written down (relevance): arguments that are
+      missing or unknown, or of which none is told in the question;
+    - `answer_outside_field`, `changed_number`, `answer_denied`, `answer_among_others`: an agentic answer that is
+      mentioned, but not given (`fctncalling.checkers.strict_answer`).
     """
-    if not official.valid:
+    if not official.valid or is_prerequisite(task):
         return official
+    fault = _unread_calls(task, steps) or _first_of_turns(task, steps) or _answer_fault(task, steps)
+    return official if fault is None else Verdict(False, 0.0, *fault, official.per_turn)
+
+
+def forgiven_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -> str | None:
+    """Return the error type of what the calls of one turn had to be forgiven; None where that is nothing."""
+    fault = _first_of_turns(task, [step for step in steps if step.turn == turn])
+    return None if fault is None else fault.error_type
+
+
+def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     if kind_of(task.category) == "irrelevance" and any(step.error == "malformed" for step in steps):
-        return Verdict(
-            False, 0.0, "strict:unread_calls", f"{steps[-1].text[:200]!r}", official.per_turn
-        )
+        return Fault("strict:unread_calls", f"{steps[-1].text[:200]!r}")
+    return None
+
+
+def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
+    """Return what calls had to be forgiven first, whatever they led to."""
     rules = {
+        "call_while_function_withheld": _calls_while_withheld,
         "call_in_empty_turn": _calls_in_empty_turn,
         "function_not_offered": _calls_what_is_not_offered,
+        "nested_call": lambda _, step: any(map(_nested_names, step.executed)),
         "lenient_syntax": _is_leniently_read,
     }
     for name, forgiven in rules.items():
         for index, step in enumerate(steps):
             if step.calls and forgiven(task, step):
                 told = f"step {index} (turn {step.turn}): {step.text[:200]!r}"
-                return Verdict(False, 0.0, f"strict:{name}", told, official.per_turn)
-    return official
+                return Fault(f"strict:{name}", told)
+    return _needless_calls(task, steps)
+
+
+def _answer_fault(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
+    """Return what the values of a single-turn or agentic answer had to be forgiven."""
+    kind = kind_of(task.category)
+    if kind == "agentic":
+        last = next((step.text for step in reversed(steps) if not step.calls), "")
+        return strict_answer_fault(last, task.ground_truth or (), _asked(task)) if last else None
+    if kind not in ("simple", "multiple", "parallel", "relevance"):
+        return None
+    calls = [call for step in steps for call in step.calls]
+    if kind == "relevance":
+        return arbitrary_call_fault(calls, task.functions, _asked(task))
+    record = [{call.name: dict(call.arguments)} for call in calls]
+    for underscore_to_dot in (
+        False,
+        True,
+    ):  # names as they are, or as restricted interfaces want them
+        if check(task, record, underscore_to_dot=underscore_to_dot).valid:
+            return strict_calls_fault(task, record, underscore_to_dot=underscore_to_dot)
+    return None  # what was judged is no record of these calls: nothing can be said
+
+
+def _asked(task: Task) -> str:
+    return " ".join(str(message.get("content", "")) for turn in task.question for message in turn)
+
+
+def _withheld(task: Task, turn: int) -> set[str]:
+    """Return the functions that are not offered yet in a turn."""
+    return {name for at, names in task.missed_functions.items() if at > turn for name in names}
+
+
+def _expected(task: Task, turn: int) -> set[str]:
+    """Return the functions that a turn's ground truth calls: a few call one before it is offered."""
+    truth = (task.ground_truth or ())[turn] if task.is_multi_turn else ()
+    return {str(text).partition("(")[0].strip() for text in truth}
+
+
+def _calls_while_withheld(task: Task, step: StepRecord) -> bool:
+    return _calls_in_empty_turn(task, step) and step.turn + 1 in task.missed_functions
 
 
 def _calls_in_empty_turn(task: Task, step: StepRecord) -> bool:
@@ -48,11 +124,41 @@ def _calls_in_empty_turn(task: Task, step: StepRecord) -> bool:
 
 
 def _calls_what_is_not_offered(task: Task, step: StepRecord) -> bool:
-    missed = {
-        name for turn, names in task.missed_functions.items() if turn > step.turn for name in names
-    }
-    offered = {doc.name for doc in task.functions} - missed
-    return any(call.name not in offered for call in step.calls)
+    withheld = _withheld(task, step.turn) - _expected(task, step.turn)
+    documented = {doc.name for doc in task.functions}
+    if (
+        not task.is_multi_turn
+    ):  # interfaces with restricted names are offered an underscore for a dot
+        documented |= {name.replace(".", "_") for name in documented}
+    nested = {name for text in step.executed for name in _nested_names(text)}
+    return bool(nested & withheld) or any(
+        call.name not in documented - withheld for call in step.calls
+    )
+
+
+def _nested_names(text: str) -> list[str]:
+    """Return the functions that are called inside the arguments of an executed call."""
+    if text.count("(") < 2:
+        return []
+    try:
+        tree = parse_expression(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return []
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node is not tree]
+    return [ast.unparse(call.func) for call in calls]
+
+
+def _needless_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
+    if not task.is_multi_turn:
+        return None
+    for turn in sorted({step.turn for step in steps}):
+        here = [step for step in steps if step.turn == turn]
+        count = sum(max(len(step.calls), len(step.executed)) for step in here)
+        wanted = len((task.ground_truth or ())[turn])
+        if count > MAX_CALLS[0] + MAX_CALLS[1] * wanted:
+            told = f"turn {turn}: {count} calls where its ground truth has {wanted}"
+            return Fault("strict:needless_calls", told)
+    return None
 
 
 def _is_leniently_read(task: Task, step: StepRecord) -> bool:

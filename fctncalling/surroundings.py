@@ -118,6 +118,7 @@ def environments(
             tasks=tasks,
             handler=surroundings.handler,
             reward=config.reward,
+            strict=True,
             max_steps_per_turn=config.max_steps_per_turn,
             tools=tools,
             allow_task_tools=surroundings.allow_task_tools,

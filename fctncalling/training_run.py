@@ -51,7 +51,7 @@ class Counters:
     latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
     best: dict[str, Any] = field(
         default_factory=dict
-    )  # the best one after an update: which, and its greedy success
+    )  # the best one after an update: which, and its greedy success (strict where the reward is)
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
     returns: list[float] = field(default_factory=list)  # ReturnStatistics, for --normalize_rewards
     entropy_coef: float | None = None  # that --entropy_target has come to
@@ -220,11 +220,12 @@ class TrainingRun:
         self.log.episodes(f"greedy_{number:06d}", evaluation.greedy, self.template.spell)
         self.log.episodes(f"sampled_{number:06d}", evaluation.sampled, self.template.spell)
         self.counters.evaluated_at, self.counters.latest = number, evaluation.as_json()
-        success = self.counters.latest["greedy"]
+        kind = "greedy_strict" if self.config.reward.startswith("strict") else "greedy"
+        success = self.counters.latest[kind]
         if number == 0:
             self.counters.before = self.counters.latest
-        elif success is not None and success > self.counters.best.get("greedy", -1.0):
-            self.counters.best = {"update": number, "greedy": success}
+        elif success is not None and success > self.counters.best.get(kind, -1.0):
+            self.counters.best = {"update": number, kind: success}
         return self.counters.latest
 
     @property

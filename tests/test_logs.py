@@ -18,7 +18,7 @@ from fctncalling.algorithms.logs import (
     episode_metrics,
     peak_memory_gb,
     results_folder,
-    success_by_category,
+    success_metrics,
 )
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 
@@ -79,8 +79,19 @@ def test_success_is_told_for_each_category() -> None:
         record(category="a", success=False),
         record(category="b", success=False),
     ]
-    assert success_by_category(episodes) == {"a": 0.0, "b": 0.5}
+    rates = {"x": 1 / 3, "x/a": 0.0, "x/b": 0.5}
+    assert success_metrics(episodes, "x", "strict") == pytest.approx(rates)
     assert episode_metrics(episodes)["env/success_rate/b"] == 0.5
+
+
+def test_strict_success_is_told_beside_the_official_one_where_it_was_judged() -> None:
+    episodes = [record(), record(), record(success=False)]
+    episodes[0].strict_success, episodes[1].strict_success = True, False
+    metrics = episode_metrics(episodes)
+    assert metrics["env/success_rate"] == pytest.approx(2 / 3)
+    # The third was cut before any verdict: it is solved in neither sense.
+    assert metrics["env/success_rate_strict"] == pytest.approx(1 / 3)
+    assert "env/success_rate_strict" not in episode_metrics([record()])
 
 
 def test_where_no_episode_is_valid_no_rate_is_made_up() -> None:

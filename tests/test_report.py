@@ -31,7 +31,13 @@ def test_rates_are_over_valid_episodes_overall_by_category_and_over_all_multi_tu
     rates = EVALUATION.as_json()
     assert rates["greedy"] == pytest.approx(3 / 8)
     assert rates["sampled"] == 0.0
-    assert rates["multi_turn"] == {"greedy": pytest.approx(2 / 6), "sampled": None, "num_tasks": 7}
+    assert rates["multi_turn"] == {
+        "greedy": pytest.approx(2 / 6),
+        "greedy_strict": None,
+        "sampled": None,
+        "sampled_strict": None,
+        "num_tasks": 7,
+    }
     assert rates["categories"]["multi_turn_base"]["greedy"] == 0.5
     assert list(rates["categories"]) == sorted(rates["categories"])
     assert EVALUATION.metrics()["eval/invalid"] == 1
@@ -54,7 +60,26 @@ def test_evaluation_json_holds_before_and_after(
         "updates": 2,
     }
     print_table(rates, rates)
-    assert "37.5 % ->  37.5 %" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "37.5 ->  37.5" in shown
+    assert "strict" not in shown
+
+
+def test_strict_rates_stand_beside_the_official_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    greedy = episodes("simple_python", True, True, False, False)
+    for record, strict in zip(greedy, (True, False, False, False), strict=True):
+        record.strict_success = strict
+    evaluation = Evaluation(greedy=greedy, sampled=greedy)
+    rates = evaluation.as_json()
+    for part in (rates, rates["categories"]["simple_python"]):
+        assert (part["greedy"], part["greedy_strict"]) == (0.5, 0.25)
+        assert (part["sampled"], part["sampled_strict"]) == (0.5, 0.25)
+    metrics = evaluation.metrics()
+    assert metrics["eval/greedy_success_rate"] == 0.5
+    assert metrics["eval/greedy_strict_success_rate"] == 0.25
+    assert metrics["eval/sampled_strict_success_rate/simple_python"] == 0.25
+    print_table(rates, rates)
+    assert "greedy strict" in capsys.readouterr().out
 
 
 def test_the_curve_is_drawn_from_the_log_alone(tmp_path: Path) -> None:

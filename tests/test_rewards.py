@@ -15,6 +15,10 @@ from fctncalling.envs.rewards import Outcome, get_reward, progress, scored_turns
 SELL = ["sell(item='apple')"]
 
 
+def outcome(verdict: Verdict | None, shares: int, paid: float) -> Outcome:
+    return Outcome(StepRecord(0, ""), verdict, lambda: True, lambda: True, None, shares, paid)
+
+
 @pytest.mark.parametrize("num_turns", range(1, 12))
 def test_progress_of_a_perfect_episode_returns_exactly_one(num_turns: int) -> None:
     task = shop_task(*[SELL] * num_turns)
@@ -134,9 +138,43 @@ def test_last_share_is_withheld_for_every_number_of_turns(shares: int) -> None:
     # All turns pass, but the verdict is invalid: n - 1 shares are paid, whatever rounding does.
     paid = 0.0
     for _ in range(shares):
-        paid += progress(Outcome(StepRecord(0, ""), None, lambda: True, shares, paid))
+        paid += progress(outcome(None, shares, paid))
     assert paid == pytest.approx((shares - 1) / shares)
-    assert (
-        paid + progress(Outcome(StepRecord(0, ""), Verdict(True, 1.0), lambda: True, shares, paid))
-        == 1.0
-    )
+    assert paid + progress(outcome(Verdict(True, 1.0), shares, paid)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("turn", "total"),
+    [("[look(), sell(item='apple')]", 1.0), ("[look(), sell(item=apple)]", 0.5)],
+)
+def test_strict_rewards_pay_for_nothing_that_was_forgiven(turn: str, total: float) -> None:
+    task = shop_task(["look()", *SELL], ["look()"])
+    texts = [turn, DONE, "[look()]", DONE]
+    returns = {
+        reward: Played(shop_env(task, reward=reward), texts).total
+        for reward in ("success", "progress", "strict", "strict_progress")
+    }
+    assert returns == {
+        "success": 1.0,
+        "progress": 1.0,
+        "strict": float(total == 1.0),
+        "strict_progress": total,
+    }
+
+
+def test_strict_progress_pays_the_strict_turns_of_an_episode_that_is_not_strict() -> None:
+    task = shop_task(["look()"], SELL, ["look()"])
+    texts = ["[look()]", DONE, "[sell(item=apple)]", DONE, "[look()]", DONE]
+    played = Played(shop_env(task, reward="strict_progress"), texts)
+    assert played.valid
+    assert played.rewards == pytest.approx([0.0, 1 / 3, 0.0, 0.0, 0.0, 1 / 3])
+    assert played.info["strict_verdict"].error_type == "strict:lenient_syntax"
+
+
+def test_strict_progress_equals_progress_of_an_episode_without_leniency() -> None:
+    task = shop_task(SELL, [], SELL)
+    rewards = [
+        Played(shop_env(task, reward=reward), perfect_texts(task)).rewards
+        for reward in ("progress", "strict_progress")
+    ]
+    assert rewards[0] == rewards[1]

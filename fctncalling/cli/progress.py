@@ -33,6 +33,7 @@ class Progress:
         """Show an update: success rate, return, KL, tokens a second."""
         shown = {
             "success": _shown(metrics.get("env/success_rate")),
+            "strict": _shown(metrics.get("env/success_rate_strict")),
             "return": _shown(metrics.get("charts/episodic_return")),
             "kl": _shown(metrics.get("losses/approx_kl"), ".1e"),
             "tokens/s": _shown(run.tokens_per_s, ".0f"),
@@ -41,14 +42,17 @@ class Progress:
             self._bar.set_postfix(shown, refresh=False)
             self._bar.update()
             return
-        text = "  ".join(f"{name} {value}" for name, value in shown.items())
+        text = "  ".join(f"{name} {value}" for name, value in shown.items() if value != "-")
         print(f"update {run.counters.updates}/{self._num_updates}  {text}", flush=True)
 
     def evaluation(self, rates: dict[str, Any]) -> None:
         """Show success on held-out tasks."""
-        text = (
-            f"held-out tasks: greedy {_shown(rates['greedy'])}  sampled {_shown(rates['sampled'])}"
+        shown = (
+            f"{kind.replace('_', ' ')} {_shown(rates[kind])}"
+            for kind in ("greedy", "greedy_strict", "sampled", "sampled_strict")
+            if rates.get(kind) is not None
         )
+        text = f"held-out tasks: {'  '.join(shown)}"
         if self._bar is not None:
             self._bar.write(text)
         else:

@@ -58,7 +58,11 @@ def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
             answer = read_answer(handler, text, executes=executes)
             steps.append(
                 StepRecord(
-                    turn, text if isinstance(text, str) else "", answer.calls, error=answer.error
+                    turn,
+                    text if isinstance(text, str) else "",
+                    answer.calls,
+                    answer.executed,
+                    error=answer.error,
                 )
             )
     return steps

@@ -1,0 +1,101 @@
+"""What BFCL forgives in the final message of an agentic task: it looks for an accepted answer anywhere in it.
+
+So a text of many likely answers solves many tasks, and the whole memory pasted solves most. A strict answer says one
+thing: it stands in the `answer` field where the message has the form that is asked for (else in the message), is not
+denied, and brings little that neither the question nor the accepted answer holds.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fctncalling.checkers.answer import answer_fault, standardised
+from fctncalling.checkers.values import Fault
+
+MAX_OTHER_WORDS = (
+    2  # of an answer, in neither question nor accepted answer, nor among the common ones
+)
+MAX_WORDS = 60  # of an answer at all: question words are no licence to repeat it at length
+_FORM = re.compile(r"\{\s*['\"]answer['\"]\s*:.*\}", re.DOTALL)
+_ANSWER_FIELD = re.compile(
+    r"['\"]answer['\"]\s*:\s*(.*?)\s*(?:,\s*['\"]context['\"]\s*:|\}\s*$)", re.DOTALL
+)
+_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_DENIAL = re.compile(
+    r"(?:\b(?:not|never|neither|nor|cannot)|n['\u2019]t)\b\W+(?:\w+\W+){0,2}$", re.IGNORECASE
+)
+_COMMON_WORDS = """
+a about according after again all also am among an and answer any approximately are around as at
+based be because been before being believe both but by called can could date day did do does
+during each either exact final for from get give given had has have he her here hers him his how
+i if in into is it its itself just known made me more most mr mrs ms dr my name named not number
+of on or our out over per person place please reported result right said same says several she
+should since so some such than that the their them then there therefore these they think this
+those thus time to too total under until up us user very was we were what when where which while
+who whom whose why will with would year years you your
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+
+
+def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) -> Fault | None:
+    """Return why a final message that mentions an accepted answer does not strictly give it."""
+    text = answer_field(str(message[0] if isinstance(message, list) and message else message))
+    matching = [each for each in accepted if answer_fault(text, [each]) is None]
+    if not matching:
+        return Fault("strict:answer_outside_field", f"the answer field says {text[:200]!r}")
+    exact = [each for each in matching if _number_stands(text, str(each))]
+    if not exact:
+        return Fault("strict:changed_number", f"{text[:200]!r} holds none of {matching} as it is")
+    if all(_is_denied(text, str(each)) for each in exact):
+        return Fault("strict:answer_denied", f"{text[:200]!r} denies {exact}")
+    words = _WORD.findall(text.casefold())
+    explained = {*_COMMON, *_WORD.findall(" ".join([question, *map(str, accepted)]).casefold())}
+    explained |= {standardised(word) for word in explained}
+    others = {word for word in words if word not in explained}
+    if len(others) > MAX_OTHER_WORDS or len(words) > MAX_WORDS:
+        told = (
+            f"an answer of {len(words)} words, {len(others)} of them beside question and answer: "
+            f"{text[:200]!r}"
+        )
+        return Fault("strict:answer_among_others", told)
+    return None
+
+
+def answer_field(text: str) -> str:
+    """Return the answer of a message in the form {'answer': ..., 'context': ...}; of any other the whole text."""
+    found = _FORM.search(text)
+    if found is None:
+        return text
+    try:
+        value = ast.literal_eval(found[0]) if len(found[0]) < 100_000 else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = None
+    if isinstance(value, dict) and "answer" in value:
+        return str(value["answer"])
+    field = _ANSWER_FIELD.search(found[0])
+    return field[1].strip("'\"") if field else text
+
+
+def _number_stands(text: str, answer: str) -> bool:
+    """Whether an answer that is a number stands in a text as that number; any other answer may be spelled freely."""
+    number = _NUMBER.fullmatch(answer.strip(" $€£%").replace(",", ""))
+    if number is None:
+        return True
+    return any(_plain(found) == _plain(number[0]) for found in _NUMBER.findall(text))
+
+
+def _plain(number: str) -> str:
+    plain = number.replace(",", "")
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def _is_denied(text: str, answer: str) -> bool:
+    """Whether every mention of an answer has a denial right before it."""
+    mentions = [
+        found.start() for found in re.finditer(re.escape(answer.casefold()), text.casefold())
+    ]
+    return bool(mentions) and all(_DENIAL.search(text[:start]) for start in mentions)

@@ -1,0 +1,111 @@
+"""What BFCL's string comparison forgives in single-turn arguments, and what would be the same text without that.
+
+BFCL drops blanks and , . / - _ * ^ before it compares, so "1.2" passes for "12" and "---" for an omitted text.
+Here letter case, kinds of quotes, blanks around punctuation and a full stop at the end do not matter; all else does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fctncalling.checkers import LANGUAGES, calls_fault, language_of
+from fctncalling.checkers.java import java_argument
+from fctncalling.checkers.javascript import javascript_argument
+from fctncalling.checkers.values import Accepted, Fault, shown, standardised
+from fctncalling.data.types import Task
+
+_BLANKS_AT_PUNCTUATION = re.compile(r"\s*([^\w\s])\s*")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def tidied(text: str) -> str:
+    """Return a text without what makes no difference: letter case, kinds of quotes, blanks at punctuation and ends."""
+    quoted = text.casefold().replace("'", '"')
+    return _BLANKS_AT_PUNCTUATION.sub(r"\1", " ".join(quoted.split())).rstrip(".!?")
+
+
+def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = False) -> Fault | None:
+    """Return what single-turn calls that BFCL accepts had to be forgiven; None where that is nothing."""
+    language = language_of(task.category)
+    forgiven: list[Fault] = []
+
+    def argument_fault(
+        parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
+    ) -> Fault | None:
+        official = LANGUAGES[language](parameter, value, declared, accepted)
+        if official is not None:
+            return official
+        fault = _text_fault(parameter, _as_python(value, declared, language), accepted)
+        forgiven.extend([fault] if fault else [])
+        return fault
+
+    refused = calls_fault(
+        task,
+        record,
+        task.ground_truth or (),
+        underscore_to_dot=underscore_to_dot,
+        argument_fault=argument_fault,
+    )
+    return forgiven[0] if refused and forgiven else None
+
+
+def _as_python(value: Any, declared: Mapping[str, Any], language: str) -> Any:
+    """Return an argument as the Python value that its source text stands for."""
+    if language == "python":
+        return value
+    argument = (java_argument if language == "java" else javascript_argument)(value, declared)
+    return value if isinstance(argument, Fault) else argument.value
+
+
+def _text_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
+    """Return why an argument that BFCL accepts is none of the accepted ones as they are written."""
+    if any(_same(value, each) for each in _alternatives(accepted)):
+        return None
+    given = list(_texts(value))
+    wanted = list(_texts(list(_alternatives(accepted))))
+    told = f"parameter {parameter!r}: {shown(value)} is {shown(accepted)} only without punctuation"
+    for text in given:
+        if not standardised(text) and text.strip():
+            return Fault("strict:punctuation_for_nothing", told)
+    if not given:
+        return None  # no text in it: what BFCL forgives of other types is not looked at
+    alike = {standardised(text): _NUMBER.findall(text) for text in wanted}
+    changed = any(_NUMBER.findall(text) != alike.get(standardised(text), []) for text in given)
+    return Fault("strict:changed_number" if changed else "strict:dropped_punctuation", told)
+
+
+def _alternatives(accepted: Any) -> Iterator[Any]:
+    yield from accepted if isinstance(accepted, list | tuple) else [accepted]
+
+
+def _same(value: Any, accepted: Any) -> bool:
+    """Whether a value is one accepted value; dicts hold lists of accepted values by key in their turn."""
+    if isinstance(value, str):
+        return isinstance(accepted, str) and tidied(value) == tidied(accepted)
+    if isinstance(value, Mapping) and isinstance(accepted, Mapping):
+        return all(
+            key in accepted and any(_same(each, one) for one in _alternatives(accepted[key]))
+            for key, each in value.items()
+        )
+    if isinstance(value, list | tuple):
+        if isinstance(accepted, str):  # the mark of omission, as a sequence
+            return not value and accepted == ""
+        return (
+            isinstance(accepted, list | tuple)
+            and len(value) == len(accepted)
+            and all(_same(one, other) for one, other in zip(value, accepted, strict=True))
+        )
+    return bool(value == accepted)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from _texts(each)
