@@ -24,15 +24,9 @@ from fctncalling.envs.offer import Offer
 from fctncalling.envs.own_tools import GivenTools, OwnTools
 from fctncalling.envs.play import Play, as_infrastructure
 from fctncalling.envs.referee import Referee, remembered
-from fctncalling.envs.rewards import (
-    STRICT_REWARDS,
-    Outcome,
-    UserReward,
-    get_reward,
-    scored_turns,
-)
+from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
-from fctncalling.envs.strictness import forgiven_in_turn, strict_verdict
+from fctncalling.envs.strictness import strict_verdict
 from fctncalling.envs.task_set import task_set
 from fctncalling.envs.tools.extras import MissingExtra
 from fctncalling.envs.tools.local_corpus import CorpusError
@@ -249,18 +243,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     def _rewarded(self, play: Play, step: StepRecord, turn_ends: bool) -> StepRecord:
         """Return the step with its reward, and keep it."""
-        steps = (*play.steps, step)
-        if play.verdict is not None and self._strict:
-            play.strict_verdict = strict_verdict(play.task, steps, play.verdict)
-        outcome = Outcome(
-            step,
-            play.verdict,
-            lambda: turn_ends and self._referee.passed(play, step.turn),
-            lambda: forgiven_in_turn(play.task, steps, step.turn) is None,
-            play.strict_verdict,
-            shares=max(1, sum(scored_turns(play.task))),
-            paid=play.paid,
-        )
+        if self._strict and play.verdict is not None:
+            play.strict_verdict = strict_verdict(play.task, (*play.steps, step), play.verdict)
+        outcome = self._referee.outcome(play, step, turn_ends=turn_ends)
         step = replace(step, reward=self._reward(outcome))
         play.paid += step.reward
         play.steps.append(step)

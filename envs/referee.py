@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 from fctncalling.checkers import check, kind_of
 from fctncalling.data.agentic import is_prerequisite
 from fctncalling.data.categories import WITHOUT_ANSWER
-from fctncalling.data.types import Task, TurnRecord, Verdict
+from fctncalling.data.types import StepRecord, Task, TurnRecord, Verdict
 from fctncalling.envs.judge import judge_turns, replay_truth
 from fctncalling.envs.play import Play, as_infrastructure
-from fctncalling.envs.rewards import scored_turns
+from fctncalling.envs.rewards import Outcome, scored_turns
+from fctncalling.envs.strictness import forgiven_in_turn
 
 Kept = TypeVar("Kept")
 TASKS_KEPT = 64  # tasks of which an environment keeps truth and schemas; long-context truths take about 1 MB each
@@ -51,6 +52,19 @@ class Referee:
             return play.verdict is not None and play.verdict.valid
         with as_infrastructure("checker"):
             return judge_turns(play.task, play.turns, self._truth(play.task)).per_turn[turn]
+
+    def outcome(self, play: Play, step: StepRecord, *, turn_ends: bool) -> Outcome:
+        """Return what a reward may look at after a step that is not yet among those of the play."""
+        steps = (*play.steps, step)
+        return Outcome(
+            step,
+            play.verdict,
+            lambda: turn_ends and self.passed(play, step.turn),
+            lambda: forgiven_in_turn(play.task, steps, step.turn) is None,
+            play.strict_verdict,
+            shares=max(1, sum(scored_turns(play.task))),
+            paid=play.paid,
+        )
 
     def _truth(self, task: Task) -> tuple[TurnRecord, ...]:
         return remembered(self._truths, task.id, lambda: replay_truth(task, self._tools))
