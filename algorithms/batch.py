@@ -26,7 +26,7 @@ class TokenRecord:
     ids: list[int]
     acted: list[bool]
     ends_action: list[bool]  # the last sampled token of its action
-    rollout_logprobs: list[float]  # log-probability as sampled, 0.0 where not acted
+    rollout_logprobs: list[float]  # as sampled, NaN where not known; 0.0 where not acted
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
 
 

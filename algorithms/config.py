@@ -62,6 +62,10 @@ class TrainConfig:
         "auto", "Precision of passes through the language model; auto: bfloat16 on cuda, else float32.",
         choices=("auto", "float32", "bfloat16"),
     )  # fmt: skip
+    cast_lm_head_to_fp32: bool = setting(
+        True, "Whether the output layer computes in float32 where passes compute in bfloat16, which would round every "
+        "log-probability to about a hundredth.",
+    )  # fmt: skip
     torch_threads: int = setting(
         1, "CPU threads of torch; more than the free cores is many times slower.", within="[1, inf)"
     )
@@ -274,8 +278,9 @@ class TrainConfig:
         within="(1, inf)",
     )  # fmt: skip
     importance_cap: float | None = setting(
-        2.0, "Largest weight of a loss that makes up for sampling with other weights or another engine than learn "
-        "(--max_staleness 1, --rollout_engine vllm): pi_learning / pi_sampling, cut there; none: not made up for.",
+        2.0, "Largest weight of a loss that makes up for sampling with other weights, another engine or other rounding "
+        "than learn (--max_staleness 1, --rollout_engine vllm, passes in bfloat16): pi_learning / pi_sampling, cut "
+        "there; none: not made up for.",
         within="(0, inf)",
     )  # fmt: skip
     entropy_coef: float = setting(0.002, "Weight of the entropy bonus, per nat.", within="[0, inf)")
@@ -344,13 +349,6 @@ class TrainConfig:
             self  # pyright knows this file by its folder and by its link, hence two classes
         )
         conflicts.check(itself)
-
-    @property
-    def corrects_sampling(self) -> bool:
-        """Whether losses are weighted by how likely learning's weights find what was sampled."""
-        return self.importance_cap is not None and (
-            self.max_staleness > 0 or self.rollout_engine != "local"
-        )
 
     @property
     def detaches_critic(self) -> bool:

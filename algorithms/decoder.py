@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fctncalling.algorithms.blocks import Block
 from fctncalling.algorithms.kept_rows import KeptRows
+from fctncalling.algorithms.precision import pass_dtypes, without_autocast
 from fctncalling.algorithms.projection import Projection
 from fctncalling.algorithms.reader import Read
 from fctncalling.algorithms.shared_prompts import SharedRows
@@ -46,7 +47,11 @@ def has_fast_path(model: Any) -> bool:
 
 
 class FastReader:
-    """Reads tokens as `ModelReader` does, under `torch.inference_mode`; joined weights are those of the first read."""
+    """Reads tokens as `ModelReader` does, under `torch.inference_mode`; joined weights are those of the first read.
+
+    The precisions are `pass_dtypes`' of the model. Weights are cast once, and autocast is off in here: it would hand an
+    operation that works in place a copy to work on, and its result would be lost.
+    """
 
     def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 4096) -> None:
         """max_tokens: of one forward over several rows."""
@@ -61,19 +66,29 @@ class FastReader:
         self.max_tokens, self.num_tokens = max_tokens, 0
         self._model, self._rotary = model, decoder.rotary_emb
         self._fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
-        self._norm = _Norm(decoder.norm)
         self._weight: Tensor = decoder.embed_tokens.weight
+        self._dtype, self._head_dtype = pass_dtypes(model)
+        # Between layers fp32 stays fp32, as under autocast.
+        self._stream = self._weight.dtype if self._dtype != torch.float32 else torch.float32
         self._kept = SharedRows(
-            len(decoder.layers), num_rows, self.num_kept_heads, self.head_size, self._weight
+            len(decoder.layers),
+            num_rows,
+            self.num_kept_heads,
+            self.head_size,
+            self._weight.new_empty(0, dtype=self._dtype),
         )
+        self._norm = _Norm(decoder.norm, self._stream)
         self._table: Tensor = self._weight[:0]  # what positions turn queries and keys by
         self._paired = False  # whether what is turned together lies side by side: a complex number
 
     @cached_property
     def _layers(self) -> list[_Layer]:
         """The layers' weights, which a reader that reads nothing does not copy."""
-        layers = [_Layer(layer, self._fused) for layer in self._model.model.layers]
-        if self._weight.dtype == torch.float32 and all(layer.joined.fused for layer in layers):
+        layers = [
+            _Layer(layer, self._fused, self._dtype, self._stream)
+            for layer in self._model.model.layers
+        ]
+        if self._dtype == torch.float32 and all(layer.joined.fused for layer in layers):
             self._paired = True
             for layer in layers:
                 layer.pair(self.num_heads + self.num_kept_heads, self.head_size)
@@ -81,9 +96,8 @@ class FastReader:
 
     @cached_property
     def _head(self) -> Projection:
-        return Projection(
-            (self._model.lm_head,), self._fused and self._weight.numel() <= MOST_COPIED
-        )
+        is_small = self._fused and self._weight.numel() <= MOST_COPIED
+        return Projection((self._model.lm_head,), is_small, self._head_dtype)
 
     @property
     def num_bytes(self) -> int:
@@ -105,7 +119,8 @@ class FastReader:
     def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
         """Let empty rows begin with the same tokens, which are read and kept once."""
         number = self._kept.new_prompt(len(prompt))
-        self._read(self._kept.prompts, [number], [prompt])
+        with without_autocast(self._weight.device):
+            self._read(self._kept.prompts, [number], [prompt])
         self._kept.begin(rows, number)
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
@@ -114,6 +129,16 @@ class FastReader:
 
     def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
         """Pass new tokens through the model, rows of like length together."""
+        with without_autocast(self._weight.device):
+            return self._read_together(rows, news)
+
+    def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
+        """Pass one token of each of the first rows through."""
+        self.num_tokens += sum(active)
+        with without_autocast(self._weight.device):
+            return self._said(self._pass(self._kept, self._kept.place_step(active), tokens))
+
+    def _read_together(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
         order = sorted(range(len(rows)), key=lambda i: len(news[i]))
         hidden: list[Tensor] = []
         start = 0
@@ -128,11 +153,6 @@ class FastReader:
         back = torch.tensor(order, device=self._weight.device).argsort()
         return self._said(torch.cat(hidden)[back])
 
-    def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
-        """Pass one token of each of the first rows through."""
-        self.num_tokens += sum(active)
-        return self._said(self._pass(self._kept, self._kept.place_step(active), tokens))
-
     def _read(self, kept: KeptRows, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Tensor:
         """Return the last layer's states (n, H) behind the last token of each row."""
         block = kept.place([len(new) for new in news], rows)
@@ -144,7 +164,7 @@ class FastReader:
         layers, groups = self._layers, self.num_heads // self.num_kept_heads
         angles = self._angles(block.begin + block.width).index_select(0, block.positions)
         mask = kept.mask(block, groups)
-        x: Tensor = self._weight.index_select(0, kept.tensor(tokens))
+        x: Tensor = self._weight.index_select(0, kept.tensor(tokens)).to(self._stream)
         for number, layer in enumerate(layers):
             queries, keys, values = self._split(layer, layer.norm(x), angles)
             kept.write(number, block, keys, values)
@@ -165,14 +185,17 @@ class FastReader:
         joined = layer.joined(x).view(len(x), -1, self.head_size)
         turned = joined[:, : self.num_heads + self.num_kept_heads]
         if layer.head_scales is not None:
-            turned = (
-                F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon) * layer.head_scales
-            )
+            turned = F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon)
+            turned = turned * layer.head_scales
         if self._paired:
             torch.view_as_complex(turned.view(*turned.shape[:2], -1, 2)).mul_(angles)
         else:
-            cos, sin = angles.unbind(1)
-            turned = torch.addcmul(turned * cos, turned.roll(self.head_size // 2, -1), sin)
+            (cos, sin), turned = angles.unbind(1), turned.to(self._stream)
+            other_half = turned.roll(self.head_size // 2, -1)
+            if self._dtype == torch.float32:
+                turned = torch.addcmul(turned * cos, other_half, sin)
+            else:  # rounded where transformers' own forward, which trains, rounds
+                turned = (turned * cos + other_half * sin).to(self._dtype)
         return (
             turned[:, : self.num_heads],
             turned[:, self.num_heads :],
@@ -186,7 +209,8 @@ class FastReader:
         """
         if len(self._table) < width:
             positions = torch.arange(max(64, 2 * width), device=self._weight.device)
-            cos, sin = (part[0] for part in self._rotary(self._weight, positions.unsqueeze(0)))
+            like = self._weight.new_empty(0, dtype=self._stream)
+            cos, sin = (part[0] for part in self._rotary(like, positions.unsqueeze(0)))
             half = self.head_size // 2
             if self._paired:
                 self._table = torch.complex(cos[:, :half], sin[:, :half]).unsqueeze(1)
@@ -199,19 +223,20 @@ class FastReader:
 class _Norm:
     """Root mean square normalisation with the weights of a module."""
 
-    def __init__(self, module: Any, onto: Projection | None = None) -> None:
+    def __init__(self, module: Any, dtype: torch.dtype, onto: Projection | None = None) -> None:
         """onto: what reads it alone, which takes the weights over (fp32 on a CPU) where it is fused."""
-        self._weight: Tensor = module.weight.detach()
+        self._weight: Tensor = module.weight.detach().to(dtype)
         self._epsilon = float(module.variance_epsilon)
         plain = self._weight.device.type == "cpu" and self._weight.dtype == torch.float32
         self._added = torch.tensor(self._epsilon) if plain else None
-        self._left = plain and onto is not None and onto.fused
+        self._left = plain and onto is not None and onto.fused and onto.dtype == torch.float32
         if self._left and onto is not None:
             onto.take_factors(self._weight)
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._added is None:
-            return F.rms_norm(x, self._weight.shape, self._weight, self._epsilon)
+            # Two operations, for in half precision transformers' own forward rounds twice.
+            return F.rms_norm(x, self._weight.shape, None, self._epsilon) * self._weight
         # There `F.rms_norm` is eight operations; these are five, and as exact.
         length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         scale = torch.addcmul(self._added, length, length, value=1 / x.shape[-1]).rsqrt_()
@@ -222,14 +247,17 @@ class _Norm:
 class _Layer:
     """One decoder layer's weights, as few and large as can be."""
 
-    def __init__(self, layer: Any, fused: bool) -> None:
+    def __init__(self, layer: Any, fused: bool, dtype: torch.dtype, stream: torch.dtype) -> None:
+        """dtype: of products; stream: of norms, and of the sums between layers."""
         attention, forward = layer.self_attn, layer.mlp
-        self.joined = Projection((attention.q_proj, attention.k_proj, attention.v_proj), fused)
-        self.output = Projection((attention.o_proj,), fused)
-        self.inner = Projection((forward.gate_proj, forward.up_proj), fused)
-        self.down = Projection((forward.down_proj,), fused)
-        self.norm = _Norm(layer.input_layernorm, self.joined)
-        self.second_norm = _Norm(layer.post_attention_layernorm, self.inner)
+        self.joined = Projection(
+            (attention.q_proj, attention.k_proj, attention.v_proj), fused, dtype
+        )
+        self.output = Projection((attention.o_proj,), fused, dtype)
+        self.inner = Projection((forward.gate_proj, forward.up_proj), fused, dtype)
+        self.down = Projection((forward.down_proj,), fused, dtype)
+        self.norm = _Norm(layer.input_layernorm, stream, self.joined)
+        self.second_norm = _Norm(layer.post_attention_layernorm, stream, self.inner)
         self.head_scales: Tensor | None = (
             None  # (heads + kept heads, size): Qwen3 normalises queries and keys
         )
@@ -239,7 +267,7 @@ class _Layer:
             scales = [attention.q_norm.weight.expand(config.num_attention_heads, size)]
             scales.append(attention.k_norm.weight.expand(config.num_key_value_heads, size))
             self.head_scales, self.head_epsilon = (
-                torch.cat(scales).detach(),
+                torch.cat(scales).detach().to(stream),
                 attention.q_norm.variance_epsilon,
             )
 

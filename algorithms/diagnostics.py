@@ -14,6 +14,7 @@ from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.experience import Experience
+from fctncalling.algorithms.precision import corrects_sampling
 from fctncalling.algorithms.targets import Targets
 
 Metrics = dict[str, float]
@@ -142,9 +143,9 @@ def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics
 
 def _importance_metrics(targets: Targets, config: TrainConfig) -> Metrics:
     """Return what the truncated importance weights are; nothing where none are asked for."""
-    if not config.corrects_sampling or config.importance_cap is None:
-        return {}
     weights = targets.importance[targets.counted]
+    if config.importance_cap is None or not corrects_sampling(config, weights.device):
+        return {}
     return {
         "mismatch/importance_mean": float(weights.mean()),
         "mismatch/importance_min": float(weights.min()),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.cache import RaggedCache, attention_mask, check_supported
+from fctncalling.algorithms.precision import pass_dtypes
 
 
 class Read(NamedTuple):
@@ -123,7 +124,7 @@ class ModelReader:
         self.num_tokens += sum(counts)
         output: Any = model(
             input_ids=torch.tensor(block, device=device),
-            attention_mask=attention_mask(model, places, self._parameter.dtype),
+            attention_mask=attention_mask(model, places, pass_dtypes(model).decoder),
             position_ids=places.positions.clamp(min=0),
             past_key_values=self.cache,
             use_cache=True,

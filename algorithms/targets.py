@@ -16,6 +16,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.experience import Experience, Minibatch
 from fctncalling.algorithms.finite import check_finite
 from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.precision import corrects_sampling
 from fctncalling.algorithms.processes import ALONE, Processes
 
 
@@ -177,12 +178,14 @@ def _importance(
     """Return truncated importance weights, (N,), of what the algorithm has a ratio of: tokens, actions or rows.
 
     They stand beside the clipped ratio, whose denominator stays the policy before the update (Hilton et al. 2021,
-    arXiv:2110.00641): an old or a foreign sampler is made up for, and does not use up the clip range.
+    arXiv:2110.00641): an old or a foreign sampler is made up for, and does not use up the clip range. A token whose
+    probability as sampled nobody knows (NaN) counts as sampled by the policy itself.
     """
-    if not config.corrects_sampling or config.importance_cap is None:
+    if config.importance_cap is None or not corrects_sampling(config, old_logprobs.device):
         return torch.ones_like(old_logprobs)
     spans = experience.spans(torch.arange(len(old_logprobs), device=old_logprobs.device))
-    log_ratios = losses.log_ratio(old_logprobs, experience.tokens.rollout_logprobs)
+    sampled = experience.tokens.rollout_logprobs
+    log_ratios = losses.log_ratio(old_logprobs, sampled, mask=~sampled.isnan())
     return algorithm.log_ratio(log_ratios, spans, config).exp().clamp(max=config.importance_cap)
 
 

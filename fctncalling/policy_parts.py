@@ -30,11 +30,11 @@ def complete(
         policy.load_critic(checkpoint)
     if config.kl_coef and not config.lora_r:
         reference = _load_model(base_model(config)).to(device)
-        compute_in(reference, dtype, device)
+        compute_in(reference, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
         policy.refer_to(reference)
     if config.init_critic_from is not None and checkpoint is None:
         _take_over_critic(policy, config, Path(config.init_critic_from))
-    compute_in(policy.model, dtype, device)
+    compute_in(policy.model, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
     if policy.critic_model is not None:
         compute_in(policy.critic_model, dtype, device)
 
