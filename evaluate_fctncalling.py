@@ -11,6 +11,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from fctncalling.cli.one_line_parser import OneLineParser
+
 SUBCOMMANDS = {
     "verdicts": "fctncalling.cli.verdicts",
     "execute": "fctncalling.cli.execute",
@@ -28,7 +30,7 @@ SUBCOMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130 after Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="evaluate_fctncalling.py",
         description=__doc__,
         epilog="example: evaluate_fctncalling.py verdicts --help",
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     chosen: str = parser.parse_args(arguments[:1]).subcommand
     module = import_module(SUBCOMMANDS[chosen])
-    subparser = argparse.ArgumentParser(
+    subparser = OneLineParser(
         prog=f"{parser.prog} {chosen}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -8,12 +8,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.agents.agent import AgentUnavailable, EpisodeCut, Player
+from fctncalling.agents.agent import (
+    AgentUnavailable,
+    ContextOverflow,
+    EpisodeCut,
+    Player,
+)
 from fctncalling.checkers import kind_of
 from fctncalling.data.types import Episode, StepRecord, Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.progress import progress_of
 from fctncalling.envs.strictness import strict_verdict
+
+CONTEXT_OVERFLOW = "context_overflow"
+"""Why an episode failed whose conversation outgrew the model's context."""
 
 
 @dataclasses.dataclass
@@ -25,6 +33,7 @@ class Played:
     reason: str = ""  # why it is invalid
     messages: list[list[Any]] = dataclasses.field(default_factory=list)
     """What the environment said, in OpenAI form: the opening messages, then those behind each step."""
+    failure: str = ""  # why it failed beside its verdict: CONTEXT_OVERFLOW, or nothing
 
 
 def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None = None) -> Played:
@@ -34,13 +43,16 @@ def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None
     observations: list[str] = []
     messages = [list(info["messages"])]
     terminated = truncated = False
-    reason = str(info.get("invalid_reason", ""))
+    reason, failure = str(info.get("invalid_reason", "")), ""
     while not (terminated or truncated):
         turn = int(info["turn"])
         try:
             text = player.answer(observation, info)
-        except AgentUnavailable as failure:
-            truncated, reason = True, str(failure)
+        except AgentUnavailable as error:
+            truncated, reason = True, str(error)
+            break
+        except ContextOverflow:
+            truncated, failure = True, CONTEXT_OVERFLOW
             break
         except EpisodeCut:
             truncated = True
@@ -55,7 +67,7 @@ def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None
         task_id, str(info["category"]), steps, verdict,
         terminated=terminated, truncated=truncated, invalid=bool(reason), seed=seed,
     )  # fmt: skip
-    return Played(episode, observations, reason, messages)
+    return Played(episode, observations, reason, messages, failure)
 
 
 def noted(turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
@@ -103,10 +115,7 @@ def episode_fields(played: Played) -> dict[str, Any]:
     steps = [as_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
         step["observation_sha256"] = digest(observation)
-    for step, messages in zip(steps, played.messages[1:], strict=False):
-        if said := [each for each in messages if each["role"] != "tool"]:
-            step["messages"] = said
-    told = {"invalid_reason": played.reason} if episode.invalid else {}
+    return Played(episode, observations, reason, messages, failure)
     return {
         "messages": played.messages[0] if played.messages else [],
         "steps": steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -11,7 +12,27 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Reply = Callable[[int, dict[str, Any]], Any]
-"""(number of the request from 0, its body) -> a message, an HTTP status as int, a (status, headers), or "drop"."""
+"""(number of the request from 0, its body) -> a message, an HTTP status as int, a (status, headers), "drop",
+or a function that is given the request's handler and answers by itself."""
+
+
+def raw(status: int, data: bytes, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
+    """Return an answer that sends these bytes; underscores of header names stand for dashes."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in {"Content_Length": str(len(data)), **headers}.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        with contextlib.suppress(OSError):  # who asked may have hung up
+            handler.wfile.write(data)
+
+    return answer
+
+
+def error(status: int, text: str) -> Callable[[BaseHTTPRequestHandler], None]:
+    """Return an answer that is an error in OpenAI's form."""
+    return raw(status, json.dumps({"error": {"message": text}}).encode())
 
 
 class Stub:
@@ -40,6 +61,9 @@ def endpoint(reply: Reply) -> Iterator[Stub]:
             answer = stub.reply(stub.take(body, self.headers.get("Authorization")), body)
             if answer == "drop":
                 self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            if callable(answer):
+                answer(self)
                 return
             status, headers = (answer, {}) if isinstance(answer, int) else (200, {})
             if isinstance(answer, tuple):

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import FunctionDoc, Task
 
-FORMS = ("prompting", "tool_call")
+FORMS = ("prompting", "tool_call", "tools_text")
+"""How an agent is asked; tools_text: schemas go to the server, calls are read from the text."""
 
 
 class AgentUnavailable(Exception):
@@ -20,6 +21,10 @@ class EpisodeCut(Exception):
     """An outside budget ends the episode here: it is truncated, and valid as far as it goes."""
 
 
+class ContextOverflow(Exception):
+    """The conversation is longer than the model's context: the episode is a failure, not invalid."""
+
+
 class AgentSetupError(Exception):
     """The agent cannot work at all (a refused key, a missing extra): the run ends, saying so."""
 
@@ -28,7 +33,10 @@ class Player(Protocol):
     """One episode's side of the agent; keeps its own conversation."""
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the next message, given what the environment just returned; raises AgentUnavailable."""
+        """Return the next message, given what the environment just returned.
+
+        Raises AgentUnavailable, ContextOverflow, EpisodeCut.
+        """
         ...
 
 
@@ -49,6 +57,8 @@ def handler_of(task: Task, form: str) -> str:
     """Return the name of the one handler that reads a task's calls as BFCL does in a form."""
     if form == "tool_call":
         return "tool_calls"
+    if form == "tools_text":
+        return "auto"  # each server writes calls in its model's own way
     if "prompt_variant" in task.extra:
         return str(task.extra["prompt_variant"])
     return f"{language_of(task.category)}_calls"
@@ -59,7 +69,10 @@ def posed(task: Task, form: str) -> Task:
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """
-    if form != "tool_call" or kind_of(task.category) in ("multi_turn", "agentic"):
+    if form not in ("tool_call", "tools_text") or kind_of(task.category) in (
+        "multi_turn",
+        "agentic",
+    ):
         return task
     truth = task.ground_truth
     if truth is not None:

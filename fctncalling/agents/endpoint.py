@@ -1,26 +1,49 @@
-"""A model behind an OpenAI-compatible HTTP interface: `chat/completions`, prompted or with tool calls."""
+"""A model behind an OpenAI-compatible HTTP interface: `chat/completions`, prompted or with tools."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.agents.agent import AgentSetupError, AgentUnavailable, Player
+from fctncalling.agents.agent import (
+    AgentSetupError,
+    AgentUnavailable,
+    ContextOverflow,
+    Player,
+)
+from fctncalling.agents.context_overflow import is_context_overflow
+from fctncalling.agents.endpoint_players import (
+    Endpoint,
+    PromptedPlayer,
+    ToolCallPlayer,
+    ToolsTextPlayer,
+)
+from fctncalling.agents.http_post import BadAddress, HttpPoster, Reply, RequestFailed
+from fctncalling.agents.redaction import Redactor, without_credentials
 from fctncalling.data.surrogates import encodable_value
 from fctncalling.data.types import Message, Task
-from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.prompts import MORE_FUNCTIONS
 from fctncalling.envs.tools.extras import MissingExtra, extra_module
 
 BASE_URL = "https://api.openai.com/v1"
 REFUSED = (401, 403, 404, 405)  # no repetition mends a wrong key, address or model
 TRANSIENT = (408, 409, 425, 429)
 MAX_WAIT_S = 60.0
+FIRST_REPETITIONS = 2  # of a request that finds nobody, before anything was ever answered
+OUTAGE_S = 10.0  # shorter ones cost an episode, never the run
+NOTE_GAP_S = 5.0  # between two notes about repetitions
+LEAST_TOKENS = 16  # an answer that is worth asking for
+_PLAYERS: dict[str, Callable[[Endpoint], Player]] = {
+    "prompting": PromptedPlayer,
+    "tool_call": ToolCallPlayer,
+    "tools_text": ToolsTextPlayer,
+}
 
 
 @dataclass(frozen=True)
@@ -33,88 +56,213 @@ class EndpointSettings:
     form: str = "prompting"
     temperature: float | None = 0.0
     max_tokens: int | None = None  # longest answer, in tokens
-    timeout_s: float = 120.0  # of one request
+    timeout_s: float = 120.0  # of one request, from its start to the answer's last byte
     retries: int = 5  # repetitions of a request that failed for a while
     first_wait_s: float = 1.0  # before the first repetition, doubled for each further one
 
 
+class _Failed(Exception):
+    """One attempt failed, and a repetition may help."""
+
+    def __init__(self, told: str, *, wait_s: float = 0.0, cause: RequestFailed | None = None):
+        super().__init__(told)
+        self.wait_s = wait_s
+        self.is_unreachable = cause is not None and cause.unreachable
+        self.has_timed_out = cause is not None and cause.timed_out
+
+
 class EndpointAgent:
-    """Asks an endpoint; what fails for a while is repeated, what stays away makes the episode invalid."""
+    """Asks an endpoint and repeats what failed for a while.
+
+    What stays away makes the episode invalid; an endpoint that is not there ends the run.
+    """
 
     def __init__(self, settings: EndpointSettings) -> None:
         try:
-            self._httpx = extra_module("httpx", "openai", "--agent openai:...")
+            httpx = extra_module("httpx", "openai", "--agent openai:...")
         except MissingExtra as error:
             raise AgentSetupError(str(error)) from None
         self.name, self.settings, self._closed = settings.model, settings, threading.Event()
         base = settings.base_url or os.environ.get("OPENAI_BASE_URL") or BASE_URL
-        self._url = f"{base.rstrip('/')}/chat/completions"
-        key = os.environ.get(settings.api_key_env, "")
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        url = f"{base.rstrip('/')}/chat/completions"
+        self._url = without_credentials(url)  # as it is shown
+        key = _key(settings.api_key_env)
+        self._redactor = Redactor(key, url)
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            self._client = self._httpx.Client(timeout=settings.timeout_s, headers=headers)
-        except ValueError as error:  # a key with a line break, say
-            raise AgentSetupError(
-                f"{settings.api_key_env}: cannot be sent as a header: {error}"
-            ) from None
+            self._poster = HttpPoster(httpx, url, headers, settings.timeout_s)
+        except (OSError, ValueError) as error:  # certificates that cannot be read, say
+            raise AgentSetupError(f"{self._url}: {self._redactor.error(str(error))}") from None
+        self._lock = threading.Lock()
+        self._last_answer: float | None = None  # when anything came back
+        self._last_note = 0.0
+        self._noted = set[str]()
 
     def player(self, task: Task, handler: str, seed: int) -> Player:
         """Return a player for an episode."""
-        return _ToolCallPlayer(self) if self.settings.form == "tool_call" else _PromptedPlayer(self)
+        return _PLAYERS[self.settings.form](self)
 
     def close(self) -> None:
         """Close the connections; players that still wait to repeat a request give up."""
         self._closed.set()
-        self._client.close()
+        self._poster.close()
+
+    def note_once(self, text: str) -> None:
+        """Print a note, the same one only once in a run."""
+        with self._lock:
+            if text in self._noted:
+                return
+            self._noted.add(text)
+        print(f"note: {text}", file=sys.stderr)
 
     def ask(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
-        """Return the model's message; raises AgentUnavailable, or AgentSetupError where the endpoint refuses us."""
+        """Return the model's message.
+
+        Where --max_new_tokens does not fit into what the context has left, less is asked for.
+        Raises AgentUnavailable, ContextOverflow, or AgentSetupError where the endpoint refuses us
+        or is not there.
+        """
         body: dict[str, Any] = {"model": self.settings.model, "messages": list(messages)}
-        wanted = {"temperature": self.settings.temperature, "max_tokens": self.settings.max_tokens}
-        body |= {name: value for name, value in wanted.items() if value is not None}
+        if self.settings.temperature is not None:
+            body["temperature"] = self.settings.temperature
         if tools:
             body["tools"] = list(tools)
-        told, told_s = "", 0.0
+        max_tokens = self.settings.max_tokens
+        while True:
+            if max_tokens is not None:
+                body["max_tokens"] = max_tokens
+            try:
+                return self._ask(_encoded(body))
+            except ContextOverflow:
+                if max_tokens is None or max_tokens <= LEAST_TOKENS:
+                    raise
+                max_tokens = max(LEAST_TOKENS, max_tokens // 4)
+
+    def _ask(self, data: bytes) -> dict[str, Any]:
+        started, failure = time.monotonic(), _Failed("")
         for attempt in range(self.settings.retries + 1):
-            wait_s = _wait_s(self.settings.first_wait_s, attempt, told_s) if attempt else 0.0
+            wait_s = _wait_s(self.settings.first_wait_s, attempt, failure.wait_s) if attempt else 0
+            if attempt:
+                self._note_repetition(failure, attempt, wait_s)
             if self._closed.wait(wait_s):
                 raise AgentUnavailable(f"{self._url}: the run ended before there was an answer")
-            message, told, told_s = self._once(body)
-            if message is not None:
-                return message
+            try:
+                return self._once(data)
+            except _Failed as failed:
+                failure = failed
+            gives_up = attempt >= FIRST_REPETITIONS or failure.has_timed_out
+            if failure.is_unreachable and self._last_answer is None and gives_up:
+                break
+        self._require_endpoint(failure, started)
+        count = self.settings.retries + 1
         raise AgentUnavailable(
-            f"{self._url}: no answer after {self.settings.retries + 1} attempts; the last: {told}"
+            f"{self._url}: no answer after {count} attempts; the last: {failure}"
         )
 
-    def _once(self, body: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str, float]:
-        """Return the message, or None, why there is none, and the seconds the endpoint asks us to wait."""
+    def _require_endpoint(self, failure: _Failed, started: float) -> None:
+        """Raise AgentSetupError where nobody is at the address; one failed episode ends no run."""
+        if not failure.is_unreachable:
+            return
+        if self._last_answer is None:
+            raise AgentSetupError(
+                f"{self._url}: no endpoint is reached there ({failure}). Start the server, or name "
+                "its address by --base_url"
+            )
+        away_s = time.monotonic() - self._last_answer
+        if self._last_answer < started and away_s >= OUTAGE_S:
+            raise AgentSetupError(
+                f"{self._url}: the endpoint has not been there for {away_s:.0f} s ({failure}). "
+                "Start it again, and go on by --resume"
+            )
+
+    def _note_repetition(self, failure: _Failed, attempt: int, wait_s: float) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if now - self._last_note < NOTE_GAP_S:
+                return
+            self._last_note = now
+        print(
+            f"note: {self._url}: {failure}; trying again in {wait_s:.1f} s "
+            f"(repetition {attempt} of {self.settings.retries})",
+            file=sys.stderr,
+        )
+
+    def _once(self, data: bytes) -> dict[str, Any]:
+        """Return the message of one attempt; raises _Failed where another may help."""
         try:
-            reply = self._client.post(self._url, json=encodable_value(body))
-        except (self._httpx.UnsupportedProtocol, self._httpx.InvalidURL, ValueError) as error:
-            raise AgentSetupError(f"--base_url: {self._url}: {error}") from None
-        except self._httpx.TransportError as error:
-            return None, f"{type(error).__name__}: {error}", 0.0
-        told = f"HTTP {reply.status_code}: {reply.text[:300]}"
-        if reply.status_code in REFUSED:
-            raise AgentSetupError(f"{self._url}: {told}. Check --base_url, the model's name and the key in "
-                                  f"{self.settings.api_key_env}.")  # fmt: skip
-        if reply.status_code in TRANSIENT or reply.status_code >= 500:
-            return None, told, _seconds(reply.headers.get("retry-after"))
-        if reply.status_code >= 300:
+            reply = self._poster.post(data)
+        except BadAddress as error:
+            told = self._redactor.error(str(error))
+            raise AgentSetupError(f"--base_url: {self._url}: {told}") from None
+        except RequestFailed as error:
+            if not error.unreachable:
+                self._last_answer = time.monotonic()
+            raise _Failed(self._redactor.error(str(error)), cause=error) from None
+        self._last_answer = time.monotonic()
+        return self._message(reply)
+
+    def _message(self, reply: Reply) -> dict[str, Any]:
+        text = self._redactor.error(reply.data.decode("utf-8", "replace"))
+        told = f"HTTP {reply.status}: {text[:300]}"
+        if reply.status in REFUSED:
+            raise AgentSetupError(
+                f"{self._url}: {told}. Check --base_url, the model's name and the key in "
+                f"{self.settings.api_key_env}."
+            )
+        if reply.status >= 300 and is_context_overflow(reply.status, text):
+            raise ContextOverflow(told)
+        if reply.status in TRANSIENT or reply.status >= 500:
+            raise _Failed(told, wait_s=_seconds(reply.headers.get("retry-after")))
+        if reply.status >= 300:
             raise AgentUnavailable(f"{self._url}: {told}")
         try:
-            message = reply.json()["choices"][0]["message"]
-        except (ValueError, LookupError, TypeError):
-            message = None
-        return (
-            (message if isinstance(message, dict) else None),
-            f"no message in the answer: {reply.text[:300]}",
-            0.0,
+            answer = json.loads(reply.data)
+            if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
+                raise ContextOverflow(told)  # some gateways answer 200 whatever happened
+            return _checked(self._redactor.answer(answer["choices"][0]["message"]))
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            why = f" ({error})" if isinstance(error, _Malformed) else ""
+            raise _Failed(f"no message in the answer{why}: {text[:300]}") from None
+
+
+class _Malformed(ValueError):
+    """A message that is none."""
+
+
+def _checked(message: Any) -> dict[str, Any]:
+    """Return a message whose parts are what their names say; raises ValueError, RecursionError."""
+    if not isinstance(message, dict):
+        raise _Malformed("expected an object")
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise _Malformed(f"tool_calls: expected a list, got {str(calls)[:40]}")
+    for each in calls:
+        function = each.get("function") if isinstance(each, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise _Malformed("a tool call without a function's name")
+        if not isinstance(function.get("arguments"), str | dict | None):
+            raise _Malformed("arguments of a tool call: expected JSON text or an object")
+    json.dumps(message)  # it is sent back and logged: where it nests too deep, it is of no use
+    return message
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    """Return JSON in UTF-8; surrogates, which UTF-8 cannot say, are joined or replaced."""
+    return json.dumps(encodable_value(body), ensure_ascii=False).encode()
+
+
+def _key(variable: str) -> str:
+    key = os.environ.get(variable, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise AgentSetupError(
+            f"{variable}: the key cannot be sent as a header: expected printable ASCII in one line"
         )
+    return key
 
 
 def _wait_s(first_s: float, attempt: int, told_s: float) -> float:
-    """Return what the endpoint asked for, or twice as long as before, spread so that threads come apart."""
+    """Return the wait the endpoint asked for, or twice the last one; spread, so threads part."""
     grown_s: float = first_s * 2.0 ** (attempt - 1) * random.uniform(0.75, 1.25)
     return min(MAX_WAIT_S, max(told_s, grown_s))
 
@@ -124,95 +272,3 @@ def _seconds(text: str | None) -> float:
         return max(0.0, float(text or 0))
     except ValueError:  # a date
         return 0.0
-
-
-class _PromptedPlayer:
-    """BFCL's prompting form: docs in the system message, results as one user message."""
-
-    def __init__(self, agent: EndpointAgent) -> None:
-        self._agent, self._messages = agent, list[Message]()
-
-    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        new = [{"role": m["role"], "content": m.get("content") or ""} for m in info["messages"]]
-        if not self._messages:
-            own = new.pop(0)["content"] if new and new[0]["role"] == "system" else ""
-            system = "\n\n".join(filter(None, [info["instructions"], own]))
-            self._messages.append({"role": "system", "content": system})
-        elif any(message["role"] == "tool" for message in new):
-            new = [{"role": "user", "content": observation}]
-        self._messages += new
-        text = _content(self._agent.ask(self._messages))
-        self._messages.append({"role": "assistant", "content": text})
-        return text
-
-
-class _ToolCallPlayer:
-    """The form of tool calls: schemas beside the messages, one tool message for each result."""
-
-    def __init__(self, agent: EndpointAgent) -> None:
-        self._agent, self._messages = agent, list[Message]()
-        self._pending: dict[str, Any] | None = (
-            None  # our last message, until it is known whether its calls ran
-        )
-
-    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        self._read(info["messages"])
-        message = self._agent.ask(self._messages, info["tools"])
-        self._pending = message
-        calls = _tool_calls(message)
-        if calls:
-            return json.dumps([{call["name"]: call["arguments"]} for call in calls])
-        text = _content(message)
-        return json.dumps(text) if _would_be_read(text) else text
-
-    def _read(self, messages: Sequence[Message]) -> None:
-        results = [message for message in messages if message["role"] == "tool"]
-        if self._pending is not None:
-            asked = self._pending.get("tool_calls") or []
-            kept: Message = {"role": "assistant", "content": _content(self._pending)}
-            if asked and len(asked) == len(results):
-                self._messages.append({**kept, "tool_calls": asked})
-                self._messages += [
-                    {
-                        "role": "tool",
-                        "tool_call_id": str(call.get("id", "")),
-                        "content": each["content"],
-                    }
-                    for call, each in zip(asked, results, strict=True)
-                ]
-            else:  # calls that were not run have no results, and an interface rejects calls without results
-                self._messages.append({**kept, "content": kept["content"] or json.dumps(asked)})
-        for message in messages:
-            if message["role"] != "tool":
-                content = MORE_FUNCTIONS if message.get("tools") else message.get("content") or ""
-                self._messages.append({"role": message["role"], "content": content})
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    """Return a message's text; some interfaces send it in parts."""
-    content = message.get("content")
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
-
-
-def _tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    calls = []
-    for each in message.get("tool_calls") or []:
-        function = each.get("function") if isinstance(each, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise AgentUnavailable(
-                f"a tool call without a function's name: {json.dumps(each)[:300]}"
-            )
-        arguments = function.get("arguments")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        calls.append({"name": function["name"], "arguments": text or "{}"})
-    return calls
-
-
-def _would_be_read(text: str) -> bool:
-    """Whether chat looks like the calls it is not: only what an interface returns as calls counts as such."""
-    try:
-        return bool(get_handler("tool_calls").decode(text))
-    except DecodeError:
-        return False

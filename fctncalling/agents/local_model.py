@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
 
 from fctncalling.agents.agent import AgentSetupError
-from fctncalling.data.types import Call, Episode, Task
+from fctncalling.data.types import Episode, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.handlers import get_handler
-from fctncalling.episodes import Played
+from fctncalling.episodes import CONTEXT_OVERFLOW, Played
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.batch import EpisodeRecord
+    from fctncalling.algorithms.generation import GenerationEngine
 
+MakeEnv = Callable[[tuple[Task, ...]], FunctionCallingEnv]
 CHUNK = 4  # tasks a slot that are handed to the rollout at once: enough that few slots idle at a chunk's end
+
+
+class Item(Protocol):
+    """An episode to play."""
+
+    @property
+    def category(self) -> str: ...
+
+    @property
+    def task(self) -> Task: ...
+
+    @property
+    def sample(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -35,36 +49,80 @@ class LocalSettings:
     num_envs: int = 4  # episodes that run side by side
     seed: int = 0
     device: str = "auto"
+    torch_threads: int = 1
 
 
 class LocalModel:
-    """Loads model and tokenizer once; raises AgentSetupError where they cannot be loaded."""
+    """Reads the tokenizer first and the weights when they are needed; raises AgentSetupError."""
 
     def __init__(self, settings: LocalSettings) -> None:
         try:
-            from transformers import AutoModelForCausalLM, AutoTokenizer
+            import torch
+            from transformers import AutoConfig, AutoTokenizer
 
-            from fctncalling.algorithms.config import resolve_device
-            from fctncalling.algorithms.generation import GenerationEngine
             from fctncalling.algorithms.template import ChatTemplate
         except ImportError as error:
             raise AgentSetupError(
                 f"--agent hf:... needs the training libraries ({error}): pip install 'fctncalling[train]'"
             ) from None
+        torch.set_num_threads(settings.torch_threads)  # more than one only spin on small models
         try:
-            tokenizer = AutoTokenizer.from_pretrained(settings.folder, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(settings.folder, trust_remote_code=False)
+            self._template = ChatTemplate(
+                AutoTokenizer.from_pretrained(settings.folder, trust_remote_code=False)
+            )
+        except (OSError, ValueError) as error:
+            raise _cannot_load(settings, error) from None
+        self._settings, self.name = settings, Path(settings.folder).resolve().name
+        own = getattr(config, "max_position_embeddings", None)
+        self._is_whole_context = own is not None and settings.max_episode_tokens >= own
+        self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
+        self._engine: GenerationEngine | None = None
+
+    def play_all(self, items: Iterable[Item], make_env: MakeEnv) -> Iterator[tuple[Item, Played]]:
+        """Yield every item with its episode, in order; `make_env` gives an environment over tasks."""
+        from fctncalling.algorithms.rollout import collect
+
+        waiting, num_envs = iter(items), self._settings.num_envs
+        while chunk := tuple(islice(waiting, CHUNK * num_envs)):
+            tasks = tuple({item.task.id: item.task for item in chunk}.values())
+
+            def fresh(tasks: tuple[Task, ...] = tasks) -> gymnasium.Env[Any, Any]:
+                return _Prompted(make_env(tasks)) if self.form == "prompting" else make_env(tasks)
+
+            records = collect(
+                [fresh() for _ in range(min(num_envs, len(chunk)))],
+                self._actor(),
+                self._template,
+                [item.task.id for item in chunk],
+                max_episode_tokens=self._settings.max_episode_tokens,
+                seed=self._settings.seed,
+                numbers=[_number(item) for item in chunk],
+                make_env=fresh,
+            )
+            for item, record in zip(chunk, records, strict=True):
+                yield item, _played(record, is_whole_context=self._is_whole_context)
+
+    def _actor(self) -> GenerationEngine:
+        if self._engine is None:
+            self._engine = self._loaded()
+        return self._engine
+
+    def _loaded(self) -> GenerationEngine:
+        from transformers import AutoModelForCausalLM
+
+        from fctncalling.algorithms.config import resolve_device
+        from fctncalling.algorithms.generation import GenerationEngine
+
+        settings = self._settings
+        try:
             model: Any = AutoModelForCausalLM.from_pretrained(
                 settings.folder, trust_remote_code=False
             )
             model.to(resolve_device(settings.device))
-            self._template = ChatTemplate(tokenizer)
         except (OSError, ValueError) as error:
-            raise AgentSetupError(
-                f"--agent hf:{settings.folder}: the model cannot be loaded: {error}"
-            ) from None
-        self._settings, self.name = settings, Path(settings.folder).resolve().name
-        self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
-        self._actor = GenerationEngine(
+            raise _cannot_load(settings, error) from None
+        return GenerationEngine(
             model.eval(),
             self._template.stop_ids,
             temperature=settings.temperature,
@@ -72,30 +130,26 @@ class LocalModel:
             decode=self._template.decode,
         )
 
-    def play_all(
-        self, tasks: Iterable[Task], make_env: Callable[[tuple[Task, ...]], FunctionCallingEnv]
-    ) -> Iterator[tuple[Task, Played]]:
-        """Yield every task's episode, in order; `make_env` gives an environment over some of the tasks."""
-        from fctncalling.algorithms.rollout import collect
 
-        waiting, num_envs = iter(tasks), self._settings.num_envs
-        while chunk := tuple(islice(waiting, CHUNK * num_envs)):
+def require_model_folder(name: str) -> None:
+    """Raise AgentSetupError for a path without a model: the hub would be asked for it in vain."""
+    path = Path(name)
+    is_path = path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise AgentSetupError(
+            f"--agent hf:{name}: the model cannot be loaded: the folder has no config.json"
+        )
+    if is_path and not path.is_dir():
+        raise AgentSetupError(f"--agent hf:{name}: the model cannot be loaded: no such folder")
 
-            def fresh(chunk: tuple[Task, ...] = chunk) -> gymnasium.Env[Any, Any]:
-                return _Prompted(make_env(chunk)) if self.form == "prompting" else make_env(chunk)
 
-            records = collect(
-                [fresh() for _ in range(min(num_envs, len(chunk)))],
-                self._actor,
-                self._template,
-                [task.id for task in chunk],
-                max_episode_tokens=self._settings.max_episode_tokens,
-                seed=self._settings.seed,
-                make_env=fresh,
-            )
-            yield from (
-                (task, _played(record)) for task, record in zip(chunk, records, strict=True)
-            )
+def _cannot_load(settings: LocalSettings, error: Exception) -> AgentSetupError:
+    return AgentSetupError(f"--agent hf:{settings.folder}: the model cannot be loaded: {error}")
+
+
+def _number(item: Item) -> int:
+    """Return what seeds an episode beside --seed: the same in whatever order a run is resumed."""
+    return zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
 
 
 class _Prompted(gymnasium.Wrapper[str, str, str, str]):
@@ -116,29 +170,17 @@ class _Prompted(gymnasium.Wrapper[str, str, str, str]):
         return observation, reward, terminated, truncated, {**info, "tools": []}
 
 
-def _played(record: EpisodeRecord) -> Played:
+def _played(record: EpisodeRecord, *, is_whole_context: bool) -> Played:
     episode = record.episode
     if not isinstance(episode, Episode):
         raise TypeError(f"task {record.task_id}: the rollout returned no episode")
     if episode.invalid:
         return Played(episode, reason="the environment failed; the log tells how")
+    if not episode.steps and is_whole_context:
+        return Played(episode, failure=CONTEXT_OVERFLOW)
     if not episode.steps:  # an empty answer would pass where no call is expected
         return Played(
             replace(episode, invalid=True),
             reason="no room for an answer: raise --max_episode_tokens",
         )
     return Played(episode)
-
-
-def as_tool_calls(response: Any, calls: Mapping[str, tuple[Call, ...]]) -> Any:
-    """Return an answer in BFCL's form of tool calls, from the texts of the model's own form."""
-    if isinstance(response, list):
-        return [as_tool_calls(each, calls) for each in response]
-    if not (read := calls.get(response, ())):
-        return json.dumps(response) if response.lstrip().startswith("[") else response
-    try:
-        return get_handler("tool_calls").render(read)
-    except ValueError:  # a tuple, say, which JSON cannot say
-        return json.dumps(
-            [{call.name: json.dumps(dict(call.arguments), default=str)} for call in read]
-        )

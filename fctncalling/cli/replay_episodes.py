@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fctncalling.agents.agent import EpisodeCut, posed
+from fctncalling.agents.agent import ContextOverflow, EpisodeCut, posed
 from fctncalling.cli.records import InputError, Line, TaskFolder, use_tables_beside
 from fctncalling.cli.task_tools import TaskTools
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.episodes import Played, episode_fields, play, verdict_fields
+from fctncalling.episodes import CONTEXT_OVERFLOW, Played, episode_fields, play, verdict_fields
 
 _STEP_FIELDS = (
     "turn",
@@ -63,7 +63,9 @@ class Replayer:
         if len(texts) != len(steps):
             raise line.error("steps", "expected each step with its text")
         task = self._task(line)
-        played = play(self._env(line, task), task.id, _Recorded(texts), line.record.get("seed"))
+        cut = ContextOverflow if line.record.get(CONTEXT_OVERFLOW) else EpisodeCut
+        player = _Recorded(texts, cut)
+        played = play(self._env(line, task), task.id, player, line.record.get("seed"))
         return list(_compared(line.record, task, played))
 
     def task_id(self, line: Line) -> str:
@@ -125,13 +127,13 @@ class Replayer:
 class _Recorded:
     """Says what was said; where nothing more was, the episode ended here."""
 
-    def __init__(self, texts: list[str]) -> None:
-        self._texts = iter(texts)
+    def __init__(self, texts: list[str], cut: type[Exception]) -> None:
+        self._texts, self._cut = iter(texts), cut
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         text = next(self._texts, None)
         if text is None:
-            raise EpisodeCut
+            raise self._cut
         return text
 
 

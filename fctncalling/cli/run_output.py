@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 from fctncalling.cli.records import InputError
+from fctncalling.episodes import CONTEXT_OVERFLOW
+from fctncalling.pass_at_k import SampledTasks
 
 
 @dataclass
@@ -22,6 +24,9 @@ class Totals:
     strict: int = 0
     progress: float = 0.0  # summed
     invalid: int = 0
+    context_overflow: int = 0  # failed, as the conversation outgrew the model's context
+    tasks: SampledTasks = field(default_factory=SampledTasks)
+    strict_tasks: SampledTasks = field(default_factory=SampledTasks)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Count one line."""
@@ -32,6 +37,19 @@ class Totals:
         self.valid += bool(line["valid"])
         self.strict += bool(line["strict_valid"])
         self.progress += float(line["progress"])
+        self.context_overflow += bool(line.get(CONTEXT_OVERFLOW))
+        self.tasks.add(line["id"], success=bool(line["valid"]))
+        self.strict_tasks.add(line["id"], success=bool(line["strict_valid"]))
+
+
+def require_new(path: Path, *, resume: bool) -> None:
+    """Raise InputError for an output that cannot be written without losing what is there."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder. Name a file as --output.")
+    if path.exists() and path.stat().st_size and not resume:
+        raise InputError(
+            f"{path}: is there already. Go on with it by --resume, or name another --output."
+        )
 
 
 class OutputFile:
@@ -42,23 +60,18 @@ class OutputFile:
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
         self._path, self._settings = path, settings
-        self._done = set[tuple[str, str]]()
+        self._done = set[tuple[str, str, int]]()
         self._totals: dict[str, Totals] = {}
         self.reason = ""  # of the first invalid episode of this run
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder. Name a file as --output.")
-        if path.exists() and path.stat().st_size and not resume:
-            raise InputError(
-                f"{path}: is there already. Go on with it by --resume, or name another --output."
-            )
+        require_new(path, resume=resume)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             self._take_up()
         self._file: IO[str] = path.open("a", encoding="utf-8")
 
-    def is_done(self, category: str, task_id: str) -> bool:
-        """Whether the file holds an episode of the task."""
-        return (category, task_id) in self._done
+    def is_done(self, category: str, task_id: str, sample: int = 0) -> bool:
+        """Whether the file holds the episode."""
+        return (category, task_id, sample) in self._done
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append an episode, such that an interruption loses none that was written."""
@@ -117,5 +130,5 @@ class OutputFile:
         return None if line.get("invalid") else line
 
     def _count(self, line: Mapping[str, Any]) -> None:
-        self._done.add((line["category"], line["id"]))
+        self._done.add((line["category"], line["id"], line.get("sample", 0)))
         self._totals.setdefault(line["category"], Totals()).add(line)

@@ -115,6 +115,7 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
                 continue  # an episode whose endpoint or tools failed: it counts neither way
             category = line.field("category", str, "a category's name")
             form = line.record.get("form", FORMS[0])
+            form = "tool_call" if form == "tools_text" else form  # answers are written alike
             if form not in (*FORMS, "decoded_calls"):
                 raise line.error(
                     "form", f'expected one of {", ".join(FORMS)}, decoded_calls, got "{form}"'

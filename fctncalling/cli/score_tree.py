@@ -63,7 +63,7 @@ class ScoreFile:
         if score_dir is not None:
             path = (
                 score_dir
-                / _folder_name(self._model)
+                / folder_name(self._model)
                 / folder_of(self._category)
                 / f"BFCL_v4_{self._category}_score.json"
             )
@@ -119,7 +119,7 @@ class ModelScores:
         }
 
 
-def _folder_name(model: str) -> str:
+def folder_name(model: str) -> str:
     """Return a model's name as BFCL makes one folder of it, whatever slashes and dots it has."""
     name = model.replace("/", "_").replace("\\", "_")
     return "_" if name in ("", ".", "..") else name

@@ -11,7 +11,7 @@ from fctncalling.cli.records import InputError
 from fctncalling.data.types import Task
 
 
-def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
+def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
     """Declare the flags."""
     parser.add_argument(
         "--tools",

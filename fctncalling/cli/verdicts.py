@@ -46,6 +46,7 @@ class RecordJudge:
         if line.record.get("invalid") is True:
             return {**line.record, "valid": None, "error_type": None}
         form = line.field("form", str, f"one of {', '.join(FORMS)}")
+        form = "tool_call" if form == "tools_text" else form  # how an agent was asked, by `run`
         if form not in FORMS:
             raise line.error("form", f'expected one of {", ".join(FORMS)}, got "{form}"')
         if "response" not in line.record:

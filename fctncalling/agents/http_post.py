@@ -1,0 +1,155 @@
+"""HTTP POST with a total deadline and a bound on the size of the answer, unpacked."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+MAX_ANSWER_BYTES = 16 * 2**20  # a message of a model has some thousand
+CONNECT_S = 10.0  # until a connection stands
+
+
+class Reply(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class RequestFailed(Exception):
+    """There is no whole answer; `unreachable` where not even a connection came about."""
+
+    def __init__(self, told: str, *, unreachable: bool = False, timed_out: bool = False) -> None:
+        super().__init__(told)
+        self.unreachable, self.timed_out = unreachable, timed_out
+
+
+class BadAddress(Exception):
+    """The URL is none that HTTP knows."""
+
+
+class HttpPoster:
+    """Posts JSON to one URL from any number of threads; each thread keeps a connection of its own.
+
+    httpx bounds the gap between two bytes, so an endpoint that drips would never end. Here a timer
+    shuts the socket down when the time is up, wherever the request then stands.
+    """
+
+    def __init__(
+        self,
+        httpx: Any,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        max_bytes: int = MAX_ANSWER_BYTES,
+    ) -> None:
+        self._httpx, self._url, self._headers = httpx, url, dict(headers)
+        self._timeout_s, self._max_bytes = timeout_s, max_bytes
+        self._verify = httpx.create_ssl_context()  # read once: it costs 20 ms
+        self._of_thread = threading.local()
+        self._all: list[_Connection] = []
+
+    def post(self, data: bytes) -> Reply:
+        """Return the answer; raises RequestFailed or BadAddress."""
+        connection = self._connection()
+        expired = threading.Event()
+
+        def expire() -> None:
+            expired.set()
+            connection.shut_down()
+
+        timer = threading.Timer(self._timeout_s, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            with connection.client.stream(
+                "POST", self._url, content=data, extensions={"trace": connection.note}
+            ) as reply:
+                return Reply(reply.status_code, reply.headers, self._read(reply, expired))
+        except (self._httpx.UnsupportedProtocol, self._httpx.InvalidURL) as error:
+            raise BadAddress(str(error)) from None
+        except RequestFailed:
+            raise
+        except Exception as error:  # whatever httpx and its layers make of a broken connection
+            if expired.is_set():
+                raise self._late() from None
+            refused = (self._httpx.ConnectError, self._httpx.ConnectTimeout)
+            raise RequestFailed(
+                f"{type(error).__name__}: {error}",
+                unreachable=isinstance(error, refused),
+                timed_out=isinstance(error, self._httpx.TimeoutException),
+            ) from None
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._all:
+            connection.client.close()
+
+    def _read(self, reply: Any, expired: threading.Event) -> bytes:
+        packing = str(reply.headers.get("content-encoding", "identity")).strip().lower()
+        if packing not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise RequestFailed(
+                f"the answer is packed as {packing[:40]!r}, which was not asked for"
+            )
+        unpack = None if packing in ("", "identity") else zlib.decompressobj(zlib.MAX_WBITS | 32)
+        data, received = bytearray(), 0
+        for chunk in reply.iter_raw():
+            received += len(chunk)
+            try:
+                room = self._max_bytes + 1 - len(data)
+                data += chunk if unpack is None else unpack.decompress(chunk, room)
+            except zlib.error as error:
+                raise RequestFailed(f"the answer is no {packing}: {error}") from None
+            if max(received, len(data)) > self._max_bytes:
+                raise RequestFailed(f"the answer has more than {self._max_bytes:,} bytes")
+            if expired.is_set():
+                raise self._late()
+        if expired.is_set():  # a socket that was shut down may read as the answer's end
+            raise self._late()
+        if unpack is not None and data and not unpack.eof:
+            raise RequestFailed(f"the answer breaks off inside its {packing}")
+        return bytes(data)
+
+    def _late(self) -> RequestFailed:
+        return RequestFailed(f"no whole answer within {self._timeout_s:g} s", timed_out=True)
+
+    def _connection(self) -> _Connection:
+        if not hasattr(self._of_thread, "connection"):
+            timeout = self._httpx.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
+            client = self._httpx.Client(
+                timeout=timeout,
+                headers={**self._headers, "Accept-Encoding": "identity"},
+                limits=self._httpx.Limits(max_connections=1),
+                verify=self._verify,
+            )
+            self._of_thread.connection = _Connection(client)
+            self._all.append(self._of_thread.connection)
+        connection: _Connection = self._of_thread.connection
+        return connection
+
+
+class _Connection:
+    """A thread's client and the socket it speaks through."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._socket: Any = None
+
+    def note(self, _: str, info: Mapping[str, Any]) -> None:
+        """Remember the newest socket; called by httpx at each stage of a request."""
+        stream = info.get("return_value")
+        if stream is not None and hasattr(stream, "get_extra_info"):
+            self._socket = stream.get_extra_info("socket") or self._socket
+
+    def shut_down(self) -> None:
+        """End whatever waits on the socket; `close` would not wake a thread that waits."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError, ValueError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -1,0 +1,116 @@
+"""The tasks of a run: read as a stream, limited by category, as they are put to the agent."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fctncalling.agents.agent import handler_of, posed
+from fctncalling.cli.records import InputError, use_tables_beside
+from fctncalling.cli.score_inputs import tasks_of
+from fctncalling.cli.task_tools import TaskTools
+from fctncalling.data.bfcl import iter_tasks
+from fctncalling.data.types import Task
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.tools.extras import MissingExtra
+from fctncalling.envs.tools.local_corpus import CorpusError
+from fctncalling.envs.tools.long_context import LongContextError
+
+MISSING = (MissingExtra, CorpusError, LongContextError)
+"""What a category's tools need is not there: told once, for all its tasks would fail alike."""
+
+IsDone = Callable[[str, str, int], bool]
+"""(category, task id, number of the sample) -> whether the output holds the episode already."""
+
+
+class Item(NamedTuple):
+    """One episode to play, as it is put to the agent."""
+
+    category: str  # under which its answer is scored
+    task: Task
+    handler: str
+    sample: int = 0  # which of the --num_samples of its task
+
+
+class RunTasks:
+    """Reads the tasks that the arguments name."""
+
+    def __init__(self, args: argparse.Namespace, categories: list[str], tools: TaskTools) -> None:
+        self._args, self._categories, self._tools = args, categories, tools
+        self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here
+
+    def check(self) -> None:
+        """Read the first task of every file; raises what is wrong with it, before a model is loaded."""
+        num_playable = 0
+        for name, origin, tasks in self._files():
+            use_tables_beside(origin)
+            first = next(tasks, None)
+            if first is not None:
+                task = self._tools.documented(first, origin)
+                num_playable += self._can_play(name or task.category, task)
+        if not num_playable:
+            raise InputError(
+                "nothing was played: no task in what --category, --dataset_path and --data_dir name"
+            )
+
+    def items(self, form: str, *, reads_any: bool, is_done: IsDone) -> Iterator[Item]:
+        """Yield every episode that is to be played; `reads_any`: the model's own form is found."""
+        counts = Counter[str]()
+        for name, origin, tasks in self._files():
+            use_tables_beside(origin)
+            for bare in tasks:
+                category = name or bare.category
+                if self._is_full(counts[category]):
+                    if name:
+                        break
+                    continue
+                task = self._tools.documented(bare, origin)
+                if not self._can_play(category, task):
+                    if name:
+                        break
+                    continue
+                counts[category] += 1
+                handler = "auto" if reads_any else handler_of(task, form)
+                for sample in range(self._args.num_samples):
+                    if not is_done(category, task.id, sample):
+                        yield Item(category, posed(task, form), handler, sample)
+
+    def env(self, tasks: tuple[Task, ...], handler: str) -> FunctionCallingEnv:
+        """Return an environment over some of the tasks."""
+        return FunctionCallingEnv(
+            tasks=tasks,
+            handler=handler,
+            max_steps_per_turn=self._args.max_steps_per_turn,
+            tools=self._tools.of(tasks, "tasks"),
+        )
+
+    def _files(self) -> Iterator[tuple[str | None, Path, Iterator[Task]]]:
+        """Yield (category, or None where each task tells its own; where it is read; its tasks)."""
+        own, data_dir = self._tools.given, self._args.data_dir
+        if self._args.dataset_path:
+            for path in self._args.dataset_path:
+                yield None, path, iter_tasks(path, self_documented=own)
+        else:
+            for name in self._categories:
+                yield name, data_dir, tasks_of(data_dir, name, own)
+
+    def _is_full(self, count: int) -> bool:
+        return self._args.limit is not None and count >= self._args.limit
+
+    def _can_play(self, category: str, task: Task) -> bool:
+        """Whether a category's tools work here; False, told once, only where a group named it."""
+        if category not in self._playable:
+            try:
+                env = self.env((task,), handler_of(task, "prompting"))
+                env.reset(options={"task_id": task.id})
+                self._playable[category] = True
+            except MISSING as error:
+                if self._args.dataset_path or category in self._args.category:
+                    raise
+                print(f"{category} is not played: {error}", file=sys.stderr)
+                self._playable[category] = False
+        return self._playable[category]

@@ -1,0 +1,116 @@
+"""pass@k and pass^k with confidence intervals, from several sampled answers to each task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Z_95 = 1.959963984540054  # the normal distribution's 97.5 % quantile
+Estimator = Callable[[int, int, int], float]
+"""(samples, successes among them, k) -> the estimate for one task."""
+
+
+def pass_at_k(samples: int, successes: int, k: int) -> float:
+    """Return the chance that at least one of k answers succeeds: 1 - C(n-c, k) / C(n, k).
+
+    Unbiased: of n samples with c successes, k are drawn without putting any back (arXiv:2107.03374).
+    """
+    return 1.0 - _share(samples, samples - successes, k)
+
+
+def pass_hat_k(samples: int, successes: int, k: int) -> float:
+    """Return the chance that all of k answers succeed, pass^k: C(c, k) / C(n, k), unbiased.
+
+    It tells how far an agent can be relied on (arXiv:2406.12045).
+    """
+    return _share(samples, successes, k)
+
+
+def _share(samples: int, of_kind: int, k: int) -> float:
+    if not 0 <= of_kind <= samples:
+        raise ValueError(f"{of_kind} of {samples} samples: expected 0 to {samples}")
+    if not 1 <= k <= samples:
+        raise ValueError(f"k = {k}: expected 1 to {samples}, the number of samples of each task")
+    return math.comb(of_kind, k) / math.comb(samples, k)
+
+
+def wilson_interval(rate: float, count: float, z: float = Z_95) -> tuple[float, float]:
+    """Return Wilson's score interval of a rate over `count` independent trials; (0, 1) for none."""
+    if count <= 0:
+        return 0.0, 1.0
+    shrunk = z * z / count
+    centre = (rate + shrunk / 2) / (1 + shrunk)
+    half = z / (1 + shrunk) * math.sqrt(max(0.0, rate * (1 - rate) / count + shrunk / count / 4))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:
+    """Return a 95 % interval of the mean over tasks of estimates that lie in 0..1.
+
+    Tasks are the independent units; samples of one task are alike. Wilson's interval is taken at
+    the effective sample size m(1 - m) / (s^2 / T): how many coin flips of mean m would vary as much
+    as the mean of T tasks with variance s^2 does. It lies between the numbers of tasks and of all
+    samples. With one sample a task this is Wilson's own interval, and where all tasks are alike
+    (all solved, say) it does not shrink to a point, as a bootstrap over tasks would.
+    """
+    count = len(values)
+    if not count:
+        return 0.0, 1.0
+    mean = sum(values) / count
+    spread = mean * (1 - mean)
+    if count == 1 or spread <= 0:
+        return wilson_interval(mean, count)
+    variance = sum((value - mean) ** 2 for value in values) / (count - 1)
+    effective = spread * count / variance if variance else math.inf
+    return wilson_interval(mean, min(max(effective, count), max(num_samples, count)))
+
+
+class SampledTasks:
+    """Samples and successes of each task."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[int]] = {}  # task id -> samples, successes
+
+    def add(self, task_id: str, *, success: bool) -> None:
+        """Count one answer."""
+        counts = self._counts.setdefault(task_id, [0, 0])
+        counts[0] += 1
+        counts[1] += success
+
+    @property
+    def num_samples(self) -> int:
+        """The least number of samples of a task: the largest k that every task has."""
+        return min((samples for samples, _ in self._counts.values()), default=0)
+
+    def interval(self) -> tuple[float, float]:
+        """Return a 95 % interval of the success rate, the mean over tasks."""
+        return self._estimate(pass_at_k, 1)[1]
+
+    def report(self) -> dict[str, Any]:
+        """Return pass@k and pass^k with 95 % intervals for k = 1, 2, 4, ... and all samples.
+
+        Empty where no task has two samples.
+        """
+        most = self.num_samples
+        if most < 2:
+            return {}
+        ks = sorted({*(2**power for power in range(most.bit_length())), most})
+        named: dict[str, Estimator] = {"pass@k": pass_at_k, "pass^k": pass_hat_k}
+        return {
+            "num_samples": most,
+            **{
+                name: {str(k): _told(*self._estimate(estimator, k)) for k in ks}
+                for name, estimator in named.items()
+            },
+        }
+
+    def _estimate(self, estimator: Estimator, k: int) -> tuple[float, tuple[float, float]]:
+        values = [estimator(samples, successes, k) for samples, successes in self._counts.values()]
+        num_samples = sum(samples for samples, _ in self._counts.values())
+        mean = sum(values) / len(values) if values else 0.0
+        return mean, interval_of_mean(values, num_samples)
+
+
+def _told(estimate: float, interval: tuple[float, float]) -> dict[str, Any]:
+    return {"estimate": estimate, "interval": list(interval)}
