@@ -241,9 +241,11 @@ def _checked(message: Any) -> dict[str, Any]:
         function = each.get("function") if isinstance(each, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise _Malformed("a tool call without a function's name")
-        if not isinstance(function.get("arguments"), str | dict | None):
+        arguments = function.get("arguments")
+        if not isinstance(arguments, str | dict | None):
             raise _Malformed("arguments of a tool call: expected JSON text or an object")
-    json.dumps(message)  # it is sent back and logged: where it nests too deep, it is of no use
+        if not isinstance(arguments, str):
+            function["arguments"] = json.dumps(arguments or {})
     return message
 
 

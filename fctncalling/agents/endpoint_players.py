@@ -134,10 +134,7 @@ class ToolsTextPlayer(ToolCallPlayer):
             {
                 "id": f"call_{len(self._messages)}_{number}",
                 "type": "function",
-                "function": {
-                    "name": call.name,
-                    "arguments": json.dumps(dict(call.arguments), default=str),
-                },
+                "function": {"name": call.name, "arguments": _arguments(call)},
             }
             for number, call in enumerate(calls)
         ]
@@ -147,6 +144,13 @@ class ToolsTextPlayer(ToolCallPlayer):
             return content
         marked = _MARKED.match(content)
         return marked[1].strip() if marked else ""
+
+
+def _arguments(call: Call) -> str:
+    try:
+        return json.dumps(dict(call.arguments), default=str)
+    except (TypeError, ValueError, RecursionError):  # what JSON cannot say stays out of the history
+        return "{}"
 
 
 def _hermes(call: Mapping[str, str]) -> str:
