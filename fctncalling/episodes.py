@@ -115,7 +115,8 @@ def episode_fields(played: Played) -> dict[str, Any]:
     steps = [as_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
         step["observation_sha256"] = digest(observation)
-    return Played(episode, observations, reason, messages, failure)
+    told: dict[str, Any] = {"invalid_reason": played.reason} if episode.invalid else {}
+    told |= {played.failure: True} if played.failure else {}
     return {
         "messages": played.messages[0] if played.messages else [],
         "steps": steps,
