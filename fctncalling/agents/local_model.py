@@ -79,8 +79,8 @@ class LocalModel:
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
         self._engine: GenerationEngine | None = None
 
-    def play_all(self, items: Iterable[Item], make_env: MakeEnv) -> Iterator[tuple[Item, Played]]:
-        """Yield every item with its episode, in order; `make_env` gives an environment over tasks."""
+    def play_all(self, items: Iterable[Item], make_env: MakeEnv) -> Iterator[Played]:
+        """Yield every item's episode, in order; `make_env` gives an environment over tasks."""
         from fctncalling.algorithms.rollout import collect
 
         waiting, num_envs = iter(items), self._settings.num_envs
@@ -100,8 +100,8 @@ class LocalModel:
                 numbers=[_number(item) for item in chunk],
                 make_env=fresh,
             )
-            for item, record in zip(chunk, records, strict=True):
-                yield item, _played(record, is_whole_context=self._is_whole_context)
+            for record in records:
+                yield _played(record, is_whole_context=self._is_whole_context)
 
     def _actor(self) -> GenerationEngine:
         if self._engine is None:

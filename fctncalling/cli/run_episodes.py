@@ -7,6 +7,7 @@ import difflib
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fctncalling.agents.agent import Agent, AgentSetupError
@@ -111,9 +112,8 @@ class Runner:
     def _local_lines(self, items: Iterator[Item]) -> Iterator[dict[str, Any]]:
         assert self._local is not None
         for handler, group in _runs_of_one_handler(items):
-            for item, played in self._local.play_all(
-                group, lambda tasks, name=handler: self._tasks.env(tasks, name)
-            ):
+            make_env = partial(self._tasks.env, handler=handler)
+            for item, played in zip(group, self._local.play_all(group, make_env), strict=True):
                 yield self._line(item, played, {})
 
     def _line(self, item: Item, played: Played, more: dict[str, Any]) -> dict[str, Any]:
