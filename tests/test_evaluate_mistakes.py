@@ -90,7 +90,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({"tasks.json": [{**TURNS, "involved_classes": ["my.Mine"]}]}, CANARIES, "my:Mine"),
     ({LONG: [FILES]}, ("canaries", "--dataset_path", LONG), NO_TABLES),
     ({LONG: [FILES]}, (*RUN, "--category", "multi_turn_long_context"), NO_TABLES),
-    ({}, (*RUN, "--category", "simple_pythn"), "Expected one of simple_python."),
+    ({}, (*RUN, "--category", "simple_pythn"), "is simple_python meant?"),
     ({}, (*RUN, "--limit", "-1"), "--limit: got -1, expected at least 1"),
     ({}, (*RUN, "--temperature", "nan"), "--temperature: got nan, expected at least 0"),
     ({"tasks.json": "[]"}, (*RUN, "--dataset_path", "tasks.json"), "nothing was played"),
