@@ -33,6 +33,7 @@ FUNCTIONS = frozenset(
     )
 )
 CONSTANTS = frozenset(("pi", "e", "i", "oo"))
+_CLOSING = {"(": (")", "]"), "[": (")", "]"), "{": ("}",)}  # an interval may be open at one end
 _GREEK = frozenset(
     (
         "alpha",
@@ -116,7 +117,8 @@ class _Parser:
     """Recursive descent; each method leaves the position behind what it has read."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
-        self._tokens, self._position, self._depth = tokens, 0, 0
+        self._tokens, self._position = tokens, 0
+        self._depth = self._commands = 0  # sums and exponents, and commands, inside each other
 
     @property
     def _here(self) -> tuple[str, str]:
@@ -221,7 +223,12 @@ class _Parser:
         if kind == "letter":
             return ["name", text + self._subscript()]
         if kind == "command" and text not in ("{", "}", "|"):
-            return self._command(text)
+            self._commands += 1  # \sin\sin\sin ... nests without any bracket
+            if self._commands > MAX_DEPTH:
+                raise ExpressionError("nested too deeply")
+            tree = self._command(text)
+            self._commands -= 1
+            return tree
         if text == "|":
             tree = self._sum()
             self._position += 1
@@ -295,7 +302,7 @@ class _Parser:
     def _bracket(self, opening: str, *, escaped: bool) -> Tree:
         items = [self._sum(), *self._more_items()]
         kind, closing = self._here
-        if escaped != (kind == "command") or closing not in ({"{": "}"}.get(opening, ")]")):
+        if escaped != (kind == "command") or closing not in _CLOSING[opening]:
             raise ExpressionError(f"{opening!r} is not closed")
         self._position += 1
         if opening == "{" and escaped:

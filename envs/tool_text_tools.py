@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,8 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.execution import InfrastructureError, render_call
+from fctncalling.envs.handlers.handler import DecodeError
+from fctncalling.envs.handlers.records import parse_json
 from fctncalling.envs.handlers.request_call import QUERY
 from fctncalling.envs.handlers.text_calls import Block, TextCalls
 from fctncalling.envs.tools.callables import Tool, ToolDefinitionError, as_tool
@@ -97,7 +98,8 @@ class TextTools:
     def _named(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
         """Return a call's arguments by the tool's own names, or what is wrong with them."""
         parameters = self.box.parameters(name)
-        if list(arguments) != [QUERY] or parameters == (QUERY,):
+        query = arguments.get(QUERY)
+        if list(arguments) != [QUERY] or parameters == (QUERY,) or not isinstance(query, str):
             unknown = [key for key in arguments if key not in parameters]
             return (
                 f"{name} takes {', '.join(parameters)}, not {unknown[0]}"
@@ -105,10 +107,10 @@ class TextTools:
                 else dict(arguments)
             )
         if len(parameters) == 1:
-            return {parameters[0]: arguments[QUERY]}
+            return {parameters[0]: query}
         try:
-            value = json.loads(arguments[QUERY] or "{}")
-        except ValueError:
+            value = parse_json(query or "{}")
+        except DecodeError:
             value = None
         if not isinstance(value, dict) or not set(value) <= set(parameters):
             return f"{name} takes a JSON object of {', '.join(parameters)}"

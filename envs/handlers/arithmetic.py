@@ -14,11 +14,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from fctncalling.envs.handlers.weight import (
+    BITS_PER_WEIGHT,
+    CHARS_PER_WEIGHT,
+    MAX_WEIGHT,
+    LimitExceeded,
+    weight_of,
+)
+
 MAX_DEPTH = 150  # nested operations; two interpreter frames each
 MAX_BITS = 20_000  # of an integer: six thousand digits, more than Python prints
-MAX_WEIGHT = (
-    50_000  # of all results of one evaluation together: items, characters / 10, integers' bits / 16
-)
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -61,12 +66,6 @@ PURE_FUNCTIONS: dict[str, Callable[..., Any]] = {
 _WIDE_FORMAT = re.compile(r"\*|\d{4}")
 _WIDE_FIELD = re.compile(r"\d{3}")
 _VALUE, _WIDE_VALUE = 100, 1000  # what a value weighs that a format writes out
-_CHARS_PER_WEIGHT = 10
-_BITS_PER_WEIGHT = 16
-
-
-class LimitExceeded(ValueError):
-    """A result that would be larger than is computed here."""
 
 
 class Evaluator:
@@ -76,11 +75,18 @@ class Evaluator:
     """
 
     def __init__(
-        self, resolve: Callable[[ast.expr, Evaluator], Callable[..., Any]] | None = None
+        self,
+        resolve: Callable[[ast.expr, Evaluator], Callable[..., Any]] | None = None,
+        allowance: int = MAX_WEIGHT,
     ) -> None:
         self._resolve = resolve or pure_function
-        self._left = MAX_WEIGHT
+        self.left = allowance  # what the results may still weigh
         self._depth = 0
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether what is being evaluated stands inside the text's expression and is not all of it."""
+        return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
         """Return the value of an expression, raising what Python itself would raise, or LimitExceeded."""
@@ -114,7 +120,7 @@ class Evaluator:
         return tuple(self._items(node.elts))
 
     def _set(self, node: ast.Set) -> set[Any]:
-        self._charge(len(node.elts) ** 2 // 40)  # integers of one hash are each compared with all
+        self.charge(len(node.elts) ** 2 // 40)  # integers of one hash are each compared with all
         return set(self._items(node.elts))
 
     def _items(self, nodes: list[ast.expr]) -> list[Any]:
@@ -140,7 +146,7 @@ class Evaluator:
 
     def _binop(self, node: ast.BinOp) -> Any:
         left, right = self.value(node.left), self.value(node.right)
-        self._charge(expected_weight(type(node.op), left, right))
+        self.charge(expected_weight(type(node.op), left, right))
         return _BINARY[type(node.op)](left, right)
 
     def _boolop(self, node: ast.BoolOp) -> Any:
@@ -155,6 +161,7 @@ class Evaluator:
         left, result = self.value(node.left), True
         for op, each in zip(node.ops, node.comparators, strict=True):
             right = self.value(each)
+            self.charge(weight_of((left, right), self.left))
             result = _COMPARISONS[type(op)](left, right)
             if not result:
                 break
@@ -197,16 +204,17 @@ class Evaluator:
             copies = function is sum and not isinstance(
                 start, int | float
             )  # lists are added one upon the other
-            self._charge(weight * weight if copies else weight)
+            self.charge(weight * weight if copies else weight)
             return function(*positional, **named)
 
         return run
 
-    def _charge(self, weight: int) -> None:
+    def charge(self, weight: int) -> None:
         """Take from the allowance; raises LimitExceeded where too little is left."""
-        if weight > self._left:
+        if weight > self.left:
+            self.left = 0  # weighing took its time, too
             raise LimitExceeded("the result would be too large")
-        self._left -= weight
+        self.left -= weight
 
 
 def pure_function(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
@@ -226,13 +234,13 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
         }.get(op, max(left.bit_length(), right.bit_length()) + 1)
         if bits > MAX_BITS:
             raise LimitExceeded(f"integers of more than {MAX_BITS} bits are not computed")
-        return 1 + bits // _BITS_PER_WEIGHT
+        return 1 + bits // BITS_PER_WEIGHT
     if op is ast.Mult and isinstance(left, int):
         left, right = right, left
     if op is ast.Mult and isinstance(right, int):
         repeated = max(right, 1)
         return (
-            1 + len(left) * repeated // _CHARS_PER_WEIGHT
+            1 + len(left) * repeated // CHARS_PER_WEIGHT
             if isinstance(left, str)
             else weight_of(left) * repeated
         )
@@ -245,23 +253,3 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
         each = _WIDE_VALUE if _WIDE_FIELD.search(template) else _VALUE
         return weight_of(left) * (1 + weight_of(right)) + each * template.count("%")
     return weight_of(left) + weight_of(right)
-
-
-def weight_of(value: Any) -> int:
-    """Return how much a value holds, in the unit of MAX_WEIGHT, counting what it repeats each time."""
-    known: dict[int, int] = {}
-
-    def weigh(each: Any) -> int:
-        if isinstance(each, str | bytes):
-            return 1 + len(each) // _CHARS_PER_WEIGHT
-        if isinstance(each, dict):
-            return 1 + sum(weigh(key) + weigh(item) for key, item in each.items())
-        if isinstance(each, int):
-            return 1 + each.bit_length() // _BITS_PER_WEIGHT
-        if isinstance(each, list | tuple | set):
-            if id(each) not in known:
-                known[id(each)] = 1 + sum(map(weigh, each))
-            return known[id(each)]
-        return 1
-
-    return weigh(value)

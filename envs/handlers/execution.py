@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -21,12 +22,23 @@ from fctncalling.envs.handlers.arithmetic import Evaluator, pure_function
 from fctncalling.envs.handlers.plain_calls import PlainCall, plain_call
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.handlers.source import parse_expression
+from fctncalling.envs.handlers.weight import CHARS_PER_WEIGHT, MAX_WEIGHT, LimitExceeded, weight_of
 from fctncalling.envs.tools import tool_class
 from fctncalling.envs.tools.long_context import Listing
 
 MAX_CALL_CHARS = 262_144
 """The longest call string that is executed: four times the longest text that is decoded, whose escapes may grow."""
 
+MAX_RESULT_WEIGHT = 200_000
+"""Of one result: some two million characters, before anything is written out."""
+MAX_RESULTS_CHARS = 20_000_000
+"""Of all results of an episode: they are kept for the checker."""
+MAX_EPISODE_WEIGHT = 2_000_000
+"""Of what the calls of an episode compute and hand from tool to tool, for tools may keep all of it."""
+NESTED_TOO_DEEP: Mapping[str, Any] = {"": "nested too deep"}
+"""The public state of a tool that cannot be copied."""
+
+_ALLOWANCE = ""  # its place in a saved state, where no class can stand
 _KEPT_CHARS = 1000  # of a call string whose tree is kept
 
 _JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
@@ -53,6 +65,14 @@ class InfrastructureError(Exception):
     """Our own failure, not the model's: the episode says nothing about the policy and must be dropped."""
 
 
+@dataclass
+class _Allowance:
+    """What is left to the calls of one episode, so that they cannot fill the memory."""
+
+    characters: int = MAX_RESULTS_CHARS
+    weight: int = MAX_EPISODE_WEIGHT
+
+
 class ToolSession:
     """The tools of one episode: fresh instances that nothing else touches.
 
@@ -73,6 +93,7 @@ class ToolSession:
         self._owner = owner
         self._own_tools = frozenset(extra_tools or ())
         self._class_of = _class_of_functions(tuple(tools.items()))
+        self._allowance = _Allowance()
         self._instances = {
             name: _loaded(name, tool, initial_config.get(name, {}), long_context)
             for name, tool in tools.items()
@@ -94,11 +115,16 @@ class ToolSession:
         Raises InfrastructureError where a tool breaks in a way no call can be blamed for.
         """
         try:
-            return _result_text(self._evaluate(call))
+            value = self._evaluate(call)
+            text = value if type(value) is str else _result_text(value, self._allowance)
         except InfrastructureError:
             raise
         except Exception as error:
-            return f"Error during execution: {error}"
+            text = f"Error during execution: {error}"
+        if len(text) > self._allowance.characters:
+            return f"Error during execution: all results together have at most {MAX_RESULTS_CHARS} characters"
+        self._allowance.characters -= len(text)
+        return text
 
     def context(self) -> str:
         """Return what the tools show a model before its first call, as a memory shows its core; mostly empty."""
@@ -110,17 +136,25 @@ class ToolSession:
         return "\n\n".join(shown)
 
     def public_state(self) -> dict[str, dict[str, Any]]:
-        """Return {class: {public attribute: value}}, a private deep copy in the order the attributes were set."""
+        """Return {class: {public attribute: value}}, a private deep copy in the order the attributes were set.
+
+        A class whose state calls have nested deeper than it can be copied has NESTED_TOO_DEEP alone, which equals no
+        state that a truth leaves behind.
+        """
         memo: dict[int, Any] = {}
-        with self._copying():
+        return {
+            name: self._public(attributes, memo) for name, attributes in self.live_state().items()
+        }
+
+    def _public(self, attributes: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
+        try:
             return {
-                name: {
-                    attribute: snapshot(value, memo)
-                    for attribute, value in attributes.items()
-                    if attribute[:1] != "_"
-                }
-                for name, attributes in self.live_state().items()
+                attribute: snapshot(value, memo)
+                for attribute, value in attributes.items()
+                if attribute[:1] != "_"
             }
+        except RecursionError:
+            return dict(NESTED_TOO_DEEP)
 
     def live_state(self) -> dict[str, dict[str, Any]]:
         """Return the tools' own attributes, private ones too: to be compared at once and never changed."""
@@ -131,17 +165,17 @@ class ToolSession:
     def get_state(self) -> dict[str, Any]:
         """Return a private copy of everything the tools are, random streams and private parts included."""
         with self._copying():
-            return copy.deepcopy(
-                self._instances
-            )  # all at once: what instances share, their copies share
+            # All at once: what instances share, their copies share.
+            return copy.deepcopy({**self._instances, _ALLOWANCE: self._allowance})
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of `get_state`, which stays untouched."""
-        if list(state) != list(self._instances):
-            raise ValueError(
-                f"state of tools {list(state)}: expected one of {list(self._instances)}"
-            )
-        self._instances = copy.deepcopy(dict(state))
+        names = [name for name in state if name != _ALLOWANCE]
+        if names != list(self._instances):
+            raise ValueError(f"state of tools {names}: expected one of {list(self._instances)}")
+        instances = copy.deepcopy(dict(state))
+        self._allowance = instances.pop(_ALLOWANCE, None) or _Allowance()
+        self._instances = instances
 
     @contextmanager
     def _copying(self) -> Iterator[None]:
@@ -171,7 +205,12 @@ class ToolSession:
         if word in _DENIED:
             raise ValueError(f"Function call {word} is not allowed.")
         body = _parsed(source)
-        return Evaluator(self._resolved(call)).value(body)
+        allowance = min(MAX_WEIGHT, self._allowance.weight)
+        evaluator = Evaluator(self._resolved(call), allowance)
+        try:
+            return evaluator.value(body)
+        finally:
+            self._allowance.weight -= allowance - evaluator.left
 
     def _qualified(self, match: re.Match[str]) -> str:
         name = match[1]
@@ -191,12 +230,24 @@ class ToolSession:
             if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
                 class_name = self._class_of.get(callee.attr)
                 if class_name is not None and callee.value.id == self._instance_name(class_name):
-                    return lambda *positional, **named: self._invoke(
-                        callee.attr, call, positional, named
-                    )
+                    return self._weighing(evaluator, callee.attr, call)
             return pure_function(callee, evaluator)
 
         return resolve
+
+    def _weighing(
+        self, evaluator: Evaluator, method: str, call: str | PlainCall
+    ) -> Callable[..., Any]:
+        """Return a tool's method such that live objects go from tool to tool in bounds only."""
+
+        def invoke(*positional: Any, **named: Any) -> Any:
+            evaluator.charge(weight_of((*positional, *named.values()), evaluator.left))
+            result = self._invoke(method, call, positional, named)
+            if evaluator.is_nested:
+                evaluator.charge(weight_of(result, evaluator.left))
+            return result
+
+        return invoke
 
     def _invoke(
         self,
@@ -301,9 +352,11 @@ def _is_unusual(node: ast.AST) -> bool:
     )
 
 
-def _result_text(value: Any) -> str:
-    if type(value) is str:
-        return value
+def _result_text(value: Any, allowance: _Allowance) -> str:
+    most = min(MAX_RESULT_WEIGHT, allowance.characters)
+    if weight_of(value, most) > most:
+        allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)
+        raise LimitExceeded("the result is too large, or nests too deep, to be shown")
     if type(value) is dict:
         try:
             return _json_text(value)

@@ -11,6 +11,11 @@ MAX_TEXT_CHARS = 65_536
 """The longest text a handler reads: several times what a model says in a turn; a longer one is refused unread."""
 
 
+MAX_NESTED = 100
+"""Lists and objects inside each other, of one answer: several times what any function takes."""
+_BRACKETS = "[{("
+
+
 class DecodeError(ValueError):
     """Text that does not decode to calls: a model's mistake, hence data.
 
@@ -22,6 +27,23 @@ class DecodeError(ValueError):
         super().__init__(message)
         self.kind = kind
         self.message = message
+
+
+def require_shallow(value: Any, text: str) -> None:
+    """Raise DecodeError for a value, read from a text, that nests deeper than all code here could walk."""
+    if sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
+        return
+    level, depth = [value], 0
+    while level:
+        if depth > MAX_NESTED:
+            raise DecodeError("size", f"nested deeper than {MAX_NESTED} is not read")
+        level = [
+            item
+            for each in level
+            if isinstance(each, list | tuple | dict)
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        depth += 1
 
 
 class Handler(Protocol):

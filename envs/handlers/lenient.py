@@ -16,7 +16,12 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, Handler, require_readable
+from fctncalling.envs.handlers.handler import (
+    DecodeError,
+    Handler,
+    require_readable,
+    require_shallow,
+)
 from fctncalling.envs.handlers.json_calls import HermesCalls, JsonCalls, LlamaJsonCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.records import ToolCallForm, dump
@@ -144,6 +149,7 @@ class LenientCalls:
             return text
         try:
             value = self._repair(text)
+            require_shallow(value, text)
         except (ValueError, RecursionError):
             return text
         named = isinstance(self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls)

@@ -18,7 +18,7 @@ from typing import Any
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.arithmetic import Evaluator
 from fctncalling.envs.handlers.execution import render_call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
 from fctncalling.envs.handlers.plain_calls import PlainCall, plain_calls, plain_executions
 from fctncalling.envs.handlers.source import SourceTooLarge, parse_expression
 
@@ -99,7 +99,9 @@ def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
         if nodes is None or not all(isinstance(node, ast.Call) for node in nodes):
             raise DecodeError("shape", "expected a list of function calls")
         values = _ValueReader()
-        return [values.call(node) for node in nodes if isinstance(node, ast.Call)]
+        record = [values.call(node) for node in nodes if isinstance(node, ast.Call)]
+        require_shallow(record, text)
+        return record
     except DecodeError:
         raise
     except (RecursionError, MemoryError):

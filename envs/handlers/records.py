@@ -10,7 +10,7 @@ from typing import Any
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.execution import render_call
-from fctncalling.envs.handlers.handler import DecodeError
+from fctncalling.envs.handlers.handler import DecodeError, require_shallow
 
 Record = list[dict[Any, Any]]
 """BFCL's decoded form: [{function name: {parameter: value}}]."""
@@ -94,17 +94,21 @@ def calls_of(record: Any) -> list[Call]:
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text; raises DecodeError."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DecodeError("syntax", f"not JSON: {error}") from None
+    require_shallow(value, text)
+    return value
 
 
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:
     """Return the JSON value that begins at an index, blanks before it allowed, and its end; raises DecodeError."""
     try:
-        return json.JSONDecoder().raw_decode(text, skip_blanks(text, start))
+        value, end = json.JSONDecoder().raw_decode(text, skip_blanks(text, start))
     except (ValueError, RecursionError) as error:
         raise DecodeError("syntax", f"not JSON: {error}") from None
+    require_shallow(value, text)
+    return value, end
 
 
 def skip_blanks(text: str, start: int) -> int:

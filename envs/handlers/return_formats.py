@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
 from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
 from fctncalling.envs.handlers.records import Record, WrittenForm, dump, guarded, skip_blanks
 
@@ -137,6 +137,7 @@ class JsonReturn(ReturnFormat):
             return []
         except (ValueError, RecursionError) as error:  # digits or depth without end
             raise DecodeError("size", f"more than is read: {error}") from None
+        require_shallow(listed, text)
         if not isinstance(listed, list | dict | str):
             raise DecodeError("shape", "expected a list of calls")
         return [_function_call(each) for each in listed if isinstance(each, dict)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
 
 
 class ToolCalls:
@@ -85,9 +85,11 @@ def _official_call(each: Any) -> dict[str, Any]:
 def _parse(text: str) -> Any:
     require_readable(text)
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DecodeError("syntax", f"not JSON: {error}") from None
+    require_shallow(value, text)
+    return value
 
 
 def _is_json(value: Any) -> bool:

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError
+from fctncalling.envs.handlers.handler import DecodeError, require_shallow
 from fctncalling.envs.handlers.python_calls import literal
 from fctncalling.envs.handlers.records import Record
 from fctncalling.envs.handlers.return_formats import ReturnFormat
@@ -174,7 +174,9 @@ def _value(text: str, kind: str) -> Any:
         case "null":
             return None
         case _ if kind in _LITERAL_TYPES:
-            return ast.literal_eval(parse_expression(text.lstrip(" \t")))
+            value = ast.literal_eval(parse_expression(text.lstrip(" \t")))
+            require_shallow(value, text)
+            return value
     return text
 
 

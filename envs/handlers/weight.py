@@ -1,0 +1,77 @@
+"""How much a value holds once written out, found in bounded time: what is shared counts each time it stands there.
+
+Nested calls hand live objects from tool to tool, so that a state of a few kilobytes may unfold to more than a memory
+holds, and may hold itself. Whatever copies, compares, formats or encodes such a value weighs it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from fctncalling.envs.handlers.handler import MAX_NESTED
+
+MAX_WEIGHT = 50_000
+"""Of all results of one evaluation together: items, characters / 10, integers' bits / 16."""
+CHARS_PER_WEIGHT = 10
+BITS_PER_WEIGHT = 16
+
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_WEIGHTLESS = frozenset({float, bool, type(None)})
+_LONG = 32  # items, from which on those of one kind are counted at once
+
+
+class LimitExceeded(ValueError):
+    """A value that would be larger than is computed, passed on or shown."""
+
+
+def weight_of(value: Any, most: int = MAX_WEIGHT) -> int:
+    """Return how much a value holds, in the unit of MAX_WEIGHT; `most` + 1 for more, and for what nests too deep.
+
+    What holds itself counts once there, as it is written `[...]`.
+    """
+    try:
+        return most - _left((value,), most, set())
+    except LimitExceeded:
+        return most + 1
+
+
+def _left(items: Iterable[Any], left: int, path: set[int]) -> int:
+    """Return what is left of an allowance behind the items; raises LimitExceeded where too little was."""
+    for each in items:
+        kind = type(each)
+        if kind is str:
+            left -= 1 + len(each) // CHARS_PER_WEIGHT
+        elif kind is int:
+            left -= 1 + each.bit_length() // BITS_PER_WEIGHT
+        elif isinstance(each, _CONTAINERS) and id(each) not in path:
+            left = _left_behind(each, left - 1, path)
+        elif isinstance(each, str | bytes):
+            left -= 1 + len(each) // CHARS_PER_WEIGHT
+        else:
+            left -= 1
+        if left < 0:
+            raise LimitExceeded("the result would be too large")
+    return left
+
+
+def _left_behind(container: Any, left: int, path: set[int]) -> int:
+    parts = (container, container.values()) if isinstance(container, dict) else (container,)
+    path.add(id(container))
+    if len(path) > MAX_NESTED:
+        raise LimitExceeded(f"values nested deeper than {MAX_NESTED} are not passed on")
+    for part in parts:
+        counted = _of_one_kind(part) if len(part) >= _LONG else None
+        left = _left(part, left, path) if counted is None else left - counted
+    path.discard(id(container))
+    return left
+
+
+def _of_one_kind(items: Collection[Any]) -> int | None:
+    """Return what many atoms of one kind weigh; None for all else."""
+    kinds = {*map(type, items)}
+    if kinds == {str}:
+        return len(items) + sum(map(len, items)) // CHARS_PER_WEIGHT
+    if kinds == {int}:
+        return len(items) + sum(map(int.bit_length, items)) // BITS_PER_WEIGHT
+    return len(items) if kinds <= _WEIGHTLESS else None
