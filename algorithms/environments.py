@@ -38,6 +38,10 @@ class NoAnswerError(RuntimeError):
     """An environment did not answer in the time its episode has, or its process ended."""
 
 
+class InvalidEpisodeError(RuntimeError):
+    """An environment says that its infrastructure failed, in `info["invalid"]`."""
+
+
 class Environments(ABC):
     """A number of environments, each in a slot, each asked one thing at a time.
 

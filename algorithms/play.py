@@ -9,7 +9,12 @@ from typing import Any
 
 from fctncalling.algorithms.actor import Action, Actor, ActorError, Request
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.environments import NoAnswerError, Question, TextEnv
+from fctncalling.algorithms.environments import (
+    InvalidEpisodeError,
+    NoAnswerError,
+    Question,
+    TextEnv,
+)
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.data.types import Episode, Message, StepRecord, Verdict
 
@@ -46,7 +51,7 @@ class Play:
     truncated: bool = False
     invalid: bool = False
     ended: bool = False
-    cause: Exception | None = None  # what the environment raised
+    cause: Exception | None = None  # what the environment raised, or says has failed
     env_seconds: float = 0.0  # that the environment worked
 
     def opening_question(self) -> Question:
@@ -109,6 +114,8 @@ class Play:
         self.step_in_turn = self.step_in_turn + 1 if int(self.info.get("turn", 0)) == turn else 0
         self.invalid = bool(self.info.get("invalid", False))
         self.ended = self.terminated or self.truncated or self.invalid
+        if self.invalid:
+            self.fail(InvalidEpisodeError(str(self.info.get("invalid_reason", "no reason given"))))
         if not self.terminated and not self.invalid:
             self._render(observation, self.text, row.ids[-1])
 
@@ -116,7 +123,7 @@ class Play:
         """End the episode, which counts for nothing, as its environment failed."""
         what = (
             str(error)
-            if isinstance(error, NoAnswerError | ActorError)
+            if isinstance(error, NoAnswerError | ActorError | InvalidEpisodeError)
             else f"the environment raised {type(error).__name__}: {error}"
         )
         logger.warning("task %s: %s; the episode is dropped as invalid", self.task_id, what)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fctncalling.algorithms.actor import Actor
+from fctncalling.algorithms.actor import Actor, RolloutError
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.environments import Answer, Environments, InlineEnvironments, TextEnv
 from fctncalling.algorithms.play import Play
@@ -47,7 +47,8 @@ def collect(
     which episodes end changes what is played (beyond rounding; a `schedule` tells that order). An episode whose tokens
     would pass `max_episode_tokens` is truncated here. An environment that raises, or works for more than `deadline_s`
     on one episode, makes that episode invalid and is replaced (of a list of them, which work in this thread, where
-    `make_env` is given; they know no deadline). Where every episode is invalid, the last cause is raised.
+    `make_env` is given; they know no deadline). Where every episode is invalid, RolloutError tells the last cause: a
+    run whose tools are gone ends, and does not go on for ever and learn nothing.
     """
     if not len(envs):
         raise ValueError("no environment to play in: give at least one")
@@ -145,7 +146,7 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
         )
     causes = [one.cause for one in ended if one.cause is not None]
     if causes and all(one.record.invalid for one in ended):
-        raise RuntimeError(
+        raise RolloutError(
             f"every one of {len(ended)} episodes failed; the last: {type(causes[-1]).__name__}: {causes[-1]}"
         ) from causes[-1]
     return [one.record for one in ended]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 from gymnasium.error import ResetNeeded
-from players import DONE, Played, shop_env, shop_task, simple_task, user
+from players import DONE, Played, Shop, shop_env, shop_task, simple_task, user
 
 from fctncalling.data.types import Task
 from fctncalling.envs import referee
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.tool_text import ToolTextEnv
+from fctncalling.envs.tools.callables import as_tool
+from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
 
 
 @pytest.mark.parametrize("stage", ["call", "load", "truth", "user", "checker"])
@@ -158,3 +162,45 @@ def test_errors_name_culprit_and_cure(case: tuple[str, type[Exception], list[str
     with pytest.raises(kind) as caught:
         culprit()
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("how", ["closed", "gone", "no process"])
+def test_an_executor_that_fails_is_no_tool_text_and_no_reward(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **keywords: object) -> None:
+        raise SandboxUnavailable("the executor's zygote did not start: out of order")
+
+    def no_process(*args: object, **keywords: object) -> None:
+        raise OSError("too many open files")
+
+    # "no process": a tool with a time limit, for which no process can be started.
+    executor = PythonExecutor(num_executors=1)
+    tool = as_tool(str.upper, name="python_executor") if how == "no process" else executor
+    parameter = "query" if how == "no process" else "code"
+    shop = FunctionCallingEnv(tasks=[shop_task(["look()"])], tools=[Shop, tool])
+    text = ToolTextEnv(tools=[tool], handler="request_call")
+    with contextlib.closing(shop), contextlib.closing(text), contextlib.closing(executor):
+        if how == "closed":
+            executor.close()
+        elif how == "gone":
+            monkeypatch.setattr(executor._link, "start", refuse)
+        else:
+            monkeypatch.setattr("fctncalling.envs.tools.toolbox.ToolProcess", no_process)
+        for env, message in (
+            (shop, f"[python_executor({parameter}='print(1)')]"),
+            (text, "<request><python_executor>print(1)<call>"),
+        ):
+            env.reset(seed=0)
+            observation, reward, _, truncated, info = env.step(message)
+            assert (observation, reward, truncated) == ("", 0.0, True)
+            assert info["invalid"] is True
+            assert "python_executor" in info["invalid_reason"]
+
+
+def test_code_that_is_no_text_is_the_models_mistake() -> None:
+    with PythonExecutor(num_executors=1) as executor:
+        shop = FunctionCallingEnv(tasks=[shop_task(["look()"])], tools=[Shop, executor])
+        shop.reset(seed=0)
+        *_, info = shop.step("[python_executor(code=5)]")
+    assert "Tool error: TypeError: code must be a text" in info["messages"][0]["content"]

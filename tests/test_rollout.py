@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from toys import FORGETS_THOUGHTS, EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
 
+from fctncalling.algorithms.actor import RolloutError
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.generation import GenerationEngine, ScriptedActor
 from fctncalling.algorithms.logs import episode_json
@@ -208,6 +209,18 @@ def test_where_every_episode_fails_the_cause_is_raised() -> None:
     with pytest.raises(RuntimeError, match=r"every one of 1 episodes.*the disk is gone"):
         collect(
             [EchoEnv({"t0": "raise"})], scripted(template), template, ["t0"], max_episode_tokens=500
+        )
+
+
+def test_where_the_environment_calls_every_episode_invalid_the_run_ends() -> None:
+    template = ChatTemplate(tiny_tokenizer())
+    with pytest.raises(RolloutError, match=r"every one of 2 episodes failed.*the pipe burst"):
+        collect(
+            [EchoEnv({"t0": "invalid", "t1": "invalid"})],
+            scripted(template),
+            template,
+            ["t0", "t1"],
+            max_episode_tokens=500,
         )
 
 

@@ -187,7 +187,7 @@ class EchoEnv(gymnasium.Env[str, str]):
         if ended:
             info["verdict"] = Verdict(self.correct == 2, float(self.correct == 2))
         if fault == "invalid":
-            info["invalid"] = True
+            info |= {"invalid": True, "invalid_reason": "the pipe burst"}
         truncated = fault == "truncate"
         return "", reward, ended and not truncated, truncated, info
 

@@ -10,41 +10,29 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from fctncalling.envs.handlers.arithmetic import Evaluator, pure_function
 from fctncalling.envs.handlers.plain_calls import PlainCall, plain_call
+from fctncalling.envs.handlers.result_text import MAX_RESULTS_CHARS, Allowance, result_text
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.handlers.source import parse_expression
-from fctncalling.envs.handlers.weight import CHARS_PER_WEIGHT, MAX_WEIGHT, LimitExceeded, weight_of
+from fctncalling.envs.handlers.weight import MAX_WEIGHT, weight_of
 from fctncalling.envs.tools import tool_class
-from fctncalling.envs.tools.long_context import Listing
 
 MAX_CALL_CHARS = 262_144
 """The longest call string that is executed: four times the longest text that is decoded, whose escapes may grow."""
 
-MAX_RESULT_WEIGHT = 200_000
-"""Of one result: some two million characters, before anything is written out."""
-MAX_RESULTS_CHARS = 20_000_000
-"""Of all results of an episode: they are kept for the checker."""
-MAX_EPISODE_WEIGHT = 2_000_000
-"""Of what the calls of an episode compute and hand from tool to tool, for tools may keep all of it."""
 NESTED_TOO_DEEP: Mapping[str, Any] = {"": "nested too deep"}
 """The public state of a tool that cannot be copied."""
 
 _ALLOWANCE = ""  # its place in a saved state, where no class can stand
 _KEPT_CHARS = 1000  # of a call string whose tree is kept
 
-_JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
-_MAKE_ENCODER = getattr(
-    json.encoder, "c_make_encoder", None
-)  # the standard library's, where it is written in C
 _CALLEE = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
 _TOOL_ERRORS = (
@@ -63,14 +51,6 @@ _TOOL_ERRORS = (
 
 class InfrastructureError(Exception):
     """Our own failure, not the model's: the episode says nothing about the policy and must be dropped."""
-
-
-@dataclass
-class _Allowance:
-    """What is left to the calls of one episode, so that they cannot fill the memory."""
-
-    characters: int = MAX_RESULTS_CHARS
-    weight: int = MAX_EPISODE_WEIGHT
 
 
 class ToolSession:
@@ -93,7 +73,7 @@ class ToolSession:
         self._owner = owner
         self._own_tools = frozenset(extra_tools or ())
         self._class_of = _class_of_functions(tuple(tools.items()))
-        self._allowance = _Allowance()
+        self._allowance = Allowance()
         self._instances = {
             name: _loaded(name, tool, initial_config.get(name, {}), long_context)
             for name, tool in tools.items()
@@ -116,7 +96,7 @@ class ToolSession:
         """
         try:
             value = self._evaluate(call)
-            text = value if type(value) is str else _result_text(value, self._allowance)
+            text = value if type(value) is str else result_text(value, self._allowance)
         except InfrastructureError:
             raise
         except Exception as error:
@@ -174,7 +154,7 @@ class ToolSession:
         if names != list(self._instances):
             raise ValueError(f"state of tools {names}: expected one of {list(self._instances)}")
         instances = copy.deepcopy(dict(state))
-        self._allowance = instances.pop(_ALLOWANCE, None) or _Allowance()
+        self._allowance = instances.pop(_ALLOWANCE, None) or Allowance()
         self._instances = instances
 
     @contextmanager
@@ -350,40 +330,3 @@ def _is_unusual(node: ast.AST) -> bool:
     return isinstance(
         node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr | ast.Starred | ast.Lambda
     )
-
-
-def _result_text(value: Any, allowance: _Allowance) -> str:
-    most = min(MAX_RESULT_WEIGHT, allowance.characters)
-    if weight_of(value, most) > most:
-        allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)
-        raise LimitExceeded("the result is too large, or nests too deep, to be shown")
-    if type(value) is dict:
-        try:
-            return _json_text(value)
-        except (
-            Exception
-        ):  # BFCL falls back on any failure: Decimals, keys that are tuples, cycles, huge integers
-            return str(value)
-    return str(value)
-
-
-def _json_encoder() -> Callable[[Any], str]:
-    """Return `_JSON.encode` for containers, which would make the encoder of C anew for each of them."""
-    if _MAKE_ENCODER is None:
-        return _JSON.encode
-    string, join = json.encoder.encode_basestring_ascii, "".join
-    chunks = _MAKE_ENCODER(None, _JSON.default, string, None, ": ", ", ", False, False, True)
-    return lambda value: join(chunks(value, 0))
-
-
-_container_text = _json_encoder()
-
-
-def _json_text(value: dict[Any, Any]) -> str:
-    if Listing not in map(type, value.values()) or {*map(type, value)} != {str}:
-        return _container_text(value)
-    listed = (
-        f"{_JSON.encode(key)}: {each.json_text() if type(each) is Listing else _JSON.encode(each)}"
-        for key, each in value.items()
-    )
-    return f"{{{', '.join(listed)}}}"

@@ -19,7 +19,7 @@ from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.tools.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.callables import Tool, ToolDefinitionError, as_tool
-from fctncalling.envs.tools.python_executor import PythonExecutor
+from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
 from fctncalling.envs.tools.python_executor.result import cut
 from fctncalling.envs.tools.tool_process import (
     ToolProcess,
@@ -176,6 +176,8 @@ class ToolBox:
             return True, result_text(tool.function(**call.arguments))
         except InfrastructureError:
             raise
+        except SandboxUnavailable as error:  # of an executor that a tool of the user's holds
+            raise InfrastructureError(f"tool {tool.name}: {error}") from error
         except Exception as error:
             return False, f"{type(error).__name__}: {error}"
 
@@ -195,7 +197,7 @@ class ToolBox:
                 )
             except ToolTimeoutError as error:
                 return False, f"{tool.name} {error}"
-            except ToolProcessError as error:
+            except (ToolProcessError, OSError) as error:  # OSError: no process can be started
                 raise InfrastructureError(f"tool {tool.name}: {error}") from error
             crew.take_back(process)
             return outcome
@@ -235,7 +237,12 @@ def python_tool(executor: PythonExecutor) -> Tool:
     """Return the confined executor as a tool `python_executor(code)`; its own limits hold, so it is called inline."""
 
     def python_executor(code: str) -> str:
-        result = executor.run(code)
+        if not isinstance(code, str):  # the model's mistake; all that `run` raises is not
+            raise TypeError(f"code must be a text, not {type(code).__name__}")
+        try:
+            result = executor.run(code)
+        except Exception as error:  # closed, or its zygote cannot be had
+            raise InfrastructureError(f"python_executor: {error}") from error
         if result.status == "setup_error":
             raise InfrastructureError(result.reason)
         return result.text_within(limit)

@@ -1,0 +1,69 @@
+"""What a tool returned as BFCL's result text, and how much of it one episode may hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fctncalling.envs.handlers.weight import CHARS_PER_WEIGHT, LimitExceeded, weight_of
+from fctncalling.envs.tools.long_context import Listing
+
+MAX_RESULT_WEIGHT = 200_000
+"""Of one result: some two million characters, before anything is written out."""
+MAX_RESULTS_CHARS = 20_000_000
+"""Of all results of an episode: they are kept for the checker."""
+MAX_EPISODE_WEIGHT = 2_000_000
+"""Of what the calls of an episode compute and hand from tool to tool, for tools may keep all of it."""
+
+_JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
+_MAKE_ENCODER = getattr(
+    json.encoder, "c_make_encoder", None
+)  # the standard library's, where it is written in C
+
+
+@dataclass
+class Allowance:
+    """What is left to the calls of one episode, so that they cannot fill the memory."""
+
+    characters: int = MAX_RESULTS_CHARS
+    weight: int = MAX_EPISODE_WEIGHT
+
+
+def result_text(value: Any, allowance: Allowance) -> str:
+    """Return what a tool returned as BFCL writes it; raises LimitExceeded for more than is written out."""
+    most = min(MAX_RESULT_WEIGHT, allowance.characters)
+    if weight_of(value, most) > most:
+        allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)
+        raise LimitExceeded("the result is too large, or nests too deep, to be shown")
+    if type(value) is dict:
+        try:
+            return _json_text(value)
+        except (
+            Exception
+        ):  # BFCL falls back on any failure: Decimals, keys that are tuples, cycles, huge integers
+            return str(value)
+    return str(value)
+
+
+def _json_encoder() -> Callable[[Any], str]:
+    """Return `_JSON.encode` for containers, which would make the encoder of C anew for each of them."""
+    if _MAKE_ENCODER is None:
+        return _JSON.encode
+    string, join = json.encoder.encode_basestring_ascii, "".join
+    chunks = _MAKE_ENCODER(None, _JSON.default, string, None, ": ", ", ", False, False, True)
+    return lambda value: join(chunks(value, 0))
+
+
+_container_text = _json_encoder()
+
+
+def _json_text(value: dict[Any, Any]) -> str:
+    if Listing not in map(type, value.values()) or {*map(type, value)} != {str}:
+        return _container_text(value)
+    listed = (
+        f"{_JSON.encode(key)}: {each.json_text() if type(each) is Listing else _JSON.encode(each)}"
+        for key, each in value.items()
+    )
+    return f"{{{', '.join(listed)}}}"
