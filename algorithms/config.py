@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from fctncalling.algorithms import conflicts, settings
+from fctncalling.algorithms.presets import PRESETS
 from fctncalling.algorithms.settings import SettingError, setting
 
 if TYPE_CHECKING:
@@ -15,16 +16,37 @@ if TYPE_CHECKING:
 
 __all__ = ["SettingError", "TrainConfig", "add_arguments", "resolve_device"]
 
+ALGORITHMS_ELSEWHERE = {
+    "ppo": "TPPO (token by token) or APPO (action by action)",
+    **dict.fromkeys(("reinforce", "reinforce++", "rloo"), "GRPO"),
+    "dr_grpo": "GRPO --group_std false --loss_aggregation token_sum",
+    "dapo": "GRPO --dynamic_sampling 4 --overlong penalty",
+    "gspo": "GRPO --sequence_ratio --loss_aggregation row_mean",
+}
+"""What other trainers call an algorithm, in small letters -> what it is here."""
+
 
 @dataclass
 class TrainConfig:
     """Settings of a training run. A bad value raises SettingError naming flag, value and range."""
 
     # The run.
-    seed: int = setting(1, "Seed of every random stream of the run.", within="[0, inf)")
+    preset: str | None = setting(
+        None, "Starting values for a model of about this size, which other flags override; -lora: with adapters. "
+        "Conventional values, not tuned here. none: those of the embedded model.", choices=tuple(PRESETS), basic=True,
+        group="run and device",
+    )  # fmt: skip
+    seed: int = setting(
+        1,
+        "Seed of every random stream of the run.",
+        within="[0, inf)",
+        group="run and device",
+        basic=True,
+    )
     env_name: str = setting(
         "fctncalling_env",
         'Environment: "fctncalling_env" is this project\'s, any other name goes to gymnasium.make.',
+        basic=True,
     )
     algorithm_name: str = setting(
         "TPPO",
@@ -34,22 +56,26 @@ class TrainConfig:
         "in time. APPO: action-level PPO, one ratio and one advantage an action (not RLlib's asynchronous PPO). GRPO: "
         "no critic, episodes of one task compared with each other.",
         choices=("TPPO", "POAD", "NTPO", "APPO", "GRPO"),
+        basic=True,
+        meant=ALGORITHMS_ELSEWHERE,
     )
-    experiment_name: str = setting("check", "First folder below --results_dir.")
+    experiment_name: str = setting("check", "First folder below --results_dir.", basic=True)
     results_dir: str = setting(
         "results", "Folder that results/<experiment>/<model>/<dataset>/<algorithm> starts at."
     )
-    num_updates: int = setting(40, "Length of the run, in policy updates.", within="[0, inf)")
+    num_updates: int = setting(
+        40, "Length of the run, in policy updates.", within="[0, inf)", basic=True
+    )
     resume: str | None = setting(
         None, "Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare flag (auto): the "
-        "newest, or the beginning where a run was killed before it had saved.", bare="auto",
+        "newest, or the beginning where a run was killed before it had saved.",
+        bare="auto", basic=True, metavar="FOLDER",
     )  # fmt: skip
     save_interval: int = setting(
         10, "Updates between two checkpoints, beside those of evaluations better than all before; 0: only at the end.",
-        within="[0, inf)",
-    )  # fmt: skip
+        within="[0, inf)", basic=True)  # fmt: skip
     device: str = setting("auto", "Where tensors live; auto takes cuda, mps, cpu in this order.",
-                          choices=("auto", "cpu", "cuda", "mps"))  # fmt: skip
+                          choices=("auto", "cpu", "cuda", "mps"), basic=True)  # fmt: skip
     fsdp: bool = setting(
         False,
         "Whether processes share out the weights too (FSDP2); accelerate's configuration may ask for it as well.",
@@ -72,36 +98,50 @@ class TrainConfig:
 
     # What is learned from.
     dataset_path: str | None = setting(
-        None, "Training tasks, a BFCL-format file; none: the embedded tasks."
+        None,
+        "Training tasks, a BFCL-format file; none: the embedded tasks.",
+        group="tasks and model",
+        basic=True,
     )
     eval_dataset_path: str | None = setting(
-        None, "Held-out tasks; none: the embedded ones, or a fifth of --dataset_path."
+        None, "Held-out tasks; none: the embedded ones, or a fifth of --dataset_path.", basic=True
     )
     model_name_or_path: str | None = setting(
-        None, "Model folder or hub name; none: the embedded small model."
+        None,
+        "Model folder or hub name; none: the embedded small model.",
+        basic=True,
+        metavar="MODEL",
     )
 
     lora_r: int = setting(
         0, "Rank of LoRA adapters, which then learn in place of the model's own weights; 0: no adapters.",
-        within="[0, inf)",
-    )  # fmt: skip
+        within="[0, inf)", group="adapters (LoRA)", basic=True)  # fmt: skip
     lora_alpha: float = setting(16.0, "Scale of the adapters: what they add is multiplied by alpha / rank.",
                                 within="(0, inf)")  # fmt: skip
     lora_targets: str = setting(
         "all-linear", "Layers that get an adapter: all-linear (all but the output), or names parted by commas, such as "
-        "q_proj,v_proj.",
-    )  # fmt: skip
+        "q_proj,v_proj.", metavar="NAMES")  # fmt: skip
 
     # Collecting episodes.
-    n_rollout_threads: int = setting(128, "Episodes that run side by side.", within="[1, inf)")
-    episodes_per_update: int = setting(256, "Episodes collected for one update.", within="[1, inf)")
+    n_rollout_threads: int = setting(
+        128,
+        "Episodes that run side by side.",
+        within="[1, inf)",
+        group="collecting episodes",
+        basic=True,
+        aliases=("num_envs",),
+    )
+    episodes_per_update: int = setting(
+        256, "Episodes collected for one update.", within="[1, inf)", basic=True
+    )
     max_new_tokens: int = setting(
-        64, "Longest action, in tokens; a longer one is cut.", within="[1, inf)"
+        64, "Longest action, in tokens; a longer one is cut.", within="[1, inf)", basic=True
     )
     max_episode_tokens: int = setting(
         1024,
         "Longest episode, in tokens of context and actions; a longer one is truncated.",
         within="[2, inf)",
+        basic=True,
     )
     max_steps_per_turn: int = setting(
         20, "Steps after which a turn fails its task, as BFCL counts.", within="[1, inf)"
@@ -121,8 +161,7 @@ class TrainConfig:
     )  # fmt: skip
     schedule: str | None = setting(
         None, "A run's schedule.jsonl, which tells when slow tools' answers joined: they do so again. none: they join "
-        "when they come.",
-    )  # fmt: skip
+        "when they come.", metavar="FILE")  # fmt: skip
     max_cache_tokens: int | None = setting(
         None, "Tokens whose attention caches may be held at once; as many episodes run side by side as surely fit. "
         "none: any number.", within="[2, inf)",
@@ -133,7 +172,7 @@ class TrainConfig:
     reward: str = setting(
         "success", "success: 1 for a solved task; progress: the share of its turns that are right; strict, "
         "strict_progress: the same where nothing that BFCL forgives had to be forgiven.",
-        choices=("success", "progress", "strict", "strict_progress"),
+        choices=("success", "progress", "strict", "strict_progress"), basic=True,
     )  # fmt: skip
     rollout_engine: str = setting(
         "local", "What samples actions: the engine in this project's processes, or a vLLM server (--vllm_url) that "
@@ -143,27 +182,37 @@ class TrainConfig:
         0, "Updates by which the weights that play may be behind those that learn; 1: workers play for the next update "
         "while this one is learned.", within="[0, 1]",
     )  # fmt: skip
+    cut_patience: int = setting(
+        5, "Updates in a row in which every action was cut, or had no room, and no episode earned more than another, "
+        "after which the run is saved and ends; 0: never.", within="[0, inf)",
+    )  # fmt: skip
     eval_interval: int = setting(
-        10, "Updates between two evaluations; 0: only before and after.", within="[0, inf)"
+        10,
+        "Updates between two evaluations; 0: only before and after.",
+        within="[0, inf)",
+        basic=True,
     )
     eval_episodes: int = setting(320, "Held-out episodes of one evaluation.", within="[1, inf)")
 
     # Which tasks are played.
     task_sampling: str = setting(
         "uniform", "How tasks are drawn. uniform: each comes once before any comes again; success: the likelier, the "
-        "closer its success so far (at first its category's) is to one half.", choices=("uniform", "success"),
+        "closer its success so far (at first its category's) is to one half.",
+        choices=("uniform", "success"), group="which tasks are played",
     )  # fmt: skip
     mixture: str | None = setting(
         None, "Categories and their weights, such as multi_turn_base=2,simple_python=1; those not named are left out. "
-        "none: as the tasks are.",
-    )  # fmt: skip
+        "none: as the tasks are.", metavar="WEIGHTS")  # fmt: skip
     curriculum: str | None = setting(
         None, "Stages from easy to hard, such as simple_python+multiple:10,2:20: ten updates on two categories, twenty "
         "on tasks of at most 2 turns, then all tasks. none: all tasks at once.",
+        metavar="STAGES",
     )  # fmt: skip
 
     # Credit.
-    gamma: float = setting(0.99, "Discount from one action to the next.", within="[0, 1]")
+    gamma: float = setting(
+        0.99, "Discount from one action to the next.", within="[0, 1]", group="rewards and credit"
+    )
     lam: float = setting(
         0.95, "Lambda of the advantage estimate from one action to the next.", within="[0, 1]"
     )
@@ -209,7 +258,8 @@ class TrainConfig:
 
     action_logprob_norm: str = setting(
         "token", "APPO: what an action's log-probability is divided by: nothing (sum: the true ratio, which clips long "
-        "actions almost always), its number of tokens, or of words.", choices=("sum", "token", "word"),
+        "actions almost always), its number of tokens, or of words.",
+        choices=("sum", "token", "word"), group="single algorithms",
     )  # fmt: skip
     group_size: int = setting(8, "GRPO: episodes of each task in one update, compared with each other.",
                               within="[2, inf)")  # fmt: skip
@@ -222,7 +272,7 @@ class TrainConfig:
     )
     sequence_ratio: bool = setting(
         False, "GRPO: whether a row (an episode, where the template only appends) has one ratio, the geometric mean of "
-        "its tokens', as in GSPO; take clip ranges near 4e-4 then."
+        "its tokens', as in GSPO, whose loss is also --loss_aggregation row_mean, with clip ranges near 4e-4."
     )  # fmt: skip
     dynamic_sampling: int = setting(
         1, "GRPO: rounds of collecting until --episodes_per_update episodes are in groups that did not all earn the "
@@ -230,20 +280,24 @@ class TrainConfig:
     )  # fmt: skip
 
     # The update.
-    ppo_epoch: int = setting(1, "Passes over the collected episodes.", within="[1, inf)")
-    num_mini_batch: int = setting(4, "Optimiser steps of one pass.", within="[1, inf)")
+    ppo_epoch: int = setting(
+        1, "Passes over the collected episodes.", within="[1, inf)", group="update", basic=True
+    )
+    num_mini_batch: int = setting(4, "Optimiser steps of one pass.", within="[1, inf)", basic=True)
     gradient_cp_steps: int = setting(
         1, "Parts whose gradients are added up to one optimiser step; saves memory, changes no result.",
-        within="[1, inf)",
-    )  # fmt: skip
+        within="[1, inf)", aliases=("gradient_accumulation_steps",))  # fmt: skip
     max_microbatch_tokens: int = setting(
         4096, "Padded tokens of one forward pass.", within="[1, inf)"
     )
-    lr: float = setting(8e-5, "Learning rate of the language model.", within="[0, inf)")
-    critic_lr: float = setting(3e-3, "Learning rate of the value head.", within="[0, inf)")
+    lr: float = setting(8e-5, "Learning rate of the language model.", within="[0, inf)", basic=True)
+    critic_lr: float = setting(
+        3e-3, "Learning rate of the value head.", within="[0, inf)", basic=True
+    )
     lr_schedule: str = setting(
         "constant", "How both learning rates go on after the warm-up: constant, or falling to --min_lr_ratio by the "
-        "end of --num_updates, in a straight line or along half a cosine.", choices=("constant", "linear", "cosine"),
+        "end of --num_updates, in a straight line or along half a cosine.",
+        choices=("constant", "linear", "cosine"), group="optimiser",
     )  # fmt: skip
     warmup_updates: int = setting(
         0, "Updates at the start over which both learning rates rise to their full size; 0: none.", within="[0, inf)"
@@ -268,7 +322,10 @@ class TrainConfig:
         within="(0, inf]",
     )
     clip_low: float = setting(
-        0.2, "How far below 1 a probability ratio may fall to advantage.", within="(0, 1]"
+        0.2,
+        "How far below 1 a probability ratio may fall to advantage.",
+        within="(0, 1]",
+        group="losses",
     )
     clip_high: float = setting(
         0.28, "How far above 1 a probability ratio may rise to advantage.", within="(0, inf)"
@@ -314,7 +371,8 @@ class TrainConfig:
     # The critic.
     critic: str = setting(
         "head", "What the critic reads with: a head on the policy's hidden states, an adapter of its own on the same "
-        "base (lora), or a model of its own (full).", choices=("head", "lora", "full"),
+        "base (lora), or a model of its own (full).",
+        choices=("head", "lora", "full"), group="critic",
     )  # fmt: skip
     critic_warmup_updates: int = setting(
         0, "Updates at the start in which the critic alone learns, the language model standing still.",
@@ -323,6 +381,7 @@ class TrainConfig:
     init_critic_from: str | None = setting(
         None,
         "Checkpoint folder whose critic this run starts with; none: that of the model folder, or a fresh one.",
+        metavar="FOLDER",
     )
     value_coef: float = setting(0.5, "Weight of the value loss.", within="[0, inf)")
     value_clip: float | None = setting(
@@ -354,6 +413,13 @@ class TrainConfig:
     def detaches_critic(self) -> bool:
         """Whether the value loss trains the critic alone: where asked for, and in the control experiment."""
         return self.critic_detach or self.permute_advantages
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Return the settings of a --preset, with changes."""
+        if name not in PRESETS:
+            raise SettingError(f"--preset: got {name!r}, expected one of {', '.join(PRESETS)}")
+        return cls(**{**PRESETS[name], "preset": name, **changes})
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 NONE_WORDS = ("none", "null", "off")
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
+BASIC = "basic settings"  # the group of the help that comes first
+METAVARS = {int: "N", float: "X", bool: "true|false", str: "TEXT"}
+ENDS = {"_path": "FILE", "_dir": "FOLDER", "_url": "URL", "_name": "NAME", "_address": "HOST:PORT"}
 NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
@@ -25,27 +30,50 @@ def setting(
     within: str = "",
     choices: tuple[str, ...] = (),
     bare: str | None = None,
+    group: str = "",
+    basic: bool = False,
+    metavar: str = "",
+    aliases: tuple[str, ...] = (),
+    meant: Mapping[str, str] | None = None,
 ) -> Any:
     """Return a dataclass field with its sentence (and unit), and the values it may take.
 
-    within is an interval such as "(0, 1]" or "[1, inf)"; bare is the value of the flag given without one.
+    within is an interval such as "(0, 1]" or "[1, inf)"; bare is the value of the flag given without one. group is the
+    help's heading for this field and those after it, up to the next; basic fields stand in a group before all others.
+    aliases are other names of the flag; meant tells, by a lower-case value that is none, what its writer may mean.
     """
     return dataclasses.field(
         default=default,
-        metadata={"sentence": sentence, "within": within, "choices": choices, "bare": bare},
+        metadata={
+            "sentence": sentence,
+            "within": within,
+            "choices": choices,
+            "bare": bare,
+            "group": group,
+            "basic": basic,
+            "metavar": metavar,
+            "aliases": aliases,
+            "meant": dict(meant or {}),
+        },
     )
 
 
 def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
     """Add one flag a field to the parser, named as the field, with its default, range and sentence as help."""
+    groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
+    for title in (BASIC, *(flag.group for flag in flags(config_class) if not flag.basic)):
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
     for flag in flags(config_class):
         options: dict[str, Any] = {} if flag.bare is None else {"nargs": "?", "const": flag.bare}
-        sentence = f"{flag.sentence} Expected: {flag.expected}. Default: {shown(flag.default)}."
-        parser.add_argument(
-            f"--{flag.name}",
+        expected = "" if flag.base is str else f" Expected: {flag.expected}."  # the metavar tells
+        sentence = f"{flag.sentence}{expected} Default: {shown(flag.default)}."
+        groups[BASIC if flag.basic else flag.group].add_argument(
+            *(f"--{name}" for name in (flag.name, *flag.aliases)),
+            dest=flag.name,
             type=flag.parse,
             default=flag.default,
-            metavar="VALUE",
+            metavar=flag.metavar or flag.default_metavar,
             help=sentence.replace("%", "%%"),
             **options,
         )
@@ -56,13 +84,19 @@ def check(config: Any) -> None:
     for flag in flags(type(config)):
         value = getattr(config, flag.name)
         if not flag.fits(value):
-            raise SettingError(f"--{flag.name}: got {shown(value)}, expected {flag.expected}")
+            raise SettingError(
+                f"--{flag.name}: got {shown(value)}, expected {flag.expected}{flag.hint(value)}"
+            )
 
 
 def flags(config_class: type[Any]) -> list[Flag]:
     """Return the flags of a dataclass made of settings, in the order of its fields."""
     hints = typing.get_type_hints(config_class)
-    return [Flag.of(field, hints[field.name]) for field in dataclasses.fields(config_class)]
+    found, group = [], "settings"
+    for field in dataclasses.fields(config_class):
+        group = field.metadata["group"] or group
+        found.append(Flag.of(field, hints[field.name], group))
+    return found
 
 
 def shown(value: Any) -> str:
@@ -84,13 +118,19 @@ class Flag:
     within: str
     choices: tuple[str, ...]
     bare: Any  # the value of the flag without one; None: it needs one
+    group: str  # the help's heading
+    basic: bool
+    metavar: str
+    aliases: tuple[str, ...]
+    meant: dict[str, str]
 
     @classmethod
-    def of(cls, field: dataclasses.Field[Any], hint: Any) -> Flag:
+    def of(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> Flag:
         """Return the flag of a field whose type is int, float, bool, str or one of them or None."""
         parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         base = next(part for part in parts if part is not types.NoneType)
-        facts: dict[str, Any] = dict(field.metadata) | ({"bare": True} if base is bool else {})
+        facts: dict[str, Any] = dict(field.metadata) | {"group": group}
+        facts |= {"bare": True} if base is bool else {}
         return cls(field.name, base, types.NoneType in parts, field.default, **facts)
 
     @property
@@ -103,6 +143,22 @@ class Flag:
             + (" or none" if self.optional else "")
         )
 
+    @property
+    def default_metavar(self) -> str:
+        """What stands for the value in the help: the choices, or a word for their kind."""
+        if self.choices:
+            return "{" + ",".join(self.choices) + "}"
+        by_name = (word for end, word in ENDS.items() if self.name.endswith(end))
+        return next(by_name, METAVARS[self.base]) if self.base is str else METAVARS[self.base]
+
+    def hint(self, value: Any) -> str:
+        """Return what a value that does not fit may have meant, as the end of a message; nothing where none is near."""
+        word = str(value).lower().replace("-", "_")
+        lowered = {choice.lower(): choice for choice in self.choices}
+        near = difflib.get_close_matches(word, lowered, n=1, cutoff=0.75)
+        meant = lowered.get(word) or self.meant.get(word) or (lowered[near[0]] if near else "")
+        return f"; is {meant} meant?" if meant else ""
+
     def parse(self, text: str) -> Any:
         """Return the value a text stands for; argparse's error, naming value and range, where it is none of ours."""
         try:
@@ -110,7 +166,9 @@ class Flag:
         except ValueError:
             value = text  # of the wrong type, so it does not fit
         if not self.fits(value):
-            raise argparse.ArgumentTypeError(f"got {shown(text)}, expected {self.expected}")
+            raise argparse.ArgumentTypeError(
+                f"got {shown(text)}, expected {self.expected}{self.hint(text)}"
+            )
         return value
 
     def fits(self, value: Any) -> bool:

@@ -13,6 +13,7 @@ from fctncalling.algorithms.settings import setting
 from fctncalling.algorithms.task_sampling import Candidate
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
 from fctncalling.data.types import Task
+from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 
 HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
 
@@ -22,10 +23,15 @@ class Surroundings:
     """Settings that the learning algorithm does not see."""
 
     handler: str = setting(
-        "auto", "How calls are written; auto: BFCL's form of the task's language."
+        "auto",
+        "How calls are written; auto: BFCL's form of the task's language. One of "
+        + ", ".join((*HANDLERS, *TEXT_HANDLERS))
+        + ".",
+        group="environments and tools",
+        metavar="NAME",
     )
     chat_template: str | None = setting(
-        None, "File with a chat template; none: the tokenizer's own."
+        None, "File with a chat template; none: the tokenizer's own.", metavar="FILE"
     )
     corrective_feedback: bool = setting(
         False,
@@ -53,14 +59,13 @@ class Surroundings:
         "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults.",
     )
     tensorboard: bool = setting(
-        True, "Whether tensorboard events are written, where it is installed."
+        True, "Whether tensorboard events are written, where it is installed.", group="logs"
     )
     wandb: str = setting("off", "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
                          choices=("off", "online", "offline"))  # fmt: skip
     num_rollout_workers: int = setting(
         0, "Ray workers that play the episodes, on any machines of a cluster; 0: those who learn play.",
-        within="[0, inf)",
-    )  # fmt: skip
+        within="[0, inf)", group="rollout workers and vLLM")  # fmt: skip
     ray_address: str | None = setting(
         None,
         "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this machine alone.",
@@ -79,10 +84,12 @@ class Surroundings:
         600.0,
         "Seconds that a vLLM server may be away before the run is saved and ends.",
         within="(0, inf)",
+        metavar="S",
     )
     profile: bool = setting(
         False,
         "Whether profile/ gets a torch profiler trace of the second update, and a table of where time goes.",
+        group="logs",
     )
     log_episodes_interval: int = setting(
         10,

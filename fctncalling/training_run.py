@@ -14,6 +14,7 @@ import torch
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.checkpoint import CheckpointError, load_state, save_checkpoint
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.cut_actions import CutActions
 from fctncalling.algorithms.diagnostics import Metrics
 from fctncalling.algorithms.entropy_control import next_entropy_coef
 from fctncalling.algorithms.finite import check_weights
@@ -93,6 +94,7 @@ class TrainingRun:
     ) -> None:
         self.config, self.policy, self.template, self.log = config, policy, template, log
         self.rollout, self.sampler, self.held_out_ids = rollout, sampler, held_out_ids
+        self._cut_actions = CutActions(config)
         self.log_episodes_interval = log_episodes_interval
         self.processes, self.interruption = processes, Interruption(alone=processes.count == 1)
         processes.shard(policy)
@@ -177,6 +179,7 @@ class TrainingRun:
         if self._episodes_are_due():
             name = f"train_{self.counters.updates:06d}"
             self.log.episodes(name, episodes, self.template.spell)
+        self._cut_actions.look(episodes)
         return metrics
 
     def _adapted(self, episodes: Sequence[EpisodeRecord]) -> TrainConfig:

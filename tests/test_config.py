@@ -12,6 +12,10 @@ import pytest
 import torch
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, resolve_device
+from fctncalling.algorithms.presets import PRESETS
+from fctncalling.algorithms.without_effect import notes_on
+from fctncalling.cli.names_elsewhere import NAMES_ELSEWHERE
+from fctncalling.cli.train import build_parser, given_flags, parsed
 
 PUBLISHED_FLAGS = (
     *(
@@ -87,6 +91,11 @@ def test_none_true_false_and_bare_flags_are_understood() -> None:
         ("device", "tpu", "one of auto, cpu, cuda, mps"),
         ("critic_detach", "maybe", "true or false"),
         ("algorithm_name", "SAC", "one of TPPO, POAD, NTPO, APPO, GRPO"),
+        ("algorithm_name", "tppo", "is TPPO meant?"),
+        ("algorithm_name", "PPO", "is TPPO (token by token) or APPO (action by action) meant?"),
+        ("algorithm_name", "gspo", "is GRPO --sequence_ratio --loss_aggregation row_mean meant?"),
+        ("overlong", "penality", "is penalty meant?"),
+        ("preset", "0.5b", "is 0.5B meant?"),
     ],
 )
 def test_a_bad_value_is_told_by_flag_value_and_range(
@@ -132,6 +141,68 @@ def test_help_names_every_flag_with_its_range_and_untangles_the_algorithms_name(
     text = " ".join(parser.format_help().split())
     assert all(f"--{field.name} " in text for field in dataclasses.fields(TrainConfig))
     assert "not trust-region PPO" in text
+
+
+def test_help_begins_with_the_basic_flags_and_groups_the_others() -> None:
+    text = build_parser().format_help()
+    titles = [
+        line.rstrip(":") for line in text.splitlines() if line.endswith(":") and line[:1].strip()
+    ]
+    assert titles[1] == "basic settings"
+    assert {"losses", "critic", "optimiser", "environments and tools"} <= set(titles)
+    assert text.index("--lr X") < text.index("--gamma X")
+    assert "VALUE\n" not in text
+    assert "--critic {head,lora,full}" in text
+    assert "hermes_text" in text  # the handlers are named
+
+
+def test_other_names_of_a_flag_set_the_same_field() -> None:
+    assert parse("--gradient_accumulation_steps=3", "--num_envs=5") == TrainConfig(
+        gradient_cp_steps=3, n_rollout_threads=5
+    )
+
+
+def test_every_name_elsewhere_leads_to_a_flag_and_is_none_itself() -> None:
+    known = build_parser()._option_string_actions
+    assert all(f"--{flag}" in known for flag in NAMES_ELSEWHERE.values())
+    assert not [name for name in NAMES_ELSEWHERE if f"--{name}" in known]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_fill_in_what_the_command_line_leaves_open(name: str) -> None:
+    config = TrainConfig.from_args(parsed([f"--preset={name}", "--lr=0.5"]))
+    assert config == TrainConfig.from_preset(name, lr=0.5)
+    assert config.max_new_tokens == PRESETS[name]["max_new_tokens"]
+    assert bool(config.lora_r) == name.endswith("lora")
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("--group_credit step", "--group_credit: no effect without --algorithm_name GRPO"),
+        ("--sequence_ratio --group_size 8", "--group_size, --sequence_ratio: no effect"),
+        ("--action_logprob_norm sum", "--action_logprob_norm: no effect without --algorithm_name APPO"),
+        ("--algorithm_name POAD --gamma_token 0.9", "--gamma_token: no effect without --algorithm_name TPPO"),
+        ("--algorithm_name GRPO --critic full", "--critic: no effect without a critic"),
+        ("--kl_mode k2", "--kl_mode: no effect without --kl_coef above 0"),
+        ("--lora_alpha 3", "--lora_alpha: no effect without --lora_r"),
+        ("--overlong_penalty 1", "--overlong_penalty: no effect without --overlong penalty"),
+    ],
+)  # fmt: skip
+def test_a_flag_that_does_nothing_is_refused(flags: str, told: str) -> None:
+    words = flags.split()
+    with pytest.raises(SettingError) as refused:
+        notes_on(TrainConfig.from_args(parsed(words)), given_flags(words))
+    assert told in str(refused.value)
+
+
+def test_what_is_idle_but_harmless_is_noted_and_defaults_are_never_told() -> None:
+    words = ["--algorithm_name", "GRPO", "--lam", "0.95", "--critic_lr", "1", "--sequence_ratio"]
+    idle, gspo = notes_on(TrainConfig.from_args(parsed(words)), given_flags(words))
+    assert idle.startswith("--lam, --critic_lr: no effect")
+    assert "row_mean" in gspo
+    for algorithm in ("TPPO", "POAD", "NTPO", "APPO", "GRPO"):
+        assert notes_on(TrainConfig(algorithm_name=algorithm), {"algorithm_name", "lr"}) == []
 
 
 def test_auto_finds_a_device_and_an_absent_one_is_told() -> None:

@@ -148,7 +148,8 @@ def test_a_seed_decides_what_an_environment_draws_from_global_streams(
 ) -> None:
     InterruptedEnv.noisy = True
     for name in ("one", "two"):
-        assert main(flags(model, tmp_path / name, updates=1)) == 0
+        alone = "--n_rollout_threads=1"  # several share the streams in any order
+        assert main(flags(model, tmp_path / name, alone, updates=1)) == 0
         random.random()
     one, two = ((run_folder(tmp_path / n) / "metrics.jsonl").read_bytes() for n in ("one", "two"))
     assert one == two
@@ -161,6 +162,15 @@ def test_a_resumed_run_learns_at_the_rates_of_its_own_command(model: Path, tmp_p
         weights(run_folder(tmp_path) / "checkpoints" / f"update_00000{n}") for n in (3, 4)
     )
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_run_whose_actions_are_all_cut_is_saved_and_ends(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = ["--max_new_tokens=1", "--cut_patience=2", "--eval_interval=0"]
+    assert main(flags(model, tmp_path, *short)) == 1
+    assert "in 2 updates in a row no action came to its end" in capsys.readouterr().err
+    assert find_checkpoint(run_folder(tmp_path) / "checkpoints").name == "update_000002"
 
 
 def test_what_follows_the_run_goes_on_exactly_where_it_was_cut(model: Path, tmp_path: Path) -> None:

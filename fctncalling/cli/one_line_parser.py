@@ -5,19 +5,33 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NoReturn
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """An ArgumentParser that says what is wrong, and where the flags are listed."""
+    """An ArgumentParser that says what is wrong, and where the flags are listed.
+
+    `names_elsewhere`: what other programs call a flag, without dashes -> the flag here.
+    """
+
+    names_elsewhere: Mapping[str, str] = MappingProxyType({})
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit with 2."""
         unknown, _, words = message.partition("unrecognized arguments: ")
-        near = [] if unknown or not words else self._nearest(words.split()[0].partition("=")[0])
-        hint = f"; is {near[0]} meant?" if near else ""
+        near = "" if unknown or not words else self._nearest(words.split()[0].partition("=")[0])
+        hint = f"; is {near} meant?" if near else ""
         print(f"error: {message}{hint} (--help lists every flag)", file=sys.stderr)
         raise SystemExit(2)
 
-    def _nearest(self, word: str) -> list[str]:
-        return difflib.get_close_matches(word, list(self._option_string_actions), n=1, cutoff=0.75)
+    def _nearest(self, word: str) -> str:
+        """Return the flag that a word may mean; nothing where none is near."""
+        name = word.lstrip("-").lower().replace("-", "_")
+        known = list(self._option_string_actions)
+        if f"--{name}" in known:
+            return f"--{name}"
+        if name in self.names_elsewhere:
+            return f"--{self.names_elsewhere[name]}"
+        return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.75)), "")

@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING
 
 from fctncalling.algorithms import settings
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
+from fctncalling.algorithms.presets import PRESETS
 from fctncalling.algorithms.task_sampling import TaskSampler
+from fctncalling.algorithms.without_effect import notes_on
+from fctncalling.cli.names_elsewhere import NAMES_ELSEWHERE
 from fctncalling.cli.one_line_parser import OneLineParser
 from fctncalling.cli.progress import Progress
 from fctncalling.data.bfcl import TaskError
@@ -39,6 +42,7 @@ Train a language model to call functions over several turns, with an actor-criti
 
 Without flags, the embedded small model learns the embedded tasks on one CPU core in a few minutes.
 With --dataset_path FILE alone, a fifth of its tasks is held out for the evaluation before and after.
+A model of your own: --model_name_or_path FOLDER --preset SIZE.
 """
 EPILOG = """\
 TPPO is token-level PPO with exact Bellman backup with action decomposition (BAD): every token has its own advantage,
@@ -80,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         surroundings = Surroundings(
             **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(Surroundings)}
         )
+        for note in notes_on(config, given_flags(words)):
+            print(f"Note: {note}.")
         return train(config, surroundings, words)
     except refusals as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
@@ -88,21 +94,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """Return the settings of a command line; what it leaves open is as the job that --env_name names has it."""
+    """Return the settings of a command line; what it leaves open is as its --env_name, then its --preset has it."""
     parser = build_parser()
-    job = JOB_SETTINGS.get(parser.parse_args(words).env_name, {})
-    parser.set_defaults(**job)
+    namespace = parser.parse_args(words)
+    parser.set_defaults(**JOB_SETTINGS.get(namespace.env_name, {}))
+    parser.set_defaults(**PRESETS.get(namespace.preset, {}))
     return parser.parse_args(words)
+
+
+def given_flags(words: Sequence[str]) -> set[str]:
+    """Return the names of the flags that a command line has, whatever their values."""
+    parser = build_parser()
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS
+    return set(vars(parser.parse_args(words)))
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with a flag for every setting."""
     parser = OneLineParser(
         "train_fctncalling.py",
+        usage="train_fctncalling.py [--FLAG VALUE ...]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.names_elsewhere = NAMES_ELSEWHERE
     add_arguments(parser)
     settings.add_arguments(parser, Surroundings)
     return parser
@@ -111,6 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
 def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] = ()) -> int:
     """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130 where Ctrl-C did."""
     from fctncalling.algorithms.checkpoint import CheckpointError
+    from fctncalling.algorithms.cut_actions import AllCutError
     from fctncalling.profile import profiling
 
     run = prepare(config, surroundings)
@@ -142,18 +160,19 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
             print(f"error: after {run.counters.updates} updates: {error}\nSaved {run.save()}; mend it, then the same "
                   "command with --resume goes on.", file=sys.stderr)  # fmt: skip
             return 1
-        except (CheckpointError, OSError) as error:
+        except AllCutError as error:
             show.close()
-            where = (
-                ""
-                if isinstance(error, CheckpointError)
-                else f" cannot be written to {run.log.folder}:"
-            )
-            print(
-                f"error: after {run.counters.updates} updates:{where} {error}; mend it, then --resume goes on "
-                "from the last checkpoint",
-                file=sys.stderr,
-            )
+            print(f"error: after {run.counters.updates} updates: {error}.\nSaved {run.save()}; --resume goes on from "
+                  "there.", file=sys.stderr)  # fmt: skip
+            return 1
+        except CheckpointError as error:
+            show.close()
+            print(f"error: after {run.counters.updates} updates: {error}", file=sys.stderr)
+            return 1
+        except OSError as error:
+            show.close()
+            print(f"error: after {run.counters.updates} updates: {run.log.folder} cannot be written to ({error}). Mend "
+                  "it, then --resume goes on from the last checkpoint.", file=sys.stderr)  # fmt: skip
             return 1
         finally:
             run.close()

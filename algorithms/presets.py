@@ -1,0 +1,42 @@
+"""Starting values by model size: what --preset fills in where the command line says nothing.
+
+The project's own runs are of models of 0.5 million parameters. These values are conventional ones for pretrained
+instruction models, not tuned here: watch the first updates, and change what the curves speak against.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PRETRAINED: dict[str, Any] = {
+    "episodes_per_update": 128,
+    "n_rollout_threads": 64,
+    "num_mini_batch": 4,
+    "max_new_tokens": 512,
+    "max_episode_tokens": 8192,
+    "max_microbatch_tokens": 8192,
+    "warmup_updates": 5,
+    "critic_warmup_updates": 5,  # a fresh head would send noise into a good model
+    "critic_lr": 5e-4,
+    "critic_detach": True,
+    "entropy_coef": 0.0,
+    "eval_episodes": 200,
+}
+_LORA: dict[str, Any] = {**_PRETRAINED, "lora_r": 32, "lora_alpha": 64.0}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "0.1B": {
+        **_PRETRAINED,
+        "lr": 1e-5,
+        "critic_lr": 1e-3,
+        "max_new_tokens": 256,
+        "max_episode_tokens": 4096,
+    },
+    "0.5B": {**_PRETRAINED, "lr": 2e-6},
+    "0.5B-lora": {**_LORA, "lr": 5e-5},
+    "4B": {**_PRETRAINED, "lr": 1e-6, "n_rollout_threads": 32},
+    "4B-lora": {**_LORA, "lr": 2e-5, "n_rollout_threads": 32},
+    "8B": {**_PRETRAINED, "lr": 1e-6, "n_rollout_threads": 32, "max_microbatch_tokens": 4096},
+    "8B-lora": {**_LORA, "lr": 1e-5, "n_rollout_threads": 32, "max_microbatch_tokens": 4096},
+}
+"""`--preset` -> values by flag. Full fine-tuning in fp32 takes some 16 bytes a parameter: 4B and 8B want --fsdp."""

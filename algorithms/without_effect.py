@@ -1,0 +1,94 @@
+"""Flags that do nothing under the others: told, since who gives one expects it to do something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.settings import SettingError
+
+
+class Rule(NamedTuple):
+    """Flags, and where they do nothing."""
+
+    flags: tuple[str, ...]
+    idle: Callable[[TrainConfig], bool]
+    needs: str  # what they have an effect with
+    refused: bool = True  # false: harmless, told as a note
+
+
+def _is_not(name: str) -> Callable[[TrainConfig], bool]:
+    return lambda config: config.algorithm_name != name
+
+
+def _is_grpo(config: TrainConfig) -> bool:
+    return config.algorithm_name == "GRPO"
+
+
+RULES = (
+    Rule(
+        ("group_size", "group_credit", "group_std", "sequence_ratio", "dynamic_sampling"),
+        _is_not("GRPO"),
+        "--algorithm_name GRPO",
+    ),
+    Rule(("action_logprob_norm",), _is_not("APPO"), "--algorithm_name APPO"),
+    Rule(("gamma_token", "lam_token"), _is_not("TPPO"), "--algorithm_name TPPO"),
+    Rule(("critic", "critic_head"), _is_grpo, "a critic, which GRPO has none of"),
+    Rule(
+        (
+            *("lam", "lam_value", "truncation_bootstrap", "whiten_advantages", "value_coef"),
+            *("value_clip", "huber_delta", "critic_lr", "critic_hidden", "critic_detach"),
+        ),
+        _is_grpo,
+        "a critic, which GRPO has none of",
+        refused=False,
+    ),
+    Rule(("kl_mode",), lambda config: not config.kl_coef, "--kl_coef above 0"),
+    Rule(("lora_alpha", "lora_targets"), lambda config: not config.lora_r, "--lora_r above 0"),
+    Rule(
+        ("overlong_penalty", "overlong_buffer"),
+        lambda config: config.overlong != "penalty",
+        "--overlong penalty",
+    ),
+    Rule(("entropy_coef_step",), lambda config: config.entropy_target is None, "--entropy_target"),
+    Rule(
+        ("min_lr_ratio",),
+        lambda config: config.lr_schedule == "constant",
+        "--lr_schedule linear or cosine",
+    ),
+    Rule(
+        ("importance_cap",),
+        lambda config: config.max_staleness == 0 and config.rollout_engine == "local",
+        "--max_staleness 1 or --rollout_engine vllm",
+        refused=False,
+    ),
+    Rule(
+        ("critic_hidden",),
+        lambda config: config.critic_head == "linear",
+        "--critic_head mlp",
+        refused=False,
+    ),
+)
+
+
+def notes_on(config: TrainConfig, given: Collection[str]) -> list[str]:
+    """Return a line for each kind of given flags that is harmless and idle; SettingError for one that misleads.
+
+    given: the names of flags that the command line has, whatever their values; defaults are never told.
+    """
+    notes = []
+    for rule in RULES:
+        named = [name for name in rule.flags if name in given]
+        if not named or not rule.idle(config):
+            continue
+        told = f"{', '.join(f'--{name}' for name in named)}: no effect without {rule.needs}"
+        if rule.refused:
+            raise SettingError(f"{told}; leave it out, or give that")
+        notes.append(told)
+    if config.sequence_ratio and config.loss_aggregation != "row_mean":
+        notes.append(
+            "--sequence_ratio: GSPO's loss is --loss_aggregation row_mean; with "
+            f"{config.loss_aggregation} long rows weigh more"
+        )
+    return notes
