@@ -117,12 +117,27 @@ def plot_curve(folder: Path) -> Path | None:
         points = [(line["update"], line[name]) for line in lines if line.get(name) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), style, label=label, markersize=4)
-    axes.set(xlabel="update", ylabel="success rate", ylim=(-0.02, 1.02), title=folder.name)
+    axes.set(xlabel="update", ylabel="success rate", ylim=(-0.02, 1.02), title=curve_title(folder))
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(folder / "curve.png", dpi=120)
     plt.close(figure)
     return folder / "curve.png"
+
+
+def curve_title(folder: Path) -> str:
+    """Return what a curve is of: task, model, algorithm and seed, as config.json tells; else the folder's name."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        algorithm, seed = config["algorithm_name"], config["seed"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return folder.name
+    task = Path(config.get("dataset_path") or "embedded").stem
+    if config.get("env_name") not in (None, "fctncalling_env"):
+        task = config["env_name"]
+    model = Path(config.get("model_name_or_path") or "embedded").name
+    control = ", control: advantages shuffled" if config.get("permute_advantages") else ""
+    return f"{task} tasks, {model} model, {algorithm}, seed {seed}{control}"
 
 
 def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple, Self
 
+from pictures import goal, save, seeds, spread, subplots
+
 TARGET = 0.8  # greedy success on held-out tasks that a run is to reach
 HIGH_TARGET = 0.9  # and, as `make train`, to end at, with TARGET on the multi-turn tasks alone
 GREEDY = "eval/greedy_success_rate"
@@ -190,39 +192,34 @@ def shown(settings: Mapping[str, object]) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Draw each algorithm's mean over seeds, and its range, over episodes; beside it where every seed ended."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-    import numpy as np
-
-    figure, (curves, ends) = plt.subplots(
-        1, 2, figsize=(10, 4.5), layout="constrained", sharey=True
-    )
-    for place, (name, group) in enumerate(grouped(runs).items()):
-        episodes = [point[0] for point in group[0].curve]
-        table = np.array(
-            [[point[1] for point in run.curve] for run in group]
-        )  # (seeds, evaluations)
-        (line,) = curves.plot(
-            episodes, table.mean(0), "o-", markersize=3, label=f"{name} ({len(group)} seeds)"
-        )
-        curves.fill_between(
-            episodes, table.min(0), table.max(0), color=line.get_color(), alpha=0.12
-        )
-        across = place + np.linspace(-0.22, 0.22, len(group)) * (len(group) > 1)
-        ends.scatter(across, table[:, -1], s=16, color=line.get_color())
-        ends.hlines(table[:, -1].mean(), place - 0.35, place + 0.35, color=line.get_color())
-    for axes in (curves, ends):
-        axes.axhline(TARGET, color="grey", linewidth=0.8, linestyle=":")
-        axes.grid(alpha=0.3)
-    curves.set(
-        xlabel="episodes", ylabel="greedy success on held-out tasks", ylim=(0.0, 1.02),
-        title="Embedded multi-turn tasks: mean and range of seeds",
-    )  # fmt: skip
-    curves.legend(loc="lower right")
-    ends.set_xticks(range(len(grouped(runs))), list(grouped(runs)))
-    ends.set_title(f"Every seed after {runs[0].curve[-1][0]} episodes, and the mean")
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    """Draw each algorithm in a panel of its own, the others in grey behind it; at last where every seed ended."""
+    groups = grouped(runs)
+    figure, panels = subplots(-(-(len(groups) + 1) // 3), 3, size=(11, 6.5))
+    means = {
+        name: [fmean(point[1] for point in points) for points in zip(*curves, strict=True)]
+        for name, group in groups.items()
+        for curves in [[run.curve for run in group]]
+    }
+    ends = panels[len(groups)]
+    for place, (name, group) in enumerate(groups.items()):
+        axes, colour = panels[place], f"C{place}"
+        across = [episodes for episodes, _ in group[0].curve]
+        for other in groups:
+            if other != name:
+                axes.plot(across, means[other], color="0.75", linewidth=1)
+        rows = [[success for _, success in run.curve] for run in group]
+        spread(axes, across, rows, colour, name)
+        axes.set(title=f"{name} (grey: the others)", xlabel="episodes")
+        beside = [place + 0.5 * (at + 0.5) / len(group) - 0.25 for at in range(len(group))]
+        ends.scatter(beside, [run.final for run in group], s=14, color=colour)
+        ends.hlines(means[name][-1], place - 0.35, place + 0.35, color=colour)
+        goal(axes, TARGET, f"target: {TARGET:.0%}")
+    for axes in panels[len(groups) + 1 :]:
+        axes.set_axis_off()
+    ends.set_xticks(range(len(groups)), list(groups))
+    ends.set_title(f"The end, {runs[0].curve[-1][0]:,} episodes: seeds and mean")
+    for axes in panels[::3]:
+        axes.set_ylabel("greedy success, held-out")
+    count = max(map(len, groups.values()))
+    figure.suptitle(f"Embedded tasks, embedded model (0.46 M weights), {seeds(count)}")
+    save(figure, path)

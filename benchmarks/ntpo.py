@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pictures import save, seeds, spread, subplots
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
@@ -114,28 +115,16 @@ def train(algorithm: str, seed: int, num_updates: int) -> list[float]:
 
 
 def draw(curves: dict[str, list[list[float]]], path: Path) -> None:
-    """Draw each algorithm's median over seeds, and its range."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    styles = dict(zip(ALGORITHMS, ("-", "--", ":", "-"), strict=True))
-    for name, runs in curves.items():
-        table = torch.tensor(runs)
-        (line,) = axes.plot(table.median(0).values.tolist(), styles[name], linewidth=2, label=name)
-        low, high = table.min(0).values.tolist(), table.max(0).values.tolist()
-        axes.fill_between(range(table.shape[1]), low, high, color=line.get_color(), alpha=0.15)
-    title = "4 tokens earn 1, 1 token earns 0.8 (gamma 0.9)\nmedian and range of {} seeds"
-    axes.set(
-        xlabel="update (64 episodes)", ylabel="probability of the better action", ylim=(-0.02, 1.02),
-        title=title.format(len(next(iter(curves.values())))),
-    )  # fmt: skip
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    """Draw each algorithm in a panel of its own."""
+    figure, panels = subplots(1, len(curves), size=(11, 3.8))
+    for number, (axes, (name, runs)) in enumerate(zip(panels, curves.items(), strict=True)):
+        spread(axes, range(len(runs[0])), runs, f"C{number}", name)
+        axes.set(title=name, xlabel="update (64 episodes)")
+    panels[0].set_ylabel("probability of the better action")
+    count = len(next(iter(curves.values())))
+    task = "A toy task: 4 tokens earn 1, 1 token earns 0.8 (gamma 0.9)"
+    figure.suptitle(f"{task}, {seeds(count)}")
+    save(figure, path)
 
 
 def main() -> None:

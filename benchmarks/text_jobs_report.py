@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from pictures import goal, save, seeds, spread, subplots
+
 FAILED = ("tool_error", "malformed", "unknown_function", "bad_arguments")
 GOAL = 0.95  # of held-out questions, which TRL's page reaches
 
@@ -131,41 +133,25 @@ def _shown(part: Recovery) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Write the figure: every run's success, on held-out questions and in training."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.ticker import PercentFormatter
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    colours = {
-        name: f"C{number}"
-        for number, name in enumerate(dict.fromkeys(run.algorithm for run in runs))
-    }
-    named: set[str] = set()
-    for run in runs:
-        label = None if run.algorithm in named else run.algorithm
-        named.add(run.algorithm)
-        style = {
-            "color": colours[run.algorithm],
-            "alpha": 0.6,
-            "marker": "o",
-            "markersize": 3,
-            "label": label,
-        }
-        left.plot(*zip(*run.greedy, strict=True), **style)
-        right.plot(*zip(*run.training, strict=True), **style)
-    left.axhline(GOAL, color="grey", linestyle=":", linewidth=1)
+    """Write the figure: success of each algorithm's runs, on held-out questions and in training."""
+    figure, (left, right) = subplots(1, 2, size=(10, 4.4))
+    algorithms = list(dict.fromkeys(run.algorithm for run in runs))
+    for number, name in enumerate(algorithms):
+        group = [run for run in runs if run.algorithm == name]
+        for axes, curves in ((left, [run.greedy for run in group]),
+                             (right, [run.training for run in group])):  # fmt: skip
+            across = [at for at, _ in curves[0]]
+            rows = [[success for _, success in curve] for curve in curves]
+            spread(axes, across, rows, f"C{number}", name)
+    goal(left, GOAL, f"goal: {GOAL:.0%}")
     left.set(title="Held-out questions, greedy", xlabel="training episodes", ylabel="success")
-    right.set(title="Training episodes, sampled", xlabel="update", ylabel="success")
-    for axes in (left, right):
-        axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1))
-        axes.grid(alpha=0.3)
-    left.legend(loc="lower right")
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    right.set(title="Training episodes, sampled", xlabel="update")
+    if len(algorithms) > 1:
+        right.legend(loc="lower right")
+    count = len({run.seed for run in runs})
+    model = "model of 0.4 M weights"
+    figure.suptitle(f"{path.stem} job, {model}, {', '.join(algorithms)}, {seeds(count)}")
+    save(figure, path)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fctncalling.envs.transcript import shown
@@ -24,10 +24,12 @@ class Paint(NamedTuple):
     background: str  # for a browser
 
 
-PROMPT = Paint("Prompt", "black on grey85", "#d9d9d9")
-SYSTEM = Paint("System", "black on cyan3", "#5fd7c7")
-MODEL = Paint("Model", "black on deep_sky_blue1", "#6ec1ff")
-REWARD = Paint("Reward", "black on plum1", "#ffc4ff")
+# Black text on each: 10:1 or more (WCAG AA asks for 4.5:1). Written as numbers, as themes change what "black" is.
+PROMPT = Paint("Prompt", "#000000 on #d9d9d9", "#d9d9d9")
+SYSTEM = Paint("Tool", "#000000 on #5fd7c7", "#5fd7c7")
+MODEL = Paint("Model", "#000000 on #8fd0ff", "#8fd0ff")
+REWARD = Paint("Reward", "#000000 on #ffc4ff", "#ffc4ff")
+CONTEXT = 8  # tokens before one that are decoded with it: a character has four bytes at most
 PAINTS = (PROMPT, SYSTEM, MODEL, REWARD)
 
 _PAGE = """<!doctype html>
@@ -87,9 +89,8 @@ def rich_tokens(history: TextHistory, tokenizer: Any) -> Text:
 
     text = Text()
     for position, paint in painted_tokens(history):
-        text.append(shown(_spelling(tokenizer, history.ids[position])), style=paint.style).append(
-            " "
-        )
+        spelling = token_text(tokenizer, history.ids, position)
+        text.append(shown(spelling).replace("\n", "\\n"), style=paint.style).append(" ")
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
@@ -129,7 +130,7 @@ def _html_tokens(history: TextHistory, tokenizer: Any) -> Iterator[str]:
     for position, paint in painted_tokens(history):
         token, logprob = history.ids[position], history.logprobs[position]
         tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
-        spelling = html.escape(shown(_spelling(tokenizer, token)))
+        spelling = html.escape(shown(token_text(tokenizer, history.ids, position)))
         yield f'<span class="token {paint.label.lower()}" title="{tip}">{spelling}</span>'
 
 
@@ -137,8 +138,18 @@ def _paint(index: int, system: bool) -> Paint:
     return PROMPT if index == 0 else SYSTEM if system else MODEL
 
 
-def _spelling(tokenizer: Any, token: int) -> str:
-    return str(tokenizer.convert_ids_to_tokens([token])[0])
+def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
+    """Return what a token adds to the text before it, blanks included; its bytes where it is part of a character."""
+    start = max(0, position - CONTEXT)
+    before, whole = (
+        tokenizer.decode(
+            list(ids[start:end]), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        for end in (position, position + 1)
+    )
+    if whole.startswith(before) and not whole.endswith("\ufffd"):
+        return str(whole[len(before) :])
+    return f"[{tokenizer.convert_ids_to_tokens([ids[position]])[0]}]"
 
 
 def _reward(history: TextHistory) -> str:

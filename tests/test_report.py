@@ -9,7 +9,13 @@ import pytest
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.logs import RunLog
-from fctncalling.algorithms.report import Evaluation, plot_curve, print_table, write_evaluation
+from fctncalling.algorithms.report import (
+    Evaluation,
+    curve_title,
+    plot_curve,
+    print_table,
+    write_evaluation,
+)
 
 
 def episodes(category: str, *successes: bool, invalid: int = 0) -> list[EpisodeRecord]:
@@ -92,3 +98,12 @@ def test_the_curve_is_drawn_from_the_log_alone(tmp_path: Path) -> None:
     path = plot_curve(tmp_path)
     assert path is not None
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_says_what_it_is_of(tmp_path: Path) -> None:
+    assert curve_title(tmp_path) == tmp_path.name
+    told = {"seed": 3, "algorithm_name": "TPPO", "dataset_path": "d/mine.json"}
+    told |= {"model_name_or_path": "m/Qwen", "permute_advantages": True}
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    shown = "mine tasks, Qwen model, TPPO, seed 3, control: advantages shuffled"
+    assert curve_title(tmp_path) == shown
