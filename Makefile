@@ -4,6 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
+# The version of the Python in the environment, and of one that is asked for by PYTHON=...; "old" where it is too old.
+VERSION = import sys; print("%d.%d" % sys.version_info[:2] if sys.version_info >= (3, 11) else "old")
+NEEDED = import sys; sys.exit(None if sys.version_info >= (3, 11) else "error: fctncalling needs Python 3.11 or newer, found $(PYTHON) = %d.%d: make PYTHON=python3.11 ..." % sys.version_info[:2])
+FOUND := $(shell test -x $(BIN)/python && $(BIN)/python -c '$(VERSION)')
+ASKED := $(if $(filter file,$(origin PYTHON)),,$(shell $(PYTHON) -c '$(VERSION)'))
+# An environment of another Python is of no use: it is made anew.
+STALE := $(if $(FOUND),$(filter-out $(or $(ASKED),$(FOUND)),$(FOUND))$(filter old,$(FOUND)),yes)
+
 # Waiting threads sleep: on a busy machine spinning ones cost more than ten times the work.
 export OMP_WAIT_POLICY := PASSIVE
 
@@ -11,8 +19,13 @@ export OMP_WAIT_POLICY := PASSIVE
 
 venv: $(INSTALLED)
 
+ifneq ($(STALE),)
+.PHONY: $(INSTALLED)
+endif
+
 $(INSTALLED): requirements.txt setup.py
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -z "$(STALE)" || $(PYTHON) -c '$(NEEDED)'
+	@test -z "$(STALE)" || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install -r requirements.txt -e .
 	touch $@
 

@@ -1,5 +1,11 @@
 """The official package's side of `checkers.py`: runs in its own virtual environment, imports nothing of ours.
 
+By itself it records a small set of official verdicts in some seconds, for anybody to compare ours with
+(`checkers.py` tells what goes into /tmp/official):
+  python evaluate_fctncalling.py import-bfcl
+  /tmp/official/bin/python benchmarks/official_checkers.py record data/bfcl/verdicts/official.jsonl
+  python -m pytest tests/test_official_verdicts.py
+
 `bfcl_eval.constants.model_config` imports every vendor's SDK to look up one boolean, so a stand-in takes its place.
 """
 
@@ -129,8 +135,117 @@ def verdicts(path: str) -> None:
         print(json.dumps([found["valid"], found.get("error_type")]), file=sys.__stdout__)
 
 
+SINGLE_TURN = (
+    *("simple_python", "simple_java", "simple_javascript", "multiple", "parallel"),
+    *("parallel_multiple", "irrelevance", "live_simple", "live_multiple", "live_parallel"),
+    *("live_parallel_multiple", "live_irrelevance", "live_relevance"),
+)
+MULTI_TURN = tuple(
+    f"multi_turn_{kind}" for kind in ("base", "miss_func", "miss_param", "long_context")
+)
+
+
+def literal(value: object, language: str) -> str:
+    """Return a value as a call writes it in the language of its category."""
+    if language == "python":
+        return repr(value)
+    return value if isinstance(value, str) and language == "java" else json.dumps(value)
+
+
+def correct_calls(truth: list, language: str) -> list:
+    """Return the calls that a ground truth accepts, with the first value it accepts of each argument."""
+    calls = []
+    for call in truth:
+        [(name, arguments)] = call.items()
+        given = {key: values[0] for key, values in arguments.items() if values[0] != ""}
+        words = ", ".join(f"{key}={literal(value, language)}" for key, value in given.items())
+        calls.append(f"{name}({words})")
+    return calls
+
+
+def single_turn_answers(prompt: dict, truth: list | None, language: str) -> dict:
+    """Return mutation -> text: the right answer and what a model does to it."""
+    name = prompt["function"][0]["name"]
+    answers = {
+        "prose": "I cannot help with that.",
+        "empty": "",
+        "unknown": "[no_such_function(a=1)]",
+    }
+    answers |= {"bare": f"[{name}()]", "open": f"[{name}("}
+    if truth is None:
+        return answers
+    calls = correct_calls(truth, language)
+    text = "[" + ", ".join(calls) + "]"
+    answers |= {
+        "correct": text,
+        "fenced": f"```\n{text}\n```",
+        "twice": f"{text[:-1]}, {calls[0]}]",
+    }
+    answers |= {"first_lost": "[" + ", ".join(calls[1:]) + "]"}
+    answers |= {"reversed": "[" + ", ".join(reversed(calls)) + "]"}
+    answers |= {"extra": text.replace(")", ", no_such_argument=1)", 1)}
+    answers |= {"quoted": text.replace("=", "='", 1), "talk": f"Sure! {text}"}
+    return answers
+
+
+def multi_turn_answers(truth: list) -> dict:
+    """Return mutation -> answer, steps of decoded calls turn by turn."""
+    turns = [[[call] for call in turn] for turn in truth]
+    return {
+        "correct": turns,
+        "at_once": [[list(turn)] if turn else [] for turn in truth],
+        "last_turn_lost": turns[:-1],
+        "last_turn_empty": [*turns[:-1], []],
+        "last_call_lost": [*turns[:-1], turns[-1][:-1]],
+        "first_call_lost": [turns[0][1:], *turns[1:]],
+        "first_turn_twice": [turns[0] * 2, *turns[1:]],
+        "unknown": [[["no_such_function(a=1)"], *turns[0]], *turns[1:]],
+    }
+
+
+def record(path: str, per_category: int = 12) -> None:
+    """Write official verdicts on answers to tasks of every category, spread over it, one record a line."""
+    stand_in()
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        number = 0
+        for category in (*SINGLE_TURN, *MULTI_TURN):
+            entries = entries_of(category)
+            for prompt, truth in entries[:: max(1, len(entries) // per_category)]:
+                if category in MULTI_TURN:
+                    form, answers = "decoded_calls", multi_turn_answers(truth)
+                else:
+                    language = category.removeprefix("simple_")
+                    language = language if language in ("java", "javascript") else "python"
+                    form, answers = "prompting", single_turn_answers(prompt, truth, language)
+                for mutation, answer in answers.items():
+                    number += 1
+                    told = {"category": category, "form": form, "id": prompt["id"]}
+                    told |= {"response": answer}
+                    found = verdict(category, prompt, truth, answer, number)
+                    error = found.get("error_type")
+                    if error is None and isinstance(found.get("error"), dict):
+                        error = found["error"].get("error_type")
+                    told |= {"valid": found["valid"], "error_type": error}
+                    file.write(json.dumps({**told, "mutation": mutation}) + "\n")
+            print(f"{category}: done", file=sys.__stdout__, flush=True)
+
+
+def verdict(category: str, prompt: dict, truth: list | None, answer: object, number: int) -> dict:
+    """Judge one answer. Calls that are decoded already pass the decoder as they are."""
+    decode = Handler.decode_execute
+    if category in MULTI_TURN:
+        Handler.decode_execute = lambda *given, **_: given[1]
+    try:
+        return judge(category, prompt, truth, answer, number)
+    finally:
+        Handler.decode_execute = decode
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
+    if sys.argv[1] == "record":
+        record(sys.argv[2])
+    elif sys.argv[1] == "serve":
         serve(sys.argv[2])
     elif sys.argv[1] == "verdicts":
         verdicts(sys.argv[2])

@@ -17,11 +17,12 @@ from fctncalling.data.categories import AGENTIC, AST, LANGUAGE_VARIANTS, WITHOUT
 from fctncalling.data.errors import Place, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
 from fctncalling.data.json_stream import read_entries
+from fctncalling.data.places import official_data_folder, user_data_folder
 from fctncalling.data.tool_paths import named_classes
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import explain, is_task
 
-__all__ = ["TaskError", "TaskWarning", "embedded_path", "iter_tasks", "load_tasks"]
+__all__ = ["TaskError", "TaskWarning", "embedded_path", "iter_tasks", "load_tasks", "task_path"]
 
 # A method BFCL took from TradingBot and its docs, but not from two entries of the retired multi_turn_composite (101 and
 # 132). BFCL's generation holds out what it finds, hence nothing in those turns.
@@ -50,6 +51,7 @@ def load_tasks(
 ) -> list[Task]:
     """Return the tasks of a file, or of every `BFCL_*.json` task file of a folder, in their order.
 
+    A bare name like BFCL's own that is not in the working folder is found where `import-bfcl` put the official files.
     Variants of agentic categories (`BFCL_v4_memory_kv.json`) are read from the one file they share.
     `possible_answers` (file, folder, or mapping of id to ground truth) and `function_docs` (folder, file, or mapping of
     class to docs) take the place of the siblings; the answers also that of a `ground_truth` inside an entry. Of the
@@ -93,6 +95,25 @@ def embedded_path(name: str) -> Path:
     )
 
 
+def task_path(path: str | Path) -> Path:
+    """Return where a task file lies; a bare name like BFCL's that is not here is looked for among the official ones.
+
+    Raises TaskError for such a name where no official data was imported, or none of that name.
+    """
+    path = Path(path)
+    bare = path.name == str(path) and path.name.startswith("BFCL_")
+    if not bare or path.exists() or variant_of(path) is not None:
+        return path
+    for folder in (official_data_folder(), user_data_folder()):
+        official = folder / path.name
+        if official.exists() or variant_of(official) is not None:
+            return official
+    raise TaskError(
+        f"{path}: no such file, neither here nor among the official ones in {official_data_folder()}: "
+        "name its folder too, or get the official tasks by `python evaluate_fctncalling.py import-bfcl`"
+    )
+
+
 def _read(
     path: str | Path,
     possible_answers: AnswerSource | None,
@@ -100,8 +121,9 @@ def _read(
     self_documented: Collection[str],
 ) -> Iterator[tuple[Place, Task]]:
     docs_of_folder: dict[Path, FunctionDocs] = {}
-    variant = variant_of(Path(path))
-    for file in _task_files(Path(path)) if variant is None else variant.files:
+    path = task_path(path)
+    variant = variant_of(path)
+    for file in _task_files(path) if variant is None else variant.files:
         sibling = (file.parent if variant is None else variant.root) / "multi_turn_func_doc"
         if sibling not in docs_of_folder:
             docs_of_folder[sibling] = FunctionDocs(

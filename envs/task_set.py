@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.data.bfcl import embedded_path, load_tasks, task_path
 from fctncalling.data.types import Task
 
 _SHOWN_IDS = 5  # ids named in an error message
@@ -86,7 +86,7 @@ def task_set(
                     "fctncalling.data.bfcl.load_tasks reads them from a file (or pass dataset_path)."
                 )
         return TaskSet(tasks, "tasks")
-    path = Path(embedded_path("train") if dataset_path is None else dataset_path).resolve()
+    path = (embedded_path("train") if dataset_path is None else task_path(dataset_path)).resolve()
     # The siblings load_tasks looks into are part of the key: an edited answer file is read anew.
     siblings = (
         path,

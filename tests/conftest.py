@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import hypothesis
 import pytest
+
+from fctncalling.data.places import official_data_folder
 
 # The same examples on every machine, however busy it is.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True, print_blob=True)
@@ -40,7 +43,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    reasons = Counter(_skip_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    for reason, number in reasons.most_common():
+        terminalreporter.write_line(f"skipped {number}: {reason}")
     terminalreporter.write_line(f"official verdicts compared: {config.stash[_COUNTER].total}")
+
+
+def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    told = report.longrepr
+    text = told[2] if isinstance(told, tuple) else str(told)
+    return text.removeprefix("Skipped: ")
 
 
 @pytest.fixture(scope="session")
@@ -49,10 +61,33 @@ def verdict_counter(pytestconfig: pytest.Config) -> VerdictCounter:
     return pytestconfig.stash[_COUNTER]
 
 
+OFFICIAL_TASKS = "needs official tasks: `python evaluate_fctncalling.py import-bfcl` gets them"
+SHARED_TABLES = "needs the shared tables: FCTNCALLING_SHARED names their folder"
+
+
+class SharedFolder(PosixPath):
+    """The folder of shared test data; asking for a part that is not here skips the test, naming what it needs.
+
+    Where there is none, `bfcl/data` is a link to the tasks that `import-bfcl` got.
+    """
+
+    def __truediv__(self, key: str | os.PathLike[str]) -> Path:  # type: ignore[override]
+        path = Path(str(self), key)
+        words = path.parts[len(self.parts) :]
+        part = Path(str(self), *words[: 2 if words[0] == "bfcl" else 1])
+        if words[-1] != "bfcl" and not part.exists():
+            pytest.skip(OFFICIAL_TASKS if part.name == "data" else SHARED_TABLES)
+        return SharedFolder(path) if path.name == "bfcl" else path
+
+
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """Return the folder of shared test data (official tasks and verdicts); skip, saying so, where it is absent."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of shared test data (official tasks and verdicts), or one with the imported tasks alone."""
     root = Path(os.environ.get("FCTNCALLING_SHARED", Path(__file__).parents[2] / "shared"))
-    if not (root / "bfcl").is_dir():
-        pytest.skip(f"shared test data not found at {root}: set FCTNCALLING_SHARED")
-    return root
+    if (root / "bfcl").is_dir():
+        return SharedFolder(root)
+    root = tmp_path_factory.mktemp("shared")
+    (root / "bfcl").mkdir()
+    if official_data_folder().is_dir():
+        (root / "bfcl" / "data").symlink_to(official_data_folder())
+    return SharedFolder(root)

@@ -11,13 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stub_endpoint import endpoint
 
 from evaluate_fctncalling import SUBCOMMANDS, main
 from fctncalling.cli.train import main as train
-from fctncalling.data.bfcl import embedded_path
+from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
 from fctncalling.data.places import is_source_checkout
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
@@ -90,6 +91,44 @@ def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(
     for text in ("[set_degrees(degrees=31)]", "Done.", "[get_degrees()]"):
         assert not wrong.step(text)[2]
     assert not wrong.step("Done.")[4]["verdict"].valid
+
+
+def test_the_agent_of_the_readme_plays_an_episode_as_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    [program] = blocks("An agent in ten lines", "python")
+    names: dict[str, Any] = {}
+    exec(program, names)
+    assert "Verdict(valid=False" in capsys.readouterr().out
+    assert names["info"]["category"] == "multi_turn_base"
+    assert names["info"]["turn"] == 1, "the second turn was reached"
+
+
+def test_no_two_commands_of_the_readme_write_to_one_folder() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    exported = re.findall(r"export\b[^`\n]*--output (\S+)", text)
+    assert exported
+    assert len(exported) == len(set(exported))
+
+
+@pytest.mark.filterwarnings("ignore:.*ground_truth")
+def test_official_files_are_found_by_their_names_once_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fctncalling.data.bfcl.official_data_folder", lambda: tmp_path / "bfcl")
+    monkeypatch.setattr("fctncalling.data.bfcl.user_data_folder", lambda: tmp_path / "none")
+    monkeypatch.chdir(tmp_path)
+    name = "BFCL_v4_simple_python.json"
+    with pytest.raises(TaskError, match=rf"^{name}: no such file.*import-bfcl`$"):
+        load_tasks(name)
+    (tmp_path / "bfcl").mkdir()
+    tasks = embedded_path("held_out").read_text().splitlines()
+    (tmp_path / "bfcl" / name).write_text(next(line for line in tasks if "simple_python" in line))
+    assert FunctionCallingEnv(dataset_path=name).reset()[1]["category"] == "simple_python"
+    assert main(["lint", "--dataset_path", name]) == 0
+    (tmp_path / name).write_text("{")
+    with pytest.raises(TaskError, match="broken JSON"):
+        load_tasks(name)  # the one here goes first
 
 
 @pytest.mark.usefixtures("_own_files")

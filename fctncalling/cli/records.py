@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 from fctncalling.cli.task_store import TaskStore
 from fctncalling.data import format_sensitivity
 from fctncalling.data.agentic import variant_of
-from fctncalling.data.bfcl import iter_tasks
+from fctncalling.data.bfcl import iter_tasks, task_path
 from fctncalling.data.categories import category_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
@@ -108,6 +108,7 @@ def shown_progress(
 
 def use_tables_beside(path: Path) -> None:
     """Let the long-context tables of a task file's folder, or of a folder, go before the places where tools look."""
+    path = task_path(path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():
         os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))
