@@ -67,17 +67,23 @@ def action_gae(
     )
 
 
-def whiten(advantages: Tensor, mask: Tensor | None = None, *, epsilon: float = 1e-5) -> Tensor:
+def whiten(
+    advantages: Tensor,
+    mask: Tensor | None = None,
+    *,
+    epsilon: float = 1e-5,
+    least_scale: float = 0.0,
+) -> Tensor:
     """Return advantages shifted to mean 0 and scaled to (population) standard deviation 1 over `mask`, 0 outside it.
 
     A zero advantage counts like any other. epsilon bounds the scale: where all advantages agree up to rounding, that
-    rounding is not blown up to size 1.
+    rounding is not blown up to size 1. A deviation below least_scale counts as that much.
     """
     mask = torch.ones_like(advantages, dtype=torch.bool) if mask is None else mask
     kept = advantages[mask]
     if kept.numel() == 0:
         return torch.zeros_like(advantages)
-    centre, scale = kept.mean(), kept.std(correction=0)
+    centre, scale = kept.mean(), kept.std(correction=0).clamp(min=least_scale)
     return torch.where(mask, (advantages - centre) / (scale + epsilon), 0.0)
 
 

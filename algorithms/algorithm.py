@@ -20,7 +20,7 @@ class Timelines(NamedTuple):
     acted: Tensor  # (E, L) bool, false only on the padding at the end
     ends_action: Tensor  # (E, L) bool
     bootstrap: Tensor  # (E,) value after the last token; 0 where terminated
-    group: Tensor  # (E,) int64, equal for episodes of one task
+    group: Tensor  # (E,) int64, equal for episodes of one task and environment seed
 
     def begins_action(self) -> Tensor:
         """Return whether a token is the first of its action, (E, L)."""
@@ -84,7 +84,7 @@ def token_estimate(
     def gae(lam: float) -> tuple[Tensor, Tensor]:
         return decomposed_gae(
             *timelines[:5],
-            gamma=config.gamma,
+            gamma=config.discount,
             lam=lam,
             gamma_token=gamma_token,
             lam_token=lam if lam_token is None else lam_token,

@@ -29,7 +29,9 @@ def estimate(timelines: Timelines, config: TrainConfig) -> Estimate:
     values = by_action(torch.where(begins, timelines.values, 0.0))
 
     def gae(lam: float) -> tuple[Tensor, Tensor]:
-        return action_gae(rewards, values, valid, timelines.bootstrap, gamma=config.gamma, lam=lam)
+        return action_gae(
+            rewards, values, valid, timelines.bootstrap, gamma=config.discount, lam=lam
+        )
 
     advantages, returns = gae(config.lam)
     if config.lam_value is not None:

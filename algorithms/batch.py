@@ -56,10 +56,16 @@ class EpisodeRecord:
         default_factory=list
     )  # numbers, from 0, of the actions cut by --max_new_tokens
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
+    env_seed: int | None = None  # that the environment was reset with
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
     # What the environment said, in OpenAI form: the opening messages, then those behind each step.
     messages: list[list[Any]] = field(default_factory=list)
     ground_truth: Any = None  # where the environment told it, at the episode's end
+
+    @property
+    def situation(self) -> tuple[str, int | None]:
+        """What the episode began in: episodes of one task and one environment seed are compared with each other."""
+        return self.task_id, self.env_seed
 
 
 class Batch(NamedTuple):

@@ -210,9 +210,11 @@ class TrainConfig:
     )  # fmt: skip
 
     # Credit.
-    gamma: float = setting(
-        0.99, "Discount from one action to the next.", within="[0, 1]", group="rewards and credit"
-    )
+    gamma: float | None = setting(
+        None, "Discount from one action to the next; none: 0.99, and 1 (no discount) for GRPO, whose groups would "
+        "otherwise be told apart by their lengths alone.", within="[0, 1]",
+        group="rewards and credit",
+    )  # fmt: skip
     lam: float = setting(
         0.95, "Lambda of the advantage estimate from one action to the next.", within="[0, 1]"
     )
@@ -408,6 +410,13 @@ class TrainConfig:
             self  # pyright knows this file by its folder and by its link, hence two classes
         )
         conflicts.check(itself)
+
+    @property
+    def discount(self) -> float:
+        """The discount from one action to the next: --gamma, or what the algorithm has where it is left open."""
+        if self.gamma is not None:
+            return self.gamma
+        return 1.0 if self.algorithm_name == "GRPO" else 0.99
 
     @property
     def detaches_critic(self) -> bool:

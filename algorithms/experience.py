@@ -34,9 +34,9 @@ class Experience(NamedTuple):
     starts: Tensor  # (rows + 1,) the first acted token of each row, and N at the end
 
     def groups(self) -> Tensor:
-        """Return a number an episode, (E,), equal for episodes of one task."""
-        known: dict[str, int] = {}
-        numbers = [known.setdefault(episode.task_id, len(known)) for episode in self.episodes]
+        """Return a number an episode, (E,), equal for episodes of one task and environment seed."""
+        known: dict[object, int] = {}
+        numbers = [known.setdefault(episode.situation, len(known)) for episode in self.episodes]
         return torch.tensor(numbers, device=self.tokens.rewards.device)
 
     def spans(self, numbers: Tensor) -> Spans:

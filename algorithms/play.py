@@ -29,7 +29,8 @@ class Play:
 
     index: int
     task_id: str
-    seed: int
+    seed: int  # of the policy's sampling
+    env_seed: int  # of the environment; members of a group share it
     template: ChatTemplate
     max_tokens: int
     slot: int = -1  # the environment it is played in
@@ -56,7 +57,7 @@ class Play:
 
     def opening_question(self) -> Question:
         """Return what asks the environment for this episode."""
-        return Question(self.task_id, self.seed)
+        return Question(self.task_id, self.env_seed)
 
     def begin(self, actor: Actor, observation: Any, info: dict[str, Any]) -> None:
         """Take what the environment was reset to, and render the first prompt."""
@@ -151,6 +152,7 @@ class Play:
             errors=self.errors,
             messages=self.messages,
             ground_truth=self.info.get("ground_truth"),
+            env_seed=self.env_seed,
             episode=Episode(
                 self.task_id,
                 category,
@@ -159,7 +161,7 @@ class Play:
                 terminated=self.terminated,
                 truncated=self.truncated,
                 invalid=self.invalid,
-                seed=self.seed,
+                seed=self.env_seed,
             ),
         )
 

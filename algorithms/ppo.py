@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -80,6 +81,8 @@ def update(
 ) -> Metrics:
     """Improve the policy on the episodes and return the metrics of the update.
 
+    Where no episode earned otherwise than the others, the critic alone learns.
+
     Raises ValueError where nothing was acted, FloatingPointError (before the step that would spoil the weights) at a
     NaN or infinity.
     """
@@ -91,6 +94,13 @@ def update(
     with told_with_place(policy, "the passes before the first step"), told_with_tasks(experience):
         targets = compute_targets(
             policy, experience, minibatches, algorithm, config, generator, processes
+        )
+    moves = bool(targets.advantages.any())
+    if not moves:  # nothing but the entropy bonus would push the policy
+        optimisers = optimisers._replace(policy=None)
+    elif not algorithm.critic:  # nor may it where an episode's group agrees
+        config = replace(
+            config, entropy_coef=config.entropy_coef * _informative_share(experience, targets)
         )
     padding_share = experience.padding_share(minibatches)
     minibatches = experience.counted_rows(minibatches, targets.counted, config)
@@ -116,8 +126,15 @@ def update(
         minibatches = experience.counted_rows(minibatches, targets.counted, config)
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
+    metrics["update/policy_skipped"] = float(not moves)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
     return metrics if algorithm.critic else without_critic(metrics)
+
+
+def _informative_share(experience: Experience, targets: Targets) -> float:
+    """Return the share of the episodes that have an advantage."""
+    told = set(experience.tokens.episode[targets.advantages != 0.0].tolist())
+    return len(told) / len(experience.episodes)
 
 
 def accumulate_gradients(

@@ -36,6 +36,7 @@ def collect(
     max_episode_tokens: int,
     seed: int = 0,
     numbers: Sequence[int] | None = None,
+    group_size: int = 1,
     make_env: Callable[[], TextEnv] | None = None,
     on_episode: Callable[[EpisodeRecord], None] | None = None,
     deadline_s: float = math.inf,
@@ -49,15 +50,21 @@ def collect(
     on one episode, makes that episode invalid and is replaced (of a list of them, which work in this thread, where
     `make_env` is given; they know no deadline). Where every episode is invalid, RolloutError tells the last cause: a
     run whose tools are gone ends, and does not go on for ever and learn nothing.
+
+    Each `group_size` numbers in a row are a group: their environments are reset with one seed, so that they face the
+    same task, also where the seed decides it; what the policy samples is seeded for each episode apart.
     """
     if not len(envs):
         raise ValueError("no environment to play in: give at least one")
     if isinstance(envs, list):
         envs = InlineEnvironments(envs, make_env)
-    seeds = [_episode_seed(seed, number) for number in numbers or range(len(task_ids))]
+    seeds = [
+        (_episode_seed(seed, number), _episode_seed(seed, number - number % group_size))
+        for number in numbers or range(len(task_ids))
+    ]
     plays = [
-        Play(index, task_id, episode_seed, template, max_episode_tokens)
-        for index, (task_id, episode_seed) in enumerate(zip(task_ids, seeds, strict=True))
+        Play(index, task_id, *own_seeds, template, max_episode_tokens)
+        for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
     ]
     collection = _Collection(envs, actor, schedule or Schedule(envs), deadline_s, on_episode)
     collection.run(plays)

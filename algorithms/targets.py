@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms import losses
-from fctncalling.algorithms.advantages import whiten
 from fctncalling.algorithms.algorithm import Algorithm, Estimate, Timelines
 from fctncalling.algorithms.batch import make_batch, microbatches
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.experience import Experience, Minibatch
 from fctncalling.algorithms.finite import check_finite
+from fctncalling.algorithms.learning_signal import outcome_spread, scaled
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.precision import corrects_sampling
 from fctncalling.algorithms.processes import ALONE, Processes
@@ -26,7 +26,7 @@ class Targets(NamedTuple):
     old_logprobs: Tensor
     old_values: Tensor
     raw_advantages: Tensor  # before whitening; 0 where the token does not count
-    advantages: Tensor
+    advantages: Tensor  # 0 everywhere where nothing can be learned: the policy is to stand still
     returns: Tensor
     counted: Tensor  # bool, the token enters the losses
     weights: Tensor  # the token's share in the mean that a loss is
@@ -52,6 +52,7 @@ def compute_targets(
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
     reference = _read_reference(policy, experience, minibatches, config, processes)
+    spread = outcome_spread(_timelines(experience, old_values, None), config.discount)
     if (
         config.kl_coef and config.kl_mode == "reward"
     ):  # a token's own: the estimate below adds it up at every token
@@ -64,10 +65,11 @@ def compute_targets(
         estimate = estimate._replace(counted=estimate.counted & ~experience.tokens.cut)
     check_finite("rewards", experience.tokens.rewards)
     check_finite("advantages", estimate.advantages)
-    raw = estimate.advantages
-    advantages = (
-        whiten(raw, estimate.counted) if config.whiten_advantages and algorithm.critic else raw
-    )
+    raw = advantages = estimate.advantages
+    if algorithm.critic and config.whiten_advantages:
+        advantages = scaled(raw, estimate.counted, spread)
+    elif algorithm.critic and not spread:
+        advantages = torch.zeros_like(raw)
     if config.permute_advantages:
         advantages = _permuted(advantages, estimate.counted, generator)
     weights = _weights(estimate.counted, experience, config)
@@ -146,7 +148,13 @@ def _estimate(
     bootstrap: Tensor | None,
     config: TrainConfig,
 ) -> Estimate:
-    """Return the algorithm's estimate, flat (N,): its timelines are the acted tokens of each episode, end to end.
+    """Return the algorithm's estimate, flat (N,)."""
+    timelines = _timelines(experience, values, bootstrap)
+    return Estimate(*(field[timelines.acted] for field in algorithm.estimate(timelines, config)))
+
+
+def _timelines(experience: Experience, values: Tensor, bootstrap: Tensor | None) -> Timelines:
+    """Return the acted tokens of each episode, end to end.
 
     So a row an episode and a row a step are one case, and context never enters.
     """
@@ -161,7 +169,7 @@ def _estimate(
             acted, flat
         )
 
-    timelines = Timelines(
+    return Timelines(
         laid_out(tokens.rewards),
         laid_out(values),
         acted,
@@ -169,7 +177,6 @@ def _estimate(
         bootstrap=torch.zeros_like(values[: len(acted)]) if bootstrap is None else bootstrap,
         group=experience.groups(),
     )
-    return Estimate(*(field[acted] for field in algorithm.estimate(timelines, config)))
 
 
 def _importance(

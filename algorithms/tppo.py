@@ -31,7 +31,7 @@ def as_published(timelines: Timelines, config: TrainConfig) -> Estimate:
 
 def naive(timelines: Timelines, config: TrainConfig) -> Estimate:
     """Return NTPO's estimate: every token is a step in time, so a longer wording of the same call is worth less."""
-    return token_estimate(timelines, config, gamma_token=config.gamma, lam_token=None)
+    return token_estimate(timelines, config, gamma_token=config.discount, lam_token=None)
 
 
 TPPO = Algorithm("TPPO", exact, token_log_ratio)

@@ -32,6 +32,7 @@ class Round(NamedTuple):
     seed: int
     temperature: float
     version: int  # of the weights: how many updates are behind them
+    group_size: int = 1  # so many neighbours share a task and their environments' seed
 
 
 class Played(NamedTuple):
@@ -143,6 +144,7 @@ class LocalRollout:
             max_episode_tokens=self.config.max_episode_tokens,
             seed=wanted.seed,
             numbers=numbers,
+            group_size=wanted.group_size,
             on_episode=on_episode,
             deadline_s=deadline_s(self.config),
             schedule=schedule,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
@@ -21,6 +22,7 @@ from fctncalling.algorithms.finite import check_weights
 from fctncalling.algorithms.grpo import informative
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
+from fctncalling.algorithms.learning_signal import no_signal_warning
 from fctncalling.algorithms.logs import RunLog, episode_metrics, peak_memory
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -31,6 +33,8 @@ from fctncalling.algorithms.sharding import load_whole_state, whole_state
 from fctncalling.algorithms.task_sampling import Successes, TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.rollouts import OnEpisode, Played, Rollout, Round
+
+logger = logging.getLogger(__name__)
 
 EVALUATION_SEED = (
     20  # all evaluations of all runs draw alike, so that they differ by the policy alone
@@ -102,6 +106,7 @@ class TrainingRun:
         self.counters = Counters()
         self._ahead: Round | None = None  # of the next update, begun with the weights of this one
         self._timings: dict[str, float | None] = {}
+        self._skipped = 0  # updates in a row that had nothing to learn from
         self._saved: tuple[int, int] | None = (
             None  # the updates and the evaluation that the newest checkpoint holds
         )
@@ -113,7 +118,7 @@ class TrainingRun:
         episodes, extra = played[0].episodes, 0
         while (
             extra + 1 < self._most_rounds
-            and len(informative(episodes)) < self.config.episodes_per_update
+            and len(informative(episodes, self.config)) < self.config.episodes_per_update
         ):
             extra += 1
             played.append(self._play(self._next_round(extra), on_episode))
@@ -149,8 +154,11 @@ class TrainingRun:
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
         usable = learnable(episodes, self.config)
+        if self._group_size > 1:
+            share = len(informative(usable, self.config)) / max(1, len(usable))
+            metrics["env/informative_share"] = share
         if self._most_rounds > 1:
-            usable = informative(usable)
+            usable = informative(usable, self.config)
         factor = learning_rate_factor(self.config, self.counters.updates)
         rates = (factor * self.config.lr, factor * self.config.critic_lr)
         if usable:
@@ -163,6 +171,8 @@ class TrainingRun:
             config = self._adapted(usable)
             metrics |= update(self.policy, optimisers, usable, config, generator, self.processes)
             metrics |= self._followed(config, metrics)
+        metrics.setdefault("update/policy_skipped", 1.0)
+        self._tell_of_no_signal(episodes, skipped=bool(metrics["update/policy_skipped"]))
         metrics["charts/learning_rate"] = rates[0]
         seconds = time.perf_counter() - started
         self.counters.updates += 1
@@ -181,6 +191,16 @@ class TrainingRun:
             self.log.episodes(name, episodes, self.template.spell)
         self._cut_actions.look(episodes)
         return metrics
+
+    def _tell_of_no_signal(self, episodes: Sequence[EpisodeRecord], *, skipped: bool) -> None:
+        """Warn where an update had nothing to learn from: at the first of several in a row, then at every tenth."""
+        self._skipped = self._skipped + 1 if skipped else 0
+        if self._skipped % 10 == 1 and self.processes.is_first:
+            logger.warning(
+                "update %d: %s",
+                self.counters.updates + 1,
+                no_signal_warning(episodes, self.config),
+            )
 
     def _adapted(self, episodes: Sequence[EpisodeRecord]) -> TrainConfig:
         """Return the settings of this update, with what follows the run: the scale of rewards, the entropy's weight."""
@@ -202,7 +222,7 @@ class TrainingRun:
         if config.entropy_target is not None:
             followed["charts/entropy_coef"] = config.entropy_coef
             entropy = metrics.get("losses/entropy")
-            if entropy is not None:
+            if entropy is not None and not metrics.get("update/policy_skipped"):
                 self.counters.entropy_coef = next_entropy_coef(config.entropy_coef, entropy, config)
         return followed
 
@@ -309,6 +329,11 @@ class TrainingRun:
         """Rounds of collecting that an update may take."""
         return self.config.dynamic_sampling if self.config.algorithm_name == "GRPO" else 1
 
+    @property
+    def _group_size(self) -> int:
+        """Episodes that are compared with each other; 1 where none are."""
+        return self.config.group_size if self.config.algorithm_name == "GRPO" else 1
+
     def _play(self, wanted: Round, on_episode: OnEpisode | None = None) -> Played:
         """Return what was played; the one place where a run can be interrupted."""
         return self.rollout.play(wanted, self.interruption, on_episode)
@@ -317,13 +342,13 @@ class TrainingRun:
         """Return a round of the next update, the first or an extra one, or (ahead) of the update after it."""
         words = (self.config.seed, self.counters.updates + ahead, 1, extra)
         seed = _seed(*(words if extra else words[:3]))
-        return Round(
-            self._next_tasks(extra, ahead), seed, self.config.temperature, self.counters.updates
-        )
+        tasks = self._next_tasks(extra, ahead)
+        version, size = self.counters.updates, self._group_size
+        return Round(tasks, seed, self.config.temperature, version, group_size=size)
 
     def _next_tasks(self, extra: int, ahead: int) -> tuple[str, ...]:
         """Return the tasks of the next round; where episodes are compared in groups, --group_size times in a row."""
-        size = self.config.group_size if self.config.algorithm_name == "GRPO" else 1
+        size = self._group_size
         count = self.config.episodes_per_update // size
         drawn = self.sampler.draw(
             count,

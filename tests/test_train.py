@@ -229,7 +229,7 @@ def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_pat
     InterruptedEnv.generous = True
     grouped = [
         "--algorithm_name=GRPO",
-        "--group_size=4",
+        "--group_size=2",
         "--dynamic_sampling=3",
         "--group_credit=step",
     ]

@@ -1,0 +1,213 @@
+"""No signal, no movement: groups that face the same task, outcomes that differ, and what is left where they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from token_worlds import (
+    Microwave,
+    Tokens,
+    episode,
+    judging_policy,
+    play,
+    settings,
+    targets_of,
+    timelines,
+    tiny_policy,
+)
+from toys import EchoEnv, tiny_model, tiny_tokenizer
+
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.diagnostics import Metrics
+from fctncalling.algorithms.generation import GenerationEngine
+from fctncalling.algorithms.grpo import informative
+from fctncalling.algorithms.learning_signal import no_signal_warning, outcome_spread, scaled
+from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.rollout import collect
+from fctncalling.algorithms.template import ChatTemplate
+
+torch.set_num_threads(1)
+
+
+class SeededEnv(EchoEnv):
+    """The letter to say follows from the seed of `reset` alone, whatever the task id."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        observation, info = super().reset(seed=seed, options=options)
+        info["messages"] = [{"role": "user", "content": f"say {self._letter()}"}]
+        return observation, info
+
+    def _letter(self) -> str:
+        return "abcdefgh"[(self.np_random_seed or 0) % 8]
+
+
+class Unrewarded(Microwave):
+    """Pays nothing for anything."""
+
+    def step(self, action: Tokens) -> tuple[Tokens, float, bool, bool, dict[str, Any]]:
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, 0.0, terminated, truncated, info
+
+
+def grpo(**changes: Any) -> Any:
+    return settings(
+        **{"algorithm_name": "GRPO", "group_size": 4, "episodes_per_update": 8} | changes
+    )
+
+
+def outcomes(*episodes: list[float], task: str = "task") -> list[EpisodeRecord]:
+    """Return terminated episodes of one task, each with these rewards, an action each."""
+    records = [episode([(1, reward) for reward in each], terminated=True) for each in episodes]
+    for record, rewards in zip(records, episodes, strict=True):
+        record.task_id, record.episode_return = task, sum(rewards)
+    return records
+
+
+def learned(
+    policy: ActorCritic, updates: int, make_world: type[Microwave], **changes: Any
+) -> list[Metrics]:
+    config = settings(
+        num_mini_batch=2, entropy_coef=0.01, lr=1e-2, episodes_per_update=8, **changes
+    )
+    optimisers, generator = make_optimisers(policy, config), torch.Generator().manual_seed(0)
+    told = []
+    for _ in range(updates):
+        episodes = play(policy, make_world, 8, generator)
+        for index, record in enumerate(episodes):
+            record.task_id = f"world_{index // 4}"
+        told.append(update(policy, optimisers, episodes, config, generator))
+    return told
+
+
+def language_weights(policy: ActorCritic) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in policy.policy_parameters()]
+
+
+def test_a_group_faces_one_environment_seed_and_samples_apart() -> None:
+    template = ChatTemplate(tiny_tokenizer())
+    engine = GenerationEngine(tiny_model(), template.stop_ids, max_new_tokens=8)
+    envs: list[Any] = [SeededEnv() for _ in range(3)]
+
+    def played(numbers: list[int]) -> list[EpisodeRecord]:
+        tasks = [f"train_{number // 4}" for number in numbers]
+        return collect(
+            envs, engine, template, tasks, max_episode_tokens=500, numbers=numbers, group_size=4
+        )  # fmt: skip
+
+    records = played(list(range(16)))
+    prompts = [
+        template.tokenizer.decode(r.rows[0].ids[: r.rows[0].acted.index(True)]) for r in records
+    ]
+    groups = [prompts[start : start + 4] for start in range(0, 16, 4)]
+    assert all(len(set(group)) == 1 for group in groups)
+    assert len({group[0] for group in groups}) > 1
+    assert len({tuple(record.rows[0].ids) for record in records}) == 16  # what is said differs
+    assert [r.rows[0].ids for r in played([1, 3, 5])] == [records[n].rows[0].ids for n in (1, 3, 5)]
+    assert [r.env_seed for r in records] == [r.episode.seed for r in records]  # type: ignore[attr-defined]
+
+
+def test_episodes_of_other_environment_seeds_are_not_compared() -> None:
+    one, other = outcomes([1.0], [0.0])
+    one.env_seed, other.env_seed = 1, 2
+    assert not targets_of(judging_policy(), [one, other], grpo()).advantages.any()
+    assert informative([one, other], grpo()) == []
+    other.env_seed = 1
+    assert targets_of(judging_policy(), [one, other], grpo()).advantages.all()
+    assert informative([one, other], grpo()) == [one, other]
+
+
+@pytest.mark.parametrize("name", ["TPPO", "APPO", "GRPO"])
+def test_twenty_updates_without_reward_leave_the_policy_as_it_was(name: str) -> None:
+    policy = judging_policy()
+    before, critic = language_weights(policy), policy.value_head.out.weight.detach().clone()
+    metrics = learned(policy, 20, Unrewarded, algorithm_name=name)
+    assert all(map(torch.equal, before, language_weights(policy)))
+    assert torch.equal(critic, policy.value_head.out.weight) == (name == "GRPO")
+    assert [each["update/policy_skipped"] for each in metrics] == [1.0] * 20
+    entropies = [each["losses/entropy"] for each in metrics]
+    assert max(entropies) - min(entropies) < 0.1  # of other episodes, sampled with the same weights
+
+
+def test_a_policy_moves_again_where_outcomes_differ() -> None:
+    policy, config = tiny_policy(), settings()
+    before = language_weights(policy)
+    episodes, generator = outcomes([1.0], [0.0]), torch.Generator().manual_seed(0)
+    metrics = update(policy, make_optimisers(policy, config), episodes, config, generator)
+    assert metrics["update/policy_skipped"] == 0.0
+    assert not any(map(torch.equal, before, language_weights(policy)))
+
+
+def test_successes_that_differ_in_length_alone_are_not_compared_by_grpo_unless_asked_to() -> None:
+    episodes = outcomes(*[[0.0] * (3 + index % 2) + [1.0] for index in range(8)])
+    assert not targets_of(judging_policy(), episodes, grpo()).advantages.any()
+    assert informative(episodes, grpo()) == []
+    asked = grpo(gamma=0.99)
+    assert targets_of(judging_policy(), episodes, asked).advantages.abs().mean() > 0.9
+    assert informative(episodes, asked) == episodes
+    assert (settings().discount, grpo().discount, asked.discount) == (0.99, 1.0, 0.99)
+
+
+def test_by_step_an_episode_is_informative_where_any_of_its_actions_is() -> None:
+    episodes = outcomes([1.0, -1.0], [0.0, 0.0])
+    assert informative(episodes, grpo()) == []
+    assert informative(episodes, grpo(group_credit="step")) == episodes
+    assert targets_of(judging_policy(), episodes, grpo(group_credit="step")).advantages.any()
+
+
+@pytest.mark.parametrize(
+    ("episodes", "discount", "spread"),
+    [
+        ([[0.0], [0.0, 0.0]], 0.99, 0.0),
+        ([[0.0, 1.0], [0.0, 1.0]], 0.9, 0.0),  # nearer the reward is no better outcome
+        ([[0.0, 1.0], [0.0, 0.0, 1.0]], 1.0, 0.0),
+        ([[1.0], [0.0]], 0.9, 0.5),
+        ([[0.1] * 7, [0.1] * 7], 0.99, 0.0),  # rounding is none
+        (
+            [[1.0, -1.0], [0.0, 0.0]],
+            1.0,
+            0.25**0.5 / 2**0.5,
+        ),  # equal returns, unequal second actions
+        ([[0.5, 0.0]], 1.0, 0.5),  # alone
+    ],
+)
+def test_outcomes_spread_where_actions_of_one_number_lead_to_different_rewards(
+    episodes: list[list[float]], discount: float, spread: float
+) -> None:
+    lines = timelines(*[[([0.0], reward) for reward in each] for each in episodes])
+    assert outcome_spread(lines, discount) == pytest.approx(spread, abs=1e-9)
+    assert (outcome_spread(lines, discount) == 0.0) == (spread == 0.0)
+
+
+def test_a_critics_noise_is_not_blown_up() -> None:
+    noise = 0.02 * torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    counted = torch.ones(1000, dtype=torch.bool)
+    assert not scaled(noise, counted, 0.0).any()  # all earned the same
+    assert scaled(noise, counted, 0.5).std() == pytest.approx(0.4, rel=0.1)  # all is explained
+    assert scaled(noise, counted, 0.001).std() == pytest.approx(0.1, rel=0.1)  # little to explain
+    assert scaled(noise, counted, 0.02).std() == pytest.approx(1.0, rel=0.01)  # as whitened
+
+
+def test_without_whitening_too_the_policy_stands_still_where_nothing_differs() -> None:
+    targets = targets_of(
+        judging_policy(), outcomes([1.0], [1.0]), settings(whiten_advantages=False)
+    )
+    assert targets.raw_advantages.any()
+    assert not targets.advantages.any()
+
+
+def test_the_warning_says_what_happened_and_what_to_try() -> None:
+    nothing, everything = outcomes([0.0], [0.0]), outcomes([1.0], [1.0])
+    assert "no episode of this update earned anything (0 of 2)" in no_signal_warning(
+        nothing, settings()
+    )
+    assert "--max_new_tokens" not in no_signal_warning(nothing, settings())
+    for record in nothing:
+        record.num_steps = record.num_actions_truncated = 1
+    assert "--max_new_tokens (100 % of the actions" in no_signal_warning(nothing, settings())
+    assert "earned the same (1 to 1)" in no_signal_warning(everything, settings())
+    assert "of each group" in no_signal_warning(everything, grpo())
