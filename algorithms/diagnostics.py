@@ -87,6 +87,7 @@ def update_metrics(
     ]  # 0: old and new passes agree
     metrics.pop("losses/ratio_deviation", None)
     metrics["losses/early_stop_epoch"] = float(early_stop_epoch)  # 0: ran to the end
+    metrics["update/policy_skipped"] = float(not targets.advantages.any())
     metrics["losses/optimiser_steps"] = float(len(taken))
     metrics |= _critic_metrics(targets) | _mismatch_metrics(
         targets.old_logprobs, experience.tokens.rollout_logprobs

@@ -95,13 +95,7 @@ def update(
         targets = compute_targets(
             policy, experience, minibatches, algorithm, config, generator, processes
         )
-    moves = bool(targets.advantages.any())
-    if not moves:  # nothing but the entropy bonus would push the policy
-        optimisers = optimisers._replace(policy=None)
-    elif not algorithm.critic:  # nor may it where an episode's group agrees
-        config = replace(
-            config, entropy_coef=config.entropy_coef * _informative_share(experience, targets)
-        )
+    optimisers, config = _what_moves(optimisers, config, algorithm, experience, targets)
     padding_share = experience.padding_share(minibatches)
     minibatches = experience.counted_rows(minibatches, targets.counted, config)
 
@@ -126,15 +120,28 @@ def update(
         minibatches = experience.counted_rows(minibatches, targets.counted, config)
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
-    metrics["update/policy_skipped"] = float(not moves)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
     return metrics if algorithm.critic else without_critic(metrics)
 
 
-def _informative_share(experience: Experience, targets: Targets) -> float:
-    """Return the share of the episodes that have an advantage."""
+def _what_moves(
+    optimisers: Optimisers,
+    config: TrainConfig,
+    algorithm: Algorithm,
+    experience: Experience,
+    targets: Targets,
+) -> tuple[Optimisers, TrainConfig]:
+    """Return the optimisers without the policy's where nothing but the entropy bonus would push it.
+
+    Where groups are compared, the bonus weighs as much as the share of episodes that have an advantage.
+    """
     told = set(experience.tokens.episode[targets.advantages != 0.0].tolist())
-    return len(told) / len(experience.episodes)
+    if not told:
+        return optimisers._replace(policy=None), config
+    if algorithm.critic:
+        return optimisers, config
+    share = len(told) / len(experience.episodes)
+    return optimisers, replace(config, entropy_coef=share * config.entropy_coef)
 
 
 def accumulate_gradients(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ from fctncalling.algorithms.processes import ALONE, Processes
 from fctncalling.algorithms.report import Evaluation
 from fctncalling.algorithms.reward_shaping import ReturnStatistics, learnable
 from fctncalling.algorithms.sharding import load_whole_state, whole_state
-from fctncalling.algorithms.task_sampling import Successes, TaskSampler
+from fctncalling.algorithms.task_sampling import TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.counters import Counters
 from fctncalling.rollouts import OnEpisode, Played, Rollout, Round
 
 logger = logging.getLogger(__name__)
@@ -39,41 +40,6 @@ logger = logging.getLogger(__name__)
 EVALUATION_SEED = (
     20  # all evaluations of all runs draw alike, so that they differ by the policy alone
 )
-
-
-@dataclass
-class Counters:
-    """How far a run has come."""
-
-    updates: int = 0
-    episodes: int = 0
-    env_steps: int = 0
-    sampled_tokens: int = 0
-    train_cpu_seconds: float = 0.0  # collecting and learning, without evaluation
-    extra_rounds: int = 0  # of collecting, beyond one an update
-    evaluated_at: int = -1  # the update at which held-out tasks were last played
-    before: dict[str, Any] = field(default_factory=dict)  # the evaluation before the first update
-    latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
-    best: dict[str, Any] = field(
-        default_factory=dict
-    )  # the best one after an update: which, and its greedy success (strict where the reward is)
-    successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
-    returns: list[float] = field(default_factory=list)  # ReturnStatistics, for --normalize_rewards
-    entropy_coef: float | None = None  # that --entropy_target has come to
-
-    @classmethod
-    def restored(cls, saved: Any) -> Counters:
-        """Return saved counters; ValueError, TypeError where they are none."""
-        counters = cls(**saved)
-        for each in fields(cls):
-            value, default = getattr(counters, each.name), getattr(cls(), each.name)
-            kinds = (int, float) if isinstance(default, float) else type(default)
-            if default is not None and (
-                not isinstance(value, kinds)
-                or (isinstance(value, int | float) and not value >= min(0, default))
-            ):
-                raise ValueError(f"its counters say {each.name} = {value!r}")
-        return counters
 
 
 class TrainingRun:

@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.logs import RunLog, results_folder
 from fctncalling.algorithms.run_lock import LOCK_FILE, RunLock, RunLockedError, refuse_locked
+from fctncalling.counters import Counters
 from fctncalling.policy_files import ModelError
 from fctncalling.start_checks import check_start
 from fctncalling.surroundings import Surroundings
-from fctncalling.training_run import Counters
 
 HOLDER = (
     "import sys\nfrom pathlib import Path\nfrom fctncalling.algorithms.run_lock import RunLock\n"

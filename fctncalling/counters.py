@@ -1,0 +1,43 @@
+"""How far a training run has come: what a checkpoint holds beside weights and optimisers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fctncalling.algorithms.task_sampling import Successes
+
+
+@dataclass
+class Counters:
+    """How far a run has come."""
+
+    updates: int = 0
+    episodes: int = 0
+    env_steps: int = 0
+    sampled_tokens: int = 0
+    train_cpu_seconds: float = 0.0  # collecting and learning, without evaluation
+    extra_rounds: int = 0  # of collecting, beyond one an update
+    evaluated_at: int = -1  # the update at which held-out tasks were last played
+    before: dict[str, Any] = field(default_factory=dict)  # the evaluation before the first update
+    latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
+    best: dict[str, Any] = field(
+        default_factory=dict
+    )  # the best one after an update: which, and its greedy success (strict where the reward is)
+    successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
+    returns: list[float] = field(default_factory=list)  # ReturnStatistics, for --normalize_rewards
+    entropy_coef: float | None = None  # that --entropy_target has come to
+
+    @classmethod
+    def restored(cls, saved: Any) -> Counters:
+        """Return saved counters; ValueError, TypeError where they are none."""
+        counters = cls(**saved)
+        for each in fields(cls):
+            value, default = getattr(counters, each.name), getattr(cls(), each.name)
+            kinds = (int, float) if isinstance(default, float) else type(default)
+            if default is not None and (
+                not isinstance(value, kinds)
+                or (isinstance(value, int | float) and not value >= min(0, default))
+            ):
+                raise ValueError(f"its counters say {each.name} = {value!r}")
+        return counters
