@@ -1,7 +1,8 @@
 r"""Checkers of free-form answers: numbers exactly, AIME's integers, expressions by symbolic equality.
 
 Never by luck with strings: two texts are compared as what they mean, and identical texts count as equal only where
-neither has a meaning this project knows (a word, say). A percent sign divides by a hundred.
+neither has a meaning this project knows (a word, say). A numeric answer is a number that is written out: what would
+have to be computed first, such as the question's own expression, is none. A percent sign divides by a hundred.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ Form = Literal["numeric", "symbolic", "aime"]
 MAX_RESPONSE_CHARACTERS = 1_000_000
 MAX_BITS = 4096  # of a number that is computed exactly
 _AIME = re.compile(r"\d{1,3}", re.ASCII)
+_LITERAL = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_FRACTION = re.compile(r"([+-]?)(?:\\[dt]?frac\{(\d+)\}\{(\d+)\}|(\d+)\s*/\s*(\d+))", re.ASCII)
+_PERCENT = re.compile(r"\s*\\?%$")
+_MAX_DIGITS = 1000
 _GSM8K = re.compile(r"####[ \t]*([^\n]+)")
 
 
@@ -92,11 +97,55 @@ def aime_equal(answer: str, truth: str) -> bool:
 
 
 def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
-    """Return whether both are numbers and equal, exactly or within a relative tolerance."""
-    left, right = number(answer), number(truth)
+    """Return whether an answer is the number that the truth is, written out, exactly or within a relative tolerance.
+
+    The truth may be an expression; the answer is a literal (see `literal`), a fraction or in percent only where the
+    truth is written so.
+    """
+    left, right = literal(answer, like=truth), number(truth)
     if left is None or right is None:
         return False
     return abs(left - right) <= Fraction(tolerance) * abs(right)
+
+
+def literal(text: str, *, like: str = "") -> Fraction | None:
+    """Return the value of a number that is written out; None for anything that would have to be computed.
+
+    A literal is a sign, digits, thousands separators, decimals, an exponent. Where the text that it is to be `like` is
+    a fraction of whole numbers, or ends with a percent sign, it may be such a fraction, or end so, too.
+    """
+    text, like = _bare(text), _bare(like)
+    if len(text) > _MAX_DIGITS:
+        return None
+    scale = Fraction(1)
+    if _PERCENT.search(text):
+        if not _PERCENT.search(like):
+            return None
+        text, like, scale = _PERCENT.sub("", text), _PERCENT.sub("", like), Fraction(1, 100)
+    fraction = _FRACTION.fullmatch(text)
+    if fraction is not None and _FRACTION.fullmatch(like):
+        sign, *parts = (part for part in fraction.groups() if part is not None)
+        above, below = map(int, parts)
+        return Fraction(-above if sign == "-" else above, below) * scale if below else None
+    if not _LITERAL.fullmatch(text) or not any(map(str.isdigit, text.partition("e")[0])):
+        return None
+    try:
+        return Fraction(text.replace(",", "").replace("E", "e").rstrip(".")) * scale
+    except ValueError:
+        return None
+
+
+def _bare(text: str) -> str:
+    """Return a text without blanks and dollar signs around it, and with an ASCII minus."""
+    return text.strip().removeprefix("\\$").strip("$").strip().replace("\u2212", "-")
+
+
+def restates(answer: str, question: str) -> bool:
+    """Whether an answer is an expression that the question holds: blanks and brackets make no difference."""
+    said, asked = (
+        re.sub(r"[\s$(){}\[\]]|\\(?:left|right|[,;:! ])", "", text) for text in (answer, question)
+    )
+    return literal(answer) is None and bool(said) and said.strip(".?") in asked
 
 
 def number(text: str) -> Fraction | None:

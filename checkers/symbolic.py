@@ -53,6 +53,10 @@ class SymbolicComparer:
             self._process.communicate()
             self._process = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: it starts an interpreter of its own."""
+        return {"_process": None}
+
     def __enter__(self) -> SymbolicComparer:
         return self
 

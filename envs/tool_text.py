@@ -11,7 +11,8 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from fctncalling.checkers.math_answer import check_answer
+from fctncalling.checkers.math_answer import check_answer, final_answer, restates
+from fctncalling.checkers.symbolic import SymbolicComparer
 from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.envs.handlers import TEXT_HANDLERS
@@ -22,9 +23,10 @@ from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.tool_text_math import CalculatorTasks
 from fctncalling.envs.tool_text_tasks import ListedTasks, TextTask, TextTasks, load_text_tasks
 from fctncalling.envs.tool_text_tools import GivenTextTools, TextTools
+from fctncalling.envs.tools.extras import extra_module
 from fctncalling.envs.transcript import transcript
 
-REWARDS = ("numeric", "aime", "text")
+REWARDS = ("numeric", "aime", "text", "symbolic")
 NUMERIC_TOLERANCE = (
     1e-9  # relative: calculators answer `48.0` where 48 is meant, and rounding is the tool's own
 )
@@ -55,8 +57,10 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     `tasks`: a list of TextTask, or a maker of them; `dataset_path`: a JSON Lines file instead; neither: sums.
     `tools`: see `TextTools`; one ToolBox may serve many environments.
     `handler`: "request_call" (TRL's), "python_block" (OpenRLHF's), "markdown_block", "hermes_text".
-    `reward`: "numeric", "aime" or "text" (1 where the final answer is the task's, compared so), or a callable of the
-        answer's text and the task.
+    `reward`: how the final answer is compared with the task's, for a reward of 1; or a callable of the answer's text
+        and the task. "numeric": a number that is written out, for what would have to be computed is no answer; "aime":
+        a whole number from 0 to 999; "text": the same words; "symbolic": an equal expression, by SymPy (the extra
+        `fctncalling[math]`), yet never one that stands in the question.
     `prompt`: what stands before every question: how to call, examples.
     `max_turns`: calls that are answered; one more ends the episode, with error "step_limit".
     `max_tool_response`: characters of a result that are shown.
@@ -102,6 +106,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         self._syntax: TextCalls = TEXT_HANDLERS[handler]
         self._reward, self._prompt, self._max_turns = reward, prompt, max_turns
         self._tools = TextTools(tools, self._syntax, max_characters=max_tool_response)
+        if reward == "symbolic":
+            extra_module("sympy", "math", 'reward="symbolic"')
+        self._comparer = SymbolicComparer() if reward == "symbolic" else None
         self._message: _Message | None = None
 
     def reset(
@@ -183,6 +190,13 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             right = " ".join(answer.split()) == " ".join(task.answer.split())
             return Verdict(right, float(right), None if right else "answer:wrong")
         form: Any = self._reward
+        if form == "symbolic":
+            if restates(final_answer(answer), task.prompt):
+                return Verdict(
+                    False, 0.0, "answer:restated", f"{answer!r:.100} is the question's own"
+                )
+            with as_infrastructure("reward"):
+                return check_answer(answer, [task.answer], form, comparer=self._comparer)
         return check_answer(answer, [task.answer], form, tolerance=NUMERIC_TOLERANCE)
 
     def _told(
@@ -214,8 +228,10 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         return transcript(message.conversation, message.verdict)
 
     def close(self) -> None:
-        """End the tools that this environment started."""
+        """End the tools, and the interpreter with SymPy, that this environment started."""
         self._tools.close()
+        if self._comparer is not None:
+            self._comparer.close()
 
     def get_state(self) -> dict[str, Any]:
         """Return a private copy of everything that decides what comes next, random stream included."""

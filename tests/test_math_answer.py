@@ -13,8 +13,10 @@ from fctncalling.checkers.math_answer import (
     aime_equal,
     check_answer,
     final_answer,
+    literal,
     number,
     numeric_equal,
+    restates,
     symbolic_equal,
 )
 from fctncalling.checkers.symbolic import SymbolicComparer
@@ -154,3 +156,30 @@ def test_what_is_no_expression_is_refused() -> None:
     for text in ("", "1 +", "(1", "1)", "[1, 2, 3]", "hello", r"\foo", "x_", "|x", "1 = 2", r"\{1"):
         with pytest.raises(ExpressionError):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "like", "value"),
+    [
+        ("72", "", "72"), ("+72.0", "", "72"), ("-1,234.5", "", "-1234.5"), ("\u22124", "", "-4"),
+        ("1.5e3", "", "1500"), (".5", "", "1/2"), ("7.", "", "7"), ("$72$", "", "72"), ("\\$5", "", "5"),
+        ("50%", "12 %", "1/2"), (r"50\%", "12%", "1/2"), ("50%", "0.5", None), ("6/8", "3/4", "3/4"),
+        (r"\\dfrac{3}{4}".replace("\\\\", "\\"), "3/4", "3/4"), ("3/4", "0.75", None), ("1/0", "3/4", None),
+        ("12 * 37", "444", None), ("12*37", "3/4", None), (r"\frac{888}{2}", "444", None), ("44400%", "444", None),
+        ("2^{10}", "1024", None), ("(7)", "7", None), ("x = 5", "5", None), ("1,23", "123", None), ("", "", None),
+        (".", "", None), ("e5", "", None), ("9" * 5000, "", None), ("1 2", "12", None),
+    ],
+)  # fmt: skip
+def test_a_number_that_is_written_out_is_a_literal_and_nothing_else_is(
+    text: str, like: str, value: str | None
+) -> None:
+    assert literal(text, like=like) == (None if value is None else Fraction(value))
+
+
+def test_a_restated_question_is_told_from_a_number_and_from_another_expression() -> None:
+    assert restates("12 * 37", "What is 12*37?")
+    assert restates(r"\left(12 * 37\right)", "What is 12 * 37?")
+    assert not restates("5", "What is 5 + 0?")
+    assert not restates("444", "What is 12 * 37?")
+    assert not restates(r"2\sqrt{2}", r"Simplify $\sqrt{8}$.")
+    assert restates(r"\sqrt{8}", r"Simplify $\sqrt{8}$.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -320,3 +321,34 @@ def test_several_tools_work_in_one_answer() -> None:
     env.reset(options={"task_id": "t"})
     assert "Nepal" in env.step("<request><search>highest mountain<call>")[0]
     assert env.step("<request><calculator>8848 - 8000<call>")[0] == "848.0<response>"
+
+
+@pytest.mark.parametrize("job", [calculator, python_math])
+def test_no_question_is_its_own_answer(job: Any) -> None:
+    """The question, and what only a calculator could make of it, earns nothing; the answer itself earns 1."""
+    env = job(tools=("calculator",))
+    marked = "Result={}<submit>" if job is calculator else r"So \boxed{{{}}}"
+    for number in range(40):
+        task = env.tasks.named(f"held_out_{number}")
+        asked = task.prompt.removeprefix("What is ").strip(" ?")
+        tries = [asked, task.extra["code"].removeprefix("print(").removesuffix(")")]
+        value = float(task.answer)
+        tries += [rf"\frac{{{2 * value:g}}}{{2}}", f"{100 * value:g}%", f"{value - 1:g} + 1"]
+        for text in tries:
+            env.reset(options={"task_id": task.id})
+            assert env.step(marked.format(text))[1] == 0.0, text
+        env.reset(options={"task_id": task.id})
+        assert env.step(marked.format(task.answer))[1] == 1.0
+
+
+def test_symbolic_equality_is_there_where_it_is_asked_for() -> None:
+    pytest.importorskip("sympy")
+    task = TextTask("t", r"Simplify \sqrt{8}.", r"2\sqrt{2}")
+    env = ToolTextEnv(tasks=[task], reward="symbolic")
+    answers = {r"2\sqrt{2}": 1.0, r"\sqrt{2} + \sqrt{2}": 1.0, r"\sqrt{8}": 0.0, "2": 0.0}
+    for answer, reward in answers.items():
+        assert play(env, f"Result={answer}<submit>")[1] == reward, answer
+    copied = pickle.loads(pickle.dumps(env))
+    assert play(copied, r"Result=2\sqrt{2}<submit>")[1] == 1.0
+    env.close()
+    copied.close()
