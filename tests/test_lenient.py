@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import time
 
 import pytest
@@ -135,3 +136,36 @@ def test_the_environment_tells_what_was_repaired_and_a_strict_one_has_nothing_to
     strict = Played(shop_env(task, handler="python_calls"), texts)
     assert not strict.valid
     assert all("repairs" not in step[4] for step in strict.steps)
+
+
+SLOW_TO_REPAIR = {
+    "braces, words": "{" * 100 + "x " * 9750,
+    "lists, words": "[" * 70 + "a," * 14000,
+    "open quotes": '{"' + "a " * 14000,
+    "curly quotes": "{“" + "a " * 14000 + "”",
+    "brackets": "[{" * 40 + "x y: z, " * 3500,
+    "parentheses": "{(" * 7000,
+    "colons": '{"a": "' + 'b" "c": ' * 3000,
+    "escapes": '{"a": "' + '\\"' * 14000,
+    "blocks": ("<tool_call>\n{" + "x " * 300 + "\n</tool_call>\n") * 45,
+    "mixed": "".join(random.Random(5).choices("{}[]\"',: ax1\\/#`", k=29000)),
+}
+
+
+@pytest.mark.parametrize("text", SLOW_TO_REPAIR.values(), ids=SLOW_TO_REPAIR)
+@pytest.mark.parametrize("name", ["lenient:json_calls", "lenient:hermes_calls"])
+def test_a_repair_takes_a_quarter_of_a_second_whatever_the_text(name: str, text: str) -> None:
+    handler = get_handler(name)
+    started = time.process_time()
+    for _ in range(3):  # as one step asks about its message
+        with contextlib.suppress(DecodeError):
+            handler.decode(text)
+    assert time.process_time() - started < 3 * 0.25  # the machine may be busy
+
+
+def test_a_bounded_repair_repairs_what_models_write() -> None:
+    handler = get_handler("lenient:json_calls")
+    text = '[{"name": "say", "arguments": {text: "' + 'he said "hello" and ' * 200 + '",}}]'
+    [call] = handler.decode(text)
+    assert call.arguments["text"].count("hello") == 200
+    assert handler.decode(text) == [call]  # the second look, which remembers

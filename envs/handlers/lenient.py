@@ -30,8 +30,9 @@ from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonRe
 PREFIX = "lenient:"
 MAX_LENIENT_CHARS = 30_000
 """Longer texts are read strictly and no other way, so that no text takes several times the time of a strict reading."""
-MAX_REPAIR_COST = 2_000_000
-"""Characters times quotes and brackets of a text whose JSON is repaired: about a quarter of a second at the worst."""
+MAX_REPAIR_READS = 80_000
+"""Looks at a character of one text whose JSON is repaired: some 0.15 seconds, and ten times what an answer takes."""
+_CHARS_PER_READ = 64  # of a part that is taken at once
 
 _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
 _TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
@@ -48,6 +49,37 @@ class Reading(NamedTuple):
     repairs: tuple[str, ...]
 
 
+class _TooManyReads(Exception):
+    """The repairing library goes over a text again and again."""
+
+
+class _Metered(str):
+    """A text that is read so many times and no more, with all that is made of it: the library's work in bounds.
+
+    Clocks would bound it too, but not alike in two readings of one text.
+    """
+
+    reads: list[int]  # how many are left, for all parts of a text together
+
+    def __new__(cls, text: str, reads: list[int]) -> _Metered:
+        metered = super().__new__(cls, text)
+        metered.reads = reads
+        return metered
+
+    def __getitem__(self, key: Any) -> str:
+        part = super().__getitem__(key)
+        self.reads[0] -= 1 if len(part) == 1 else 1 + len(part) // _CHARS_PER_READ
+        if self.reads[0] < 0:
+            raise _TooManyReads
+        return part if len(part) < 2 else _Metered(part, self.reads)
+
+    def __add__(self, other: str) -> str:
+        return _Metered(super().__add__(other), self.reads)
+
+    def __radd__(self, other: str) -> str:
+        return _Metered(other + str(self), self.reads)
+
+
 class LenientCalls:
     """A handler's lenient mode; writes what the handler writes.
 
@@ -58,6 +90,11 @@ class LenientCalls:
         self.strict = handler
         self.name = PREFIX + handler.name
         self._repair = _json_repair() if repair_json and _is_json(handler) else None
+        self._last = (
+            "",
+            "",
+            tuple[str, ...](),
+        )  # the text read last, what it was taken for, by what repairs
 
     def recognises(self, text: str) -> bool:
         """Whether the strict handler recognises the text, or a step finds calls in it."""
@@ -92,6 +129,14 @@ class LenientCalls:
     def _read(self, text: str) -> tuple[str, tuple[str, ...], list[Call] | DecodeError]:
         """Return the text the strict handler is to read, the repairs, and what it makes of that text."""
         require_readable(text)
+        known, meant, repairs = self._last  # a step asks several times about its one text
+        if text != known:
+            meant, repairs, outcome = self._looked_into(text)
+            self._last = (text, meant, repairs)
+            return meant, repairs, outcome
+        return meant, repairs, self._outcome(meant)
+
+    def _looked_into(self, text: str) -> tuple[str, tuple[str, ...], list[Call] | DecodeError]:
         outcome = self._outcome(text)
         # An argument that cannot be read is one of a call.
         holds_calls = (
@@ -99,7 +144,8 @@ class LenientCalls:
         )
         if holds_calls or len(text) > MAX_LENIENT_CHARS:
             return text, (), outcome
-        meant, repairs = text, list[str]()
+        meant = text
+        repairs: list[str] = []
         for told, step in self._steps():
             changed = step(meant)
             if changed in (meant, "") or len(changed) > MAX_LENIENT_CHARS:
@@ -134,23 +180,26 @@ class LenientCalls:
             return error
 
     def _json_repaired(self, text: str) -> str:
+        reads = [MAX_REPAIR_READS]
         if not isinstance(self.strict, HermesCalls):
             mark = (
                 "[TOOL_CALLS]"
                 if isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text
                 else ""
             )
-            return mark + self._repaired(text.rpartition(mark)[2] if mark else text)
+            return mark + self._repaired(text.rpartition(mark)[2] if mark else text, reads)
         blocks = [block.removesuffix("</tool_call>\n") for block in text.split("<tool_call>\n")[1:]]
-        return "\n".join(f"<tool_call>\n{self._repaired(block)}\n</tool_call>" for block in blocks)
+        return "\n".join(
+            f"<tool_call>\n{self._repaired(block, reads)}\n</tool_call>" for block in blocks
+        )
 
-    def _repaired(self, text: str) -> str:
-        if self._repair is None or len(text) * sum(map(text.count, "\"'“”{[(")) > MAX_REPAIR_COST:
+    def _repaired(self, text: str, reads: list[int]) -> str:
+        if self._repair is None:
             return text
         try:
-            value = self._repair(text)
+            value = self._repair(_Metered(text, reads))
             require_shallow(value, text)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, _TooManyReads):
             return text
         named = isinstance(self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls)
         value = (
