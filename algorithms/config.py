@@ -357,8 +357,13 @@ class TrainConfig:
     )  # fmt: skip
     loss_aggregation: str = setting(
         "token_mean", "What the loss is a mean over: tokens, actions (of their token means) or rows of tokens alike; "
-        "token_sum: rows (of their token sums), scaled by the update's mean length, as in Dr. GRPO.",
+        "token_sum: rows (of their token sums, over --loss_token_divisor), as in Dr. GRPO. Each weighs the same in all "
+        "minibatches of an update.",
         choices=("token_mean", "action_mean", "row_mean", "token_sum"),
+    )  # fmt: skip
+    loss_token_divisor: int | None = setting(
+        None, "token_sum: the constant that a row's sum is divided by, in tokens; none: --max_episode_tokens, the "
+        "longest that a row can be.", within="[1, inf)",
     )  # fmt: skip
 
     kl_coef: float = setting(

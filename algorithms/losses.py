@@ -64,8 +64,8 @@ def value_loss(
 def aggregate(losses: Tensor, mask: Tensor | None, total: Tensor | float) -> Tensor:
     """Return sum(losses over mask) / total, a scalar.
 
-    total counts the tokens (or adds up the weights) of *everything* that one optimiser step sees, not of this
-    microbatch: only then does splitting a minibatch leave its gradient unchanged.
+    total is the same for every microbatch of an optimiser step: only then does splitting a minibatch leave its gradient
+    unchanged. The update's is the same for all its steps too (`targets.loss_divisor`).
     """
     return _kept(losses, mask).sum() / total
 

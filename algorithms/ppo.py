@@ -28,7 +28,7 @@ from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.policy import ActorCritic, TokenOutputs
 from fctncalling.algorithms.processes import ALONE, Processes, whole_norm
 from fctncalling.algorithms.reward_shaping import shaped
-from fctncalling.algorithms.targets import Targets, compute_targets
+from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -156,9 +156,7 @@ def accumulate_gradients(
     """Set the gradients to those of the minibatch's loss, however it is split, and return the figures of the pass."""
     policy.zero_grad(set_to_none=True)
     batches = [experience.batch(rows) for rows in minibatch]
-    total = sum(float(targets.weights[numbers].sum()) for _, numbers in batches)
-    if config.loss_aggregation == "token_sum":
-        total = float(sum(len(rows) for rows in minibatch))
+    total = loss_divisor(targets, experience, config)
     value_coef = config.value_coef if algorithm.critic else 0.0
     parts = []
     for (batch, numbers), counts in processes.share(batches):

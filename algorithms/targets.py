@@ -196,6 +196,28 @@ def _importance(
     return algorithm.log_ratio(log_ratios, spans, config).exp().clamp(max=config.importance_cap)
 
 
+def loss_divisor(targets: Targets, experience: Experience, config: TrainConfig) -> float:
+    """Return what the sum of a minibatch's weighted losses is divided by: one number an update.
+
+    A minibatch is a random share of the rows, so some hold more tokens than others. Divided by its
+    own number of tokens, each would weigh alike, and a token among short rows more than one among
+    long ones (measured: 1.8 times). Divided by the update's number of tokens a minibatch, every
+    token weighs the same: the mean of the minibatches' gradients is the gradient of the whole
+    update's mean, however rows fall, and a minibatch of more tokens has the longer gradient. With
+    action_mean and row_mean the same holds of actions and rows. Microbatches and processes share
+    the one number, so they change nothing.
+
+    token_sum is Dr. GRPO's (arXiv:2503.20783): each row's sum over a constant, not over a length
+    that the policy itself decides. The authors take the longest generation; here a row may hold
+    several of them, --max_episode_tokens at most.
+    """
+    num_minibatches = min(config.num_mini_batch, len(experience.rows))
+    if config.loss_aggregation != "token_sum":
+        return float(targets.weights.sum()) / num_minibatches
+    constant = config.loss_token_divisor or config.max_episode_tokens
+    return constant * len(experience.rows) / num_minibatches
+
+
 def _permuted(advantages: Tensor, counted: Tensor, generator: torch.Generator) -> Tensor:
     """Return the counted advantages in random order among the counted tokens."""
     places = counted.nonzero().squeeze(1)
@@ -204,15 +226,10 @@ def _permuted(advantages: Tensor, counted: Tensor, generator: torch.Generator) -
 
 
 def _weights(counted: Tensor, experience: Experience, config: TrainConfig) -> Tensor:
-    """Return the weight of each token, (N,), such that a loss is sum(weight * loss) / sum(weight).
-
-    With token_sum the divisor is the number of rows instead: a row weighs as many tokens as it has.
-    """
+    """Return the weight of each token, (N,), such that a loss is sum(weight * loss) / `loss_divisor`."""
     weights = counted.float()
-    if config.loss_aggregation == "token_mean":
+    if config.loss_aggregation in ("token_mean", "token_sum"):
         return weights
-    if config.loss_aggregation == "token_sum":
-        return weights * (len(experience.rows) / weights.sum())
     group = (
         experience.tokens.action
         if config.loss_aggregation == "action_mean"

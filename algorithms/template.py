@@ -56,6 +56,8 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
         self.tokenizer = tokenizer
         self._source: str | None = chat_template or self._own_template()
+        # A chat template writes BOS itself, where the model knows one; the plain one does not.
+        self.opening_ids: list[int] = self._bos() if self._source == PLAIN_TEMPLATE else []
         self._forbidden: re.Pattern[str] | None = None
         self._tails: dict[tuple[tuple[str, str, str], ...], list[int]] = {}
         self.tool_role = self.system_role = self.merges_users = False
@@ -87,9 +89,8 @@ class ChatTemplate:
 
         `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no tools.
         """
-        return self.encode(
-            self._render(self._clean(self._opening(messages, instructions)), self._shown(tools))
-        )
+        opened = self._clean(self._opening(messages, instructions))
+        return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
         """Return the ids to append after an action: its closing, the new messages, the next generation prompt.
@@ -122,7 +123,7 @@ class ChatTemplate:
         """
         cleaned = [m if i in trusted else self._clean([m])[0] for i, m in enumerate(history)]
         opened = self._opening(cleaned, self._neutral(instructions))
-        return self.encode(self._render(opened, self._shown(tools)))
+        return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text; nothing is put in front or behind. Tokenizers take no surrogate code points."""
@@ -235,6 +236,11 @@ class ChatTemplate:
             "Give the model's own with --chat_template FILE."
         )
         return PLAIN_TEMPLATE
+
+    def _bos(self) -> list[int]:
+        """Return the BOS token's id where the tokenizer puts one before a text, as its model was trained; else none."""
+        bos = self.tokenizer.bos_token_id
+        return [bos] if bos is not None and self.tokenizer("").input_ids[:1] == [bos] else []
 
     def _shows(
         self, messages: Sequence[Message], needle: str, tools: list[Any] | None = None

@@ -157,7 +157,13 @@ def main(arguments: list[str] | None = None) -> None:
     for step in range(options.steps):
         tasks, answers = tasks_of(options.batch_size)
         queries, responses, masks, rewards, histories = env.run(tasks, answers=answers)
-        train_stats = ppo_trainer.step(queries, responses, rewards, masks)
+        train_stats = ppo_trainer.step(
+            queries,
+            responses,
+            rewards,
+            masks,
+            truncated=[history.truncated for history in histories],
+        )
         print(
             f"step {step}: reward {train_stats['env/reward_mean']:.2f}, kl {train_stats['losses/approx_kl']:.5f}"
         )

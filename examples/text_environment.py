@@ -67,7 +67,9 @@ def main(arguments: list[str] | None = None) -> None:
             file.write(histories[0].to_html(tokenizer))
 
     ppo_trainer = PPOTrainer(model=model, tokenizer=tokenizer)
-    train_stats = ppo_trainer.step(queries, responses, rewards, masks)
+    train_stats = ppo_trainer.step(
+        queries, responses, rewards, masks, truncated=[history.truncated for history in histories]
+    )
     print(
         {
             name: round(value, 4)

@@ -24,9 +24,7 @@ class TextTemplate(ChatTemplate):
             tokenizer, "backend_tokenizer", None
         )  # thrice as fast without its wrapper
         super().__init__(tokenizer, RAW_TEMPLATE)
-        own = tokenizer("").input_ids
-        bos = tokenizer.bos_token_id
-        self.opening_ids: list[int] = [bos] if bos is not None and own[:1] == [bos] else []
+        self.opening_ids = self._bos()
         self._own_tags = tuple(tags)
         self._heads = [
             (anchor, head, self.spell(head))

@@ -55,27 +55,31 @@ class TextTrainer:
         response_masks: Sequence[Ids] | None = None,
         *,
         logprobs: Sequence[Sequence[float]] | None = None,
+        truncated: Sequence[bool] | None = None,
     ) -> dict[str, float]:
         """Learn from a batch of episodes once and return the figures of the update.
 
-        `response_masks`: 1 where the policy wrote a token; none: it wrote all of them. A score of NaN or None marks an
-        episode to leave out. `logprobs`: as sampled, one a token of query and response, for the figures on how far
-        sampling and learning agree. Raises ValueError where lengths do not fit, or nothing is left to learn from.
+        `response_masks`: 1 where the policy wrote a token; none: it wrote all of them. A score of
+        NaN or None marks an episode to leave out. `logprobs`: as sampled, one a token of query and
+        response, for the figures on how far sampling and learning agree. `truncated`: whether a
+        limit cut the episode (`TextHistory.truncated`), which then goes on with the critic's value
+        at its end; none: all came to theirs. Raises ValueError where lengths do not fit, or nothing
+        is left to learn from.
         """
         masks = (
             response_masks
             if response_masks is not None
             else [[1] * len(response) for response in responses]
         )
-        if not len(queries) == len(responses) == len(scores) == len(masks):
+        cut = truncated if truncated is not None else [False] * len(queries)
+        if not len(queries) == len(responses) == len(scores) == len(masks) == len(cut):
             raise ValueError(
-                f"step: {len(queries)} queries, {len(responses)} responses, {len(scores)} scores, {len(masks)} masks: "
-                "expected as many of each"
+                f"step: {len(queries)} queries, {len(responses)} responses, {len(scores)} scores, {len(masks)} masks, "
+                f"{len(cut)} of truncated: expected as many of each"
             )
         known: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
-        episodes = [
-            _episode(*parts) for parts in zip(queries, responses, scores, masks, known, strict=True)
-        ]
+        parts = zip(queries, responses, scores, masks, known, cut, strict=True)
+        episodes = [_episode(*part) for part in parts]
         metrics = update(self.policy, self.optimisers, episodes, self.config, self._generator)
         if logprobs is None:
             metrics = {
@@ -99,7 +103,12 @@ class TextTrainer:
 
 
 def _episode(
-    query: Ids, response: Ids, score: Any, mask: Ids, logprobs: Sequence[float] | None
+    query: Ids,
+    response: Ids,
+    score: Any,
+    mask: Ids,
+    logprobs: Sequence[float] | None,
+    truncated: bool,
 ) -> EpisodeRecord:
     """Return an episode as learning sees it: an action is what was written between two results."""
     before, after = _ids(query), _ids(response)
@@ -113,7 +122,7 @@ def _episode(
     rewards = [0.0] * len(acted)
     if any(ends) and not math.isnan(reward):
         rewards[len(ends) - 1 - ends[::-1].index(True)] = reward
-    known = list(logprobs) if logprobs is not None else [0.0] * len(acted)
+    known = list(logprobs) if logprobs is not None else [math.nan] * len(acted)
     row = TokenRecord(
         before + after,
         acted,
@@ -125,7 +134,8 @@ def _episode(
         task_id=" ".join(map(str, before)),  # GRPO compares episodes of one query
         category="tool_text",
         rows=[row],
-        terminated=True,
+        terminated=not truncated,
+        truncated=bool(truncated),
         invalid=math.isnan(reward),
         success=reward > 0,
         episode_return=0.0 if math.isnan(reward) else reward,

@@ -290,15 +290,17 @@ def test_a_sequence_ratio_is_the_geometric_mean_over_the_row() -> None:
     assert got.tolist() == pytest.approx([0.3, 0.3, 0.3, -0.4])
 
 
-def test_token_sums_weigh_rows_by_their_length_over_one_constant() -> None:
+@pytest.mark.parametrize("lengths", [(4, 2), (9, 1)])
+def test_a_token_sum_is_over_a_constant_whatever_lengths_the_policy_chose(
+    lengths: tuple[int, int],
+) -> None:
     policy = judging_policy()
-    episodes = [episode([(4, 1.0)], terminated=True), episode([(2, 0.0)], terminated=True)]
-    weights = targets_of(policy, episodes, settings(loss_aggregation="token_sum")).weights
-    assert weights.tolist() == pytest.approx([1 / 3] * 6)  # three tokens a row on the mean
-    whole = gradient(policy, episodes, settings(loss_aggregation="token_sum"))
-    assert torch.allclose(
-        whole, gradient(policy, episodes, settings()), atol=1e-6
-    )  # one minibatch: the token mean
+    episodes = [episode([(n, 1.0 / n)], terminated=True) for n in lengths]
+    mean = gradient(policy, episodes, settings())
+    for changes, constant in (({}, 1024), ({"loss_token_divisor": 50}, 50)):
+        config = settings(loss_aggregation="token_sum", max_episode_tokens=1024, **changes)
+        summed = gradient(policy, episodes, config)
+        assert torch.allclose(summed * 2 * constant / sum(lengths), mean, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

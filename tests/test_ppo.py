@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from token_worlds import (
+    CPU,
     Corridor,
     episode,
     gradient,
@@ -26,8 +27,16 @@ from torch import Tensor, nn
 from fctncalling.algorithms import losses, ppo
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, acted_tokens, make_batch
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.experience import gather, plan_epoch
 from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.algorithms.ppo import Optimisers, make_optimisers, update
+from fctncalling.algorithms.ppo import (
+    ALGORITHMS,
+    Optimisers,
+    accumulate_gradients,
+    make_optimisers,
+    update,
+)
+from fctncalling.algorithms.targets import compute_targets
 
 torch.set_num_threads(1)
 
@@ -76,6 +85,29 @@ def test_accumulating_gradients_changes_nothing_but_memory(
     whole = gradient(policy, episodes, settings(loss_aggregation=aggregation), push=0.3)
     split = gradient(policy, episodes, settings(loss_aggregation=aggregation, **parts), push=0.3)
     assert torch.allclose(whole, split, atol=1e-6)
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "action_mean", "row_mean", "token_sum"])
+def test_a_token_weighs_the_same_in_whichever_minibatch_it_falls(aggregation: str) -> None:
+    policy = judging_policy()
+    lengths = (1, 12, 1, 2, 10, 11)
+    episodes = [episode([(n, float(n % 3)), (2, 0.5)], terminated=True) for n in lengths]
+    whole = gradient(policy, episodes, settings(loss_aggregation=aggregation), push=0.3)
+    config = settings(loss_aggregation=aggregation, num_mini_batch=3)
+    experience, generator = gather(episodes, CPU), torch.Generator().manual_seed(0)
+    plan = plan_epoch(experience, config, generator)
+    algorithm = ALGORITHMS["TPPO"]
+    targets = compute_targets(policy, experience, plan, algorithm, config, generator)
+    shift = 0.3 * torch.sin(torch.arange(len(targets.old_logprobs)))
+    pushed = targets._replace(old_logprobs=targets.old_logprobs + shift)
+    parts, tokens = [], []
+    for minibatch in plan:
+        accumulate_gradients(policy, experience, pushed, minibatch, algorithm, config)
+        found = [p.grad.flatten() for p in policy.parameters() if p.grad is not None]
+        parts.append(torch.cat(found))
+        tokens.append(sum(lengths[row] + 2 for rows in minibatch for row in rows))
+    assert max(tokens) > 1.5 * min(tokens)  # or there is nothing to see
+    assert torch.allclose(torch.stack(parts).mean(0), whole, rtol=1e-4, atol=1e-6)
 
 
 def test_at_ratio_one_the_summed_token_gradient_is_the_action_likelihood_gradient() -> None:

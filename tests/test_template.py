@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tokenizers_for_text import byte_level
 from toys import CHATML, FORGETS_THOUGHTS, STRICT_TURNS, tiny_tokenizer
 
 from fctncalling.algorithms.template import ChatTemplate
@@ -33,6 +34,19 @@ def test_first_action_and_delta_spell_what_the_template_writes_for_the_whole_con
         whole, tools=TOOLS, tokenize=False, add_generation_prompt=True
     )
     assert tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_the_plain_template_begins_with_bos_where_the_tokenizer_would(bos: bool) -> None:
+    tokenizer = byte_level(bos=bos)
+    template = ChatTemplate(tokenizer)
+    opening = [tokenizer.bos_token_id] if bos else []
+    text = "<|user|>\nhello\n<|assistant|>\n"
+    assert template.first([USER]) == tokenizer(text).input_ids == [*opening, *template.encode(text)]
+    assert template.again([USER]) == template.first([USER])
+    assert tokenizer.bos_token_id is None or tokenizer.bos_token_id not in template.delta([RESULT])
+    # A template of the model's own writes what the model is to read.
+    assert ChatTemplate(tokenizer, CHATML).first([USER])[:1] != [tokenizer.bos_token_id]
 
 
 def test_a_cut_action_is_closed_and_an_ended_one_is_not_closed_twice() -> None:

@@ -96,6 +96,32 @@ def test_episodes_without_a_reward_or_a_word_are_left_out() -> None:
         trainer.step([QUERY], [RESPONSE], [None], [MASK])
 
 
+def test_an_episode_that_a_limit_cut_goes_on_with_the_critics_value() -> None:
+    for truncated, longest in (
+        (None, 1.0),
+        ([False, False], 1.0),
+        ([True, False], 1.0 + 0.5 * 8.0),
+    ):
+        trainer = TextTrainer(config(gamma=0.5, critic_detach=True), tiny_model())
+        torch.nn.init.constant_(trainer.policy.value_head.out.bias, 8.0)  # every state is worth 8
+        metrics = trainer.step(
+            [QUERY] * 2, [RESPONSE] * 2, [1.0, 1.0], [MASK] * 2, truncated=truncated
+        )
+        assert metrics["critic/returns_max"] == pytest.approx(longest)  # the last action's
+    with pytest.raises(ValueError, match="1 of truncated"):
+        trainer.step([QUERY] * 2, [RESPONSE] * 2, [1.0, 1.0], [MASK] * 2, truncated=[True])
+
+
+def test_probabilities_that_nobody_told_are_not_made_up_for() -> None:
+    policies = []
+    for cap in (2.0, None):
+        changes = config(importance_cap=cap, compute_dtype="bfloat16")
+        trainer = TextTrainer(changes, tiny_model())
+        trainer.step([QUERY] * 2, [RESPONSE] * 2, [1.0, 0.0], [MASK] * 2)
+        policies.append([parameter.detach().clone() for parameter in trainer.policy.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*policies, strict=True))
+
+
 def test_wrong_lengths_are_told() -> None:
     trainer = TextTrainer(config(), tiny_model())
     with pytest.raises(ValueError, match="2 scores"):
