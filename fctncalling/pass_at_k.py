@@ -42,7 +42,8 @@ def wilson_interval(rate: float, count: float, z: float = Z_95) -> tuple[float, 
     shrunk = z * z / count
     centre = (rate + shrunk / 2) / (1 + shrunk)
     half = z / (1 + shrunk) * math.sqrt(max(0.0, rate * (1 - rate) / count + shrunk / count / 4))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return 0.0 if rate <= 0 else low, 1.0 if rate >= 1 else high  # whatever rounding makes of them
 
 
 def interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:
@@ -82,6 +83,11 @@ class SampledTasks:
     def num_samples(self) -> int:
         """The least number of samples of a task: the largest k that every task has."""
         return min((samples for samples, _ in self._counts.values()), default=0)
+
+    @property
+    def successes(self) -> int:
+        """How many answers succeeded."""
+        return sum(successes for _, successes in self._counts.values())
 
     def interval(self) -> tuple[float, float]:
         """Return a 95 % interval of the success rate, the mean over tasks."""

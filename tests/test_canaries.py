@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from fctncalling.cli.canaries import limited, play, play_all, table
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.oracle import oracle_calls, written_call
 from fctncalling.envs.schemas import openai_tool
+from fctncalling.official_faults import official_fault
 
 
 def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> Situation:
@@ -72,6 +74,22 @@ def test_unsolvable_tasks_are_named_and_the_exit_code_is_one(
     assert "simple_python_0" in shown.err
     assert "missing_required" in shown.err
     assert shown.out.startswith("category")
+
+
+JAVA = "BFCL_v4_simple_java.json"
+
+
+def test_tasks_that_the_official_checker_spoils_are_named_and_are_no_fault_of_ours(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ["canaries", "--json", "--dataset_path", str(shared / "bfcl/data" / JAVA)]
+    assert evaluate_fctncalling.main(told) == 0
+    report = json.loads(capsys.readouterr().out)
+    numbers = (1, 35, 36, 65)
+    assert list(report["official_faults"]) == [f"simple_java_{number}" for number in numbers]
+    assert (report["unsolved"], report["success"]["all"]["oracle"]) == ({}, 0.96)
+    own = simple_task(functions=())
+    assert official_fault(replace(own, id="simple_java_36")) is None, "a user's task of that id"
 
 
 def test_unreadable_data_is_one_message_and_exit_code_two(

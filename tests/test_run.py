@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from stub_endpoint import endpoint
 from transformers import AutoTokenizer
 
 from evaluate_fctncalling import main
 from fctncalling.agents.agent import posed
+from fctncalling.agents.local_model import LocalModel, LocalSettings
 from fctncalling.agents.scripted import ScriptedAgent
 from fctncalling.algorithms.generation import ScriptedActor
 from fctncalling.algorithms.logs import RunLog
@@ -64,6 +66,9 @@ MULTI = {
     },
     "ground_truth": [["mkdir(dir_name='x')"], ["pwd()"]],
 }
+
+
+PARALLEL = "non_live/BFCL_v4_parallel_result.json"
 
 
 def dataset(folder: Path, count: int = 3) -> Path:
@@ -399,6 +404,47 @@ def test_score_and_replay_agree_with_a_run_on_every_category(
         assert low <= {"simple_java"}, "truths that no text says in this form"
 
 
+@pytest.mark.parametrize("form", ["prompting", "tool_call"])
+@pytest.mark.parametrize("agent", ["oracle", "random"])
+def test_the_result_tree_of_a_run_scores_as_its_lines(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], agent: str, form: str
+) -> None:
+    """The tree lies where BFCL has it, and holds calls as BFCL's own handlers keep them."""
+    output, tree = tmp_path / "out.jsonl", tmp_path / "result"
+    data = ("--data_dir", str(shared / "bfcl/data"))
+    categories = ("parallel", "irrelevance", "live_simple", "multi_turn_base", "memory_kv")
+    more = ("--agent", agent, "--form", form, "--category", *categories, "--limit", "4")
+    assert run(output, *more, *data, "--result_dir", str(tree)) == 0
+    capsys.readouterr()
+    reports = []
+    for source in (output, tree):
+        command = ["score", "--input", str(source), "--form", form, "--partial", "--json", *data]
+        assert main(command) == 0
+        [report] = json.loads(capsys.readouterr().out).values()
+        reports.append(report)
+    assert reports[0] == reports[1]
+    files = {str(path.relative_to(tree / agent)) for path in tree.rglob("*.json")}
+    assert files == {
+        PARALLEL,
+        "non_live/BFCL_v4_irrelevance_result.json",
+        "live/BFCL_v4_live_simple_result.json",
+        "multi_turn/BFCL_v4_multi_turn_base_result.json",
+        "agentic/memory/kv/BFCL_v4_memory_kv_result.json",
+    }
+    first, *_ = lines(tree / agent / PARALLEL)
+    ids = [
+        json.loads(line)["id"]
+        for line in (tree / agent / "non_live/BFCL_v4_parallel_result.json")
+        .read_text()
+        .splitlines()
+    ]
+    assert ids == [f"parallel_{number}" for number in range(4)]
+    if agent == "oracle":
+        result = first["result"]
+        assert isinstance(result, str if form == "prompting" else list)
+        assert form == "prompting" or isinstance(next(iter(result[0].values())), str)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("text", "[pwd()]"), ("results", ["forged"]), ("reward", 1.0), ("observation_sha256", "0")],
@@ -460,6 +506,32 @@ def test_what_cannot_be_run_is_told(
 ) -> None:
     assert main(["run", "--output", str(tmp_path / "out.jsonl"), *more]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_what_is_cheap_to_check_is_checked_before_a_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(*_: Any) -> None:
+        raise AssertionError("the model is loaded")
+
+    monkeypatch.setattr("fctncalling.agents.local_model.LocalModel.__init__", load)
+    agent = ("--agent", f"hf:{embedded_path('model')}")
+    assert run(tmp_path / "out.jsonl", *agent, "--dataset_path", str(tmp_path / "no.json")) == 2
+    assert run(tmp_path / "out.jsonl", *agent, "--data_dir", str(tmp_path)) == 2
+    (tmp_path / "old.jsonl").write_text("{}\n")
+    assert run(tmp_path / "old.jsonl", *agent, "--dataset_path", str(dataset(tmp_path))) == 2
+    assert run(tmp_path / "out.jsonl", "--agent", f"hf:{tmp_path}", "--data_dir", ".") == 2
+    assert "has no config.json" in capsys.readouterr().err
+
+
+def test_a_local_model_has_one_thread_unless_more_are_asked_for() -> None:
+    before = torch.get_num_threads()
+    try:
+        for given, expected in (({}, 1), ({"torch_threads": 2}, 2)):
+            LocalModel(LocalSettings(str(embedded_path("model")), **given))
+            assert torch.get_num_threads() == expected
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("form", ["prompting", "tool_call"])

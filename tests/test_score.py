@@ -185,6 +185,24 @@ def test_a_folder_without_results_is_told(
     assert "BFCL_v4_<category>_result.json" in capsys.readouterr().err
 
 
+def test_a_mean_that_lacks_results_is_shown_as_such_with_what_bfcl_makes_of_it(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accuracy = write_results(shared, tmp_path / MODEL, "irrelevance")
+    assert score(shared, tmp_path, "--partial") == 0
+    told = capsys.readouterr().out
+    rows = {line[:20].strip(): line.split()[-1] for line in told.splitlines() if line[:1] == "V"}
+    assert set(rows.values()) == {"N/A"}
+    assert (
+        f"21 categories, 20 have none; counted as 0, as BFCL does, it would be {accuracy / 20:.2%}"
+        in told
+    )
+    assert score(shared, tmp_path, "--partial", "--json") == 0
+    report = json.loads(capsys.readouterr().out)[MODEL]
+    assert len(report["missing_categories"]) == 20
+    assert report["v4"]["overall"]["accuracy"] == pytest.approx(accuracy / 20)
+
+
 @pytest.mark.parametrize("held", [4, 1 << 14])
 def test_latencies_are_summed_up_as_by_the_standard_library_however_few_are_held(held: int) -> None:
     draw = random.Random(0)

@@ -7,8 +7,8 @@ command with --resume plays what is missing. Episodes whose endpoint or tools fa
 neither way, and --resume plays them again. A conversation that outgrows the model's context is a failure, marked
 context_overflow, as in BFCL. With --num_samples K each task is played K times, and pass@k (at least one of k answers
 succeeds) and pass^k (all do) are told with 95 % intervals.
-The oracle reaches 100 % everywhere but in simple_java (96 % prompted): the official checker accepts no answer at all to
-simple_java_36 and 65, and only an odd one to others, which `lint` names.
+The oracle fails on eight official tasks, four of them in simple_java (96 %), as the official checker rejects their own
+ground truth; `canaries` names them.
 
 example:
   evaluate_fctncalling.py run --agent openai:my-model --base_url http://localhost:8000/v1 --category multi_turn_base \\

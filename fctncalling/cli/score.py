@@ -3,7 +3,9 @@
 A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder of it), lines
 {"id", "result"}. JSON Lines hold {"category", "form", "id", "response"} and may name a "model". With --score_dir the
 tree of scores is written as BFCL writes it: the failures of each category below its accuracy, and data_*.csv.
-A category without results counts 0 in the overall scores and is shown as N/A.
+A mean that lacks a category's results is shown as N/A; BFCL counts such a category as 0, and so do --json and the CSV
+files. Intervals are 95 %, Wilson's; where tasks were sampled several times (`run --num_samples`), pass@k and pass^k
+stand beside, with Wilson's interval at the effective number of independent answers.
 
 example:
   evaluate_fctncalling.py score --input result --score_dir score --data_dir data/bfcl
@@ -31,33 +33,47 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
 from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.judge import judge
+from fctncalling.episodes import CONTEXT_OVERFLOW
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the subcommand takes."""
-    parser.add_argument(
-        "--input", type=Path, required=True, help="result tree, or .jsonl[.gz] of answers"
+    basic = parser.add_argument_group("basic")
+    basic.add_argument(
+        "--input",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="result tree, or .jsonl[.gz] of answers",
     )
-    parser.add_argument(
-        "--score_dir", type=Path, help="where to write the tree of scores; default: nowhere"
+    basic.add_argument("--category", nargs="+", metavar="NAME", help="score these categories only")
+    basic.add_argument(
+        "--partial", action="store_true", help="allow tasks without an answer; they do not count"
     )
-    parser.add_argument(
-        "--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files"
+    basic.add_argument(
+        "--strict", action="store_true", help="tell beside it what is left without BFCL's leniency"
     )
-    parser.add_argument(
+    basic.add_argument(
+        "--score_dir",
+        type=Path,
+        metavar="FOLDER",
+        help="where to write the tree of scores; default: nowhere",
+    )
+    basic.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    tasks = parser.add_argument_group("the tasks that were answered")
+    tasks.add_argument(
+        "--data_dir",
+        type=Path,
+        default=official_data_folder(),
+        metavar="FOLDER",
+        help="folder of BFCL task files; default: %(default)s",
+    )
+    tasks.add_argument(
         "--form",
         choices=("prompting", "tool_call"),
         help="of a result tree's answers; default: found",
     )
-    parser.add_argument("--category", nargs="+", help="score these categories only")
-    parser.add_argument(
-        "--partial", action="store_true", help="allow tasks without an answer; they do not count"
-    )
-    add_tool_arguments(parser)
-    parser.add_argument(
-        "--strict", action="store_true", help="tell beside it what is left without BFCL's leniency"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add_tool_arguments(tasks)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -148,7 +164,10 @@ def _judged(
             response = response_of(results, task, line)
             own = tools.of((task,), data_dir) if tools else None
             verdict = judge(task, response, results.form, extra_tools=own)
-            scores.beside[results.category].add(task, response, results.form, verdict)
+            broke_off = bool(line.record.get(CONTEXT_OVERFLOW))
+            scores.beside[results.category].add(
+                task, response, results.form, verdict, broke_off=broke_off
+            )
         except InfrastructureError as error:
             scores.invalid.append(str(results.fault(line, str(error))))
             continue

@@ -5,39 +5,66 @@ from __future__ import annotations
 from typing import Any
 
 from fctncalling.checkers import kind_of, language_of
+from fctncalling.cli.run_report import interval_text
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs.progress import progress_of
+from fctncalling.pass_at_k import SampledTasks
 
 
 class Beside:
     """Sums over the answers of one category."""
 
     def __init__(self, *, strict: bool) -> None:
-        self._count, self._progress, self._strict = 0, 0.0, 0
+        self._count, self._progress = 0, 0.0
         self._is_strict = strict
+        self.samples, self.strict_samples = SampledTasks(), SampledTasks()
 
-    def add(self, task: Task, response: Any, form: str, verdict: Verdict) -> None:
-        """Count one answer; only valid ones cost a strict look."""
+    def add(
+        self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False
+    ) -> None:
+        """Count one answer; only valid ones cost a strict look, and none that `broke_off` passes."""
         self._count += 1
-        self._progress += progress_of(task, verdict)
-        if self._is_strict and verdict.valid:
-            from fctncalling.envs.strictness import strict_verdict
-
-            self._strict += strict_verdict(task, steps_of(task, response, form), verdict).valid
+        self._progress += 0.0 if broke_off else progress_of(task, verdict)
+        self.samples.add(task.id, success=verdict.valid)
+        if self._is_strict:
+            passed = verdict.valid and not broke_off
+            strict = passed and _is_strictly_valid(task, response, form, verdict)
+            self.strict_samples.add(task.id, success=strict)
 
     def rates(self) -> dict[str, float]:
         """Return shares, 0..1."""
         count = max(1, self._count)
         told = {"progress": self._progress / count}
-        return {**told, "strict_accuracy": self._strict / count} if self._is_strict else told
+        strict = self.strict_samples.successes
+        return {**told, "strict_accuracy": strict / count} if self._is_strict else told
+
+    def uncertainty(self) -> dict[str, Any]:
+        """Return 95 % intervals, and pass@k and pass^k where tasks were answered several times."""
+        if not self._count:
+            return {}
+        told: dict[str, Any] = {"accuracy_interval": list(self.samples.interval())}
+        if self._is_strict:
+            told["strict_accuracy_interval"] = list(self.strict_samples.interval())
+        if sampled := self.samples.report():
+            told["sampled"] = sampled
+            if self._is_strict:
+                told["sampled_strict"] = self.strict_samples.report()
+        return told
 
     def columns(self) -> list[str]:
         """Return the heads of the columns this fills."""
-        return [name.removesuffix("_accuracy") for name in self.rates()]
+        return ["95 % interval", *(name.removesuffix("_accuracy") for name in self.rates())]
 
     def cells(self) -> list[str]:
         """Return the rates in percent."""
-        return [f"{100 * rate:.2f}%" for rate in self.rates().values()]
+        interval = self.samples.interval() if self._count else None
+        return [interval_text(interval), *(f"{100 * rate:.2f}%" for rate in self.rates().values())]
+
+
+def _is_strictly_valid(task: Task, response: Any, form: str, verdict: Verdict) -> bool:
+    from fctncalling.envs.strictness import strict_verdict
+
+    return strict_verdict(task, steps_of(task, response, form), verdict).valid
 
 
 def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:

@@ -16,6 +16,7 @@ from fctncalling.data.categories import ALIASES
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import load_format_sensitivity
 from fctncalling.data.types import Task
+from fctncalling.episodes import CONTEXT_OVERFLOW
 
 FORMAT_SENSITIVITY = "format_sensitivity"
 FORMS = ("prompting", "tool_call")
@@ -135,6 +136,11 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
                 "id": line.field("id", str, "a task's id"),
                 "result": line.record["response"],
                 "line": line.number,
+                **{
+                    key: line.record[key]
+                    for key in ("sample", CONTEXT_OVERFLOW)
+                    if key in line.record
+                },
             }
             files[key].write(json.dumps(entry) + "\n")
     finally:
@@ -185,11 +191,19 @@ def paired(
 ) -> Iterator[tuple[Task, Line]]:
     """Yield each answer with its task. In the tasks' order, which is BFCL's, this needs constant memory.
 
+    Lines with a "sample" (`run --num_samples`) may answer a task several times; such tasks are kept.
+
     Raises InputError for an id that is unknown or stands twice, and, unless `partial`, for tasks without an answer.
     """
     waiting: dict[str, Task] = {}
+    sampled: dict[str, tuple[Task, set[Any]]] = {}  # id -> its task and which samples were seen
     for line in results.lines():
         entry_id = _official_id(line.field("id", str, "a task's id"))
+        sample = line.record.get("sample")
+        if entry_id in sampled and sample is not None and sample not in sampled[entry_id][1]:
+            sampled[entry_id][1].add(sample)
+            yield sampled[entry_id][0], line
+            continue
         while entry_id not in waiting:
             task = next(tasks, None)
             if task is None:
@@ -198,6 +212,8 @@ def paired(
             waiting[task.id] = task
         if "result" not in line.record:
             raise results.fault(line, "expected the answer, but there is no such field")
+        if sample is not None:
+            sampled[entry_id] = waiting[entry_id], {sample}
         yield waiting.pop(entry_id), line
     if not partial and (missing := [*waiting, *(task.id for task in tasks)]):
         raise InputError(

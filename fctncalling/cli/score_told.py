@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers.leaderboard import Score, version_3, version_4
+from fctncalling.checkers.leaderboard import (
+    LIVE,
+    MEMORY,
+    MULTI_TURN,
+    NON_LIVE,
+    SIZES,
+    WEB_SEARCH,
+    Score,
+    version_3,
+    version_4,
+)
+from fctncalling.cli.run_report import aligned, sampled_rows
 from fctncalling.cli.score_inputs import FORMAT_SENSITIVITY
-from fctncalling.cli.score_tree import ModelScores
+from fctncalling.cli.score_tree import NOT_SHOWN, ModelScores
+
+_V3_LIVE = (*LIVE, "live_irrelevance", "live_relevance")
+_NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
+    "V4": {
+        "overall": tuple(name for name in SIZES if name != "live_relevance"),
+        "non_live": NON_LIVE,
+        "live": LIVE,
+        "irrelevance": ("irrelevance", "live_irrelevance"),
+        "multi_turn": MULTI_TURN,
+        "agentic": (*WEB_SEARCH, *MEMORY),
+        "non_live_ast": NON_LIVE,
+        "non_live_simple": NON_LIVE[:3],
+        "live_ast": LIVE,
+        "web_search": WEB_SEARCH,
+        "memory": MEMORY,
+    },
+    "V3": {
+        "overall": (*NON_LIVE, "irrelevance", *_V3_LIVE, *MULTI_TURN),
+        "non_live": (*NON_LIVE, "irrelevance"),
+        "live": _V3_LIVE,
+        "multi_turn": MULTI_TURN,
+    },
+}
+"""Version -> mean -> the categories it is the mean of."""
 
 _SPREAD = {"max_delta": "max delta", "std": "standard deviation", "variance": "variance"}
 """Name of a statistic -> as it is told; all are in points of accuracy (variance: squared)."""
@@ -31,12 +66,14 @@ def _report(scores: ModelScores) -> dict[str, Any]:
                 "correct": header["correct_count"],
                 "total": each.entries,
                 **scores.beside[name].rates(),
+                **scores.beside[name].uncertainty(),
                 **({"sensitivity": sensitivity(header)} if name == FORMAT_SENSITIVITY else {}),
             }
             for name, (each, header) in scores.with_headers().items()
         },
         "v4": plain(version_4(scores.scores)),
         "v3": plain(version_3(scores.scores)),
+        "missing_categories": missing_of(scores, _NEEDED["V4"]["overall"]),
         "invalid": len(scores.invalid),
     }
 
@@ -63,16 +100,31 @@ def _table(scores: ModelScores) -> str:
     ]
     for version, named in (("V4", version_4(scores.scores)), ("V3", version_3(scores.scores))):
         blanks = ("",) * (len(rows[0]) - 3)
-        rows += [
-            (f"{version} {name.replace('_', ' ')}", "", str(each), *blanks)
-            for name, each in named.items()
-        ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in rows
-    )
-    return "\n".join([scores.model, *lines, *_sensitivity_lines(scores)])
+        for name, each in named.items():
+            shown = NOT_SHOWN if missing_of(scores, _NEEDED[version][name]) else str(each)
+            rows.append((f"{version} {name.replace('_', ' ')}", "", shown, *blanks))
+    lines = [scores.model, aligned(rows), *_missing_lines(scores), *_sensitivity_lines(scores)]
+    sampled = {name: each.samples.report() for name, each in scores.beside.items()}
+    if any(sampled.values()):
+        lines.append(aligned(sampled_rows(sampled)))
+    return "\n".join(lines)
+
+
+def missing_of(scores: ModelScores, needed: Sequence[str]) -> list[str]:
+    """Return which of the needed categories have no results."""
+    return [name for name in needed if name not in scores.categories]
+
+
+def _missing_lines(scores: ModelScores) -> list[str]:
+    needed = _NEEDED["V4"]["overall"]
+    missing = missing_of(scores, needed)
+    if not missing:
+        return []
+    overall = version_4(scores.scores)["overall"]
+    return [
+        f"N/A: results are missing. V4 overall needs {len(needed)} categories, {len(missing)} have "
+        f"none; counted as 0, as BFCL does, it would be {overall}"
+    ]
 
 
 def _sensitivity_lines(scores: ModelScores) -> list[str]:
