@@ -171,8 +171,9 @@ class TrainConfig:
     )
     reward: str = setting(
         "success", "success: 1 for a solved task; progress: the share of its turns that are right; strict, "
-        "strict_progress: the same where nothing that BFCL forgives had to be forgiven.",
-        choices=("success", "progress", "strict", "strict_progress"), basic=True,
+        "strict_progress: the same where nothing that BFCL forgives had to be forgiven; MODULE:NAME: your own function "
+        "(StepRecord, Verdict or None) -> number.",
+        choices=("success", "progress", "strict", "strict_progress"), own=True, basic=True,
     )  # fmt: skip
     rollout_engine: str = setting(
         "local", "What samples actions: the engine in this project's processes, or a vLLM server (--vllm_url) that "

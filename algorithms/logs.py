@@ -21,6 +21,7 @@ from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Episode
 
 Spell = Callable[[Sequence[int]], str]
+OWN_ENVIRONMENTS = frozenset({"fctncalling_env", "calculator", "python_math", "tool_text"})
 PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
 
 
@@ -29,9 +30,11 @@ class RunExistsError(FileExistsError):
 
 
 def results_folder(config: TrainConfig) -> Path:
-    """Return results/<experiment>/<model>/<dataset>/<algorithm> of a TrainConfig."""
+    """Return results/<experiment>/<model>/<dataset, or a user's environment>/<algorithm> of a TrainConfig."""
     model = _model_name(config.model_name_or_path) if config.model_name_or_path else "embedded"
     dataset = Path(config.dataset_path).stem if config.dataset_path else "embedded"
+    if config.env_name not in OWN_ENVIRONMENTS:  # of which the name says what is learned
+        dataset = config.env_name.rpartition(":")[2]
     return Path(config.results_dir, config.experiment_name, model, dataset, config.algorithm_name)
 
 

@@ -35,12 +35,16 @@ def setting(
     metavar: str = "",
     aliases: tuple[str, ...] = (),
     meant: Mapping[str, str] | None = None,
+    own: bool = False,
+    many: bool = False,
 ) -> Any:
     """Return a dataclass field with its sentence (and unit), and the values it may take.
 
     within is an interval such as "(0, 1]" or "[1, inf)"; bare is the value of the flag given without one. group is the
     help's heading for this field and those after it, up to the next; basic fields stand in a group before all others.
-    aliases are other names of the flag; meant tells, by a lower-case value that is none, what its writer may mean.
+    aliases are other names of the flag; meant tells, by a lower-case value that is none, what its writer may mean. own:
+    MODULE:NAME, something of a user's own, is a value beside the choices. many: the flag takes several texts, which
+    the field holds parted by commas.
     """
     return dataclasses.field(
         default=default,
@@ -54,6 +58,8 @@ def setting(
             "metavar": metavar,
             "aliases": aliases,
             "meant": dict(meant or {}),
+            "own": own,
+            "many": many,
         },
     )
 
@@ -66,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> N
             groups[title] = parser.add_argument_group(title)
     for flag in flags(config_class):
         options: dict[str, Any] = {} if flag.bare is None else {"nargs": "?", "const": flag.bare}
+        if flag.many:
+            options = {"nargs": "+", "action": _JoinedAction}
         expected = "" if flag.base is str else f" Expected: {flag.expected}."  # the metavar tells
         sentence = f"{flag.sentence}{expected} Default: {shown(flag.default)}."
         groups[BASIC if flag.basic else flag.group].add_argument(
@@ -77,6 +85,15 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> N
             help=sentence.replace("%", "%%"),
             **options,
         )
+
+
+class _JoinedAction(argparse.Action):
+    """Keeps several texts as one, parted by commas."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None
+    ) -> None:
+        setattr(namespace, self.dest, ",".join(values))
 
 
 def check(config: Any) -> None:
@@ -123,6 +140,8 @@ class Flag:
     metavar: str
     aliases: tuple[str, ...]
     meant: dict[str, str]
+    own: bool  # MODULE:NAME is a value too
+    many: bool
 
     @classmethod
     def of(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> Flag:
@@ -137,6 +156,7 @@ class Flag:
     def expected(self) -> str:
         """What the setting may hold, in words: "a number in (0, 1] or none", "one of auto, cpu"."""
         words = "one of " + ", ".join(self.choices) if self.choices else NOUNS[self.base]
+        words += ", or MODULE:NAME of your own" if self.own else ""
         return (
             words
             + (f" in {self.within}" if self.within else "")
@@ -147,7 +167,7 @@ class Flag:
     def default_metavar(self) -> str:
         """What stands for the value in the help: the choices, or a word for their kind."""
         if self.choices:
-            return "{" + ",".join(self.choices) + "}"
+            return "{" + ",".join((*self.choices, *(["MODULE:NAME"] if self.own else []))) + "}"
         by_name = (word for end, word in ENDS.items() if self.name.endswith(end))
         return next(by_name, METAVARS[self.base]) if self.base is str else METAVARS[self.base]
 
@@ -179,6 +199,8 @@ class Flag:
             return False
         if not isinstance(value, (int, float) if self.base is float else self.base):
             return False
+        if self.own and isinstance(value, str) and ":" in value.strip(":"):
+            return True
         if self.choices and value not in self.choices:
             return False
         return not self.within or _inside(value, self.within)

@@ -13,7 +13,14 @@ from typing import Any
 
 from fctncalling.data.agentic import variant_of
 from fctncalling.data.answers import AnswerSource, PossibleAnswers
-from fctncalling.data.categories import AGENTIC, AST, LANGUAGE_VARIANTS, WITHOUT_ANSWER, category_of
+from fctncalling.data.categories import (
+    AGENTIC,
+    AST,
+    LANGUAGE_VARIANTS,
+    WITHOUT_ANSWER,
+    category_of,
+    named_category,
+)
 from fctncalling.data.errors import Place, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
 from fctncalling.data.json_stream import read_entries
@@ -31,6 +38,7 @@ EMBEDDED = Path(__file__).with_name("embedded")
 _TASK_FIELDS = frozenset(
     {
         "id",
+        "category",
         "question",
         "function",
         "ground_truth",
@@ -170,7 +178,11 @@ def _identify(entry: Any, place: Place) -> tuple[Place, str]:
     if not is_task(entry):
         raise place.error(explain(entry, "task"))
     try:
-        category = category_of(entry["id"], place.path.name)
+        category = named_category(entry["category"]) if "category" in entry else ""
+    except TaskError as error:
+        raise place.error(f"category: {error}") from None
+    try:
+        category = category or category_of(entry["id"], place.path.name)
     except TaskError as error:
         raise place.error(f"id: {error}") from None
     has_tools = category.startswith("multi_turn") or category in AGENTIC

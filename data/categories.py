@@ -68,6 +68,16 @@ _ID = re.compile(r"(?P<name>[A-Za-z_-]+)[_-]\d.*", re.DOTALL)
 _FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
 
 
+def named_category(name: str) -> str:
+    """Return BFCL's v4 name of a category that an entry names itself; TaskError where there is none of that name."""
+    found = _CATEGORY_OF_NAME.get(name.replace("-", "_"))
+    if found is None:
+        raise TaskError(
+            f'"{name}" is no known category: expected one of ' + ", ".join((*CATEGORIES, *ALIASES))
+        )
+    return found
+
+
 def category_of(entry_id: str, file_name: str | None = None) -> str:
     """Return BFCL's v4 category name for an entry's id, or else for the name of the file it stands in.
 
@@ -83,6 +93,6 @@ def category_of(entry_id: str, file_name: str | None = None) -> str:
         f' and file name "{file_name}" speak' if file_name else " speaks"
     )
     raise TaskError(
-        f"{speaker} of no known category: expected <category>_<index>, with a category out of "
+        f'{speaker} of no known category: expected <category>_<index> (or a field "category"), with a category out of '
         + ", ".join((*CATEGORIES, *ALIASES))
     )

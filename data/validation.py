@@ -23,6 +23,7 @@ def is_task(entry: Any) -> bool:
     return (
         isinstance(entry, dict)
         and _is_name(entry.get("id"))
+        and _is_name(entry.get("category", "none"))
         and _is_question(entry.get("question"))
         and _all(
             entry.get("function", []), lambda item: isinstance(item, str) or is_function_doc(item)

@@ -13,6 +13,7 @@ from typing import Any
 
 from fctncalling.checkers import kind_of
 from fctncalling.checkers.answer import standardised
+from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
@@ -43,7 +44,7 @@ def findings(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Find
     if kind in ("relevance", "irrelevance"):
         rules: tuple[Callable[[Task], Iterator[tuple[str, str, str]]], ...] = (_offers_nothing,)
     elif task.ground_truth is None:
-        return
+        rules = () if task.category in WITHOUT_ANSWER else (_no_truth,)
     elif kind == "multi_turn":
         rules = (_scenarios, _empty_turns, partial(_multi_turn_truth, tools=extra_tools))
     elif kind == "agentic":
@@ -56,6 +57,10 @@ def findings(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Find
 
 
 Found = Iterator[tuple[str, str, str]]  # severity, rule, message
+
+
+def _no_truth(_: Task) -> Found:
+    yield "impossible", "no_ground_truth", "no ground truth says what is right, so nothing can pass"
 
 
 def _offers_nothing(task: Task) -> Found:

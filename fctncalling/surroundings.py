@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,10 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.settings import setting
 from fctncalling.algorithms.task_sampling import Candidate
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
+from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
+from fctncalling.user_code import reward_of, stateful_tools
 
 HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
 
@@ -40,6 +42,12 @@ class Surroundings:
     prompt_path: str | None = setting(
         None,
         "File whose text stands before every question (calculator, python_math, tool_text); none: nothing.",
+    )
+    tools: str | None = setting(
+        None,
+        "Stateful classes of your own, by the names that tasks involve them by; several parted by blanks.",
+        metavar="NAME=MODULE:CLASS",
+        many=True,
     )
     allow_task_tools: bool = setting(
         False,
@@ -102,6 +110,11 @@ def environments(
     config: TrainConfig, surroundings: Surroundings
 ) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
     """Return a maker of environments, the training tasks to draw from and the ids of the held-out tasks."""
+    if config.env_name != "fctncalling_env" and (surroundings.tools or ":" in config.reward):
+        raise SettingError(
+            f"--tools, --reward {config.reward}: they have no effect with --env_name {config.env_name}, which has "
+            "tools and rewards of its own; leave them out"
+        )
     if config.env_name in ("calculator", "python_math", "tool_text"):
         from fctncalling.text_jobs import text_environments
 
@@ -116,18 +129,24 @@ def environments(
         num_executors=surroundings.num_tool_executors,
         config_path=surroundings.tool_config_path,
     )
+    own_tools = stateful_tools(surroundings.tools)
+    if own_tools and tools is not None:
+        raise SettingError(
+            "--tools: its classes cannot be joined with --enable_tool_use; give one of them"
+        )
+    reward = reward_of(config.reward)
     _check_handler(surroundings.handler)
-    training, held_out = _admitted_task_sets(config, surroundings)
+    training, held_out = _admitted_task_sets(config, surroundings, own_tools)
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
 
     def make_env() -> FunctionCallingEnv:
         return FunctionCallingEnv(
             tasks=tasks,
             handler=surroundings.handler,
-            reward=config.reward,
+            reward=reward,
             strict=True,
             max_steps_per_turn=config.max_steps_per_turn,
-            tools=tools,
+            tools=own_tools or tools,
             allow_task_tools=surroundings.allow_task_tools,
             corrective_feedback=surroundings.corrective_feedback,
         )
@@ -170,28 +189,48 @@ def _check_handler(name: str) -> None:
 
 
 def _admitted_task_sets(
-    config: TrainConfig, surroundings: Surroundings
+    config: TrainConfig, surroundings: Surroundings, own_tools: Collection[str]
 ) -> tuple[list[Task], list[Task]]:
-    """Return `load_task_sets`; TaskError, naming the file, for a class named by its path without leave."""
+    """Return `load_task_sets`; TaskError, naming the file, for a class without leave, or a task without truth."""
     from fctncalling.envs.own_tools import named_by_path
 
-    training, held_out = load_task_sets(config)
+    training, held_out = load_task_sets(config, own_tools)
     for tasks, path in (
         (training, config.dataset_path),
         (held_out, config.eval_dataset_path or config.dataset_path),
     ):
         named_by_path(tasks, str(path), allowed=surroundings.allow_task_tools)
+        if ":" not in config.reward:  # a reward of one's own may need no ground truth
+            _check_ground_truths(tasks, str(path))
     return training, held_out
 
 
-def load_task_sets(config: TrainConfig) -> tuple[list[Task], list[Task]]:
-    """Return training tasks and at most --eval_episodes held-out ones, drawn by a fixed seed from all categories."""
-    training = load_tasks(config.dataset_path or embedded_path("train"))
+def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
+    """Raise TaskError, naming file and task, where a task could never be solved, for nothing says what is right."""
+    without = [t for t in tasks if t.ground_truth is None and t.category not in WITHOUT_ANSWER]
+    if without:
+        raise TaskError(
+            f"{path}: {without[0].id}: {len(without)} of {len(tasks)} tasks have no ground truth, so nothing could "
+            'earn a reward: expected a field "ground_truth" in each entry, or possible_answer/ with a file of the same '
+            "name beside this one; or give a reward of your own, --reward MODULE:NAME"
+        )
+
+
+def load_task_sets(
+    config: TrainConfig, own_tools: Collection[str] = ()
+) -> tuple[list[Task], list[Task]]:
+    """Return training tasks and at most --eval_episodes held-out ones, drawn by a fixed seed from all categories.
+
+    `own_tools`: names of classes whose docs may be missing, for the environment makes them.
+    """
+    training = load_tasks(config.dataset_path or embedded_path("train"), self_documented=own_tools)
     if not training:
         raise TaskError(f"{config.dataset_path}: no task in it")
     shuffled = random.Random(0)
     if config.eval_dataset_path is not None or config.dataset_path is None:
-        held_out = load_tasks(config.eval_dataset_path or embedded_path("held_out"))
+        held_out = load_tasks(
+            config.eval_dataset_path or embedded_path("held_out"), self_documented=own_tools
+        )
         clash = {task.id for task in training} & {task.id for task in held_out}
         if clash and config.eval_dataset_path != config.dataset_path:
             print(

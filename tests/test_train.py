@@ -83,7 +83,7 @@ def flags(model: Path, results: Path, *more: str, updates: int = 4) -> list[str]
 
 
 def run_folder(results: Path, algorithm: str = "TPPO") -> Path:
-    return results / "check" / "tiny" / "embedded" / algorithm
+    return results / "check" / "tiny" / "Echo-v0" / algorithm
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
