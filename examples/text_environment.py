@@ -1,13 +1,15 @@
 """TRL's "Text Environments" page as a script: tools, a prompt, a reward, an episode, one step of learning.
 
-`python examples/text_environment.py` plays with the embedded model; `--model FOLDER` takes any causal language model.
-Against the page, the import lines are ours, and names that it spells in two ways are spelled in one.
+`python examples/text_environment.py` plays with the embedded calculator model, which has learned to call a calculator
+and still makes mistakes; `--model FOLDER` takes any causal language model, which sees an example in its prompt.
+The import lines are ours. Names that the page spells in two ways are spelled in one.
 """
 
 from __future__ import annotations
 
 import argparse
 
+import torch
 from transformers import AutoTokenizer
 
 from fctncalling import TextEnvironment, embedded_path
@@ -16,8 +18,8 @@ from fctncalling.text_tools import load_tool
 from fctncalling.text_trainer import TextTrainer as PPOTrainer
 
 PROMPT = """\
-What is 20-4?
-<request><SimpleCalculatorTool>20-4<call>16.0<response>
+What is 20 - 4?
+<request><calculator>20 - 4<call>16.0<response>
 Result=16.0<submit>
 """
 
@@ -36,28 +38,32 @@ def reward_fn(result: str, answer: str) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """Run episodes, show them, learn from them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--model", default=str(embedded_path("model")), help="folder of a causal language model"
-    )
+    parser.add_argument("--model", help="folder of a causal language model; else the embedded one")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--html", help="file to write the first episode to")
     options = parser.parse_args(arguments)
-    model = ActorCritic.load(options.model)
-    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    torch.manual_seed(options.seed)
+    folder = options.model or str(embedded_path("calculator"))
+    model = ActorCritic.load(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     calc_tool = load_tool("ybelkada/simple-calculator")
     print(calc_tool("1/2"), add("1+1"))
 
     text_env = TextEnvironment(
         model=model,
         tokenizer=tokenizer,
-        tools={"SimpleCalculatorTool": calc_tool, "add": add},
+        tools={"calculator": calc_tool, "add": add},
         reward_fn=reward_fn,
-        prompt=PROMPT,
-        max_turns=1,
+        prompt=PROMPT if options.model else "",
+        max_turns=2,  # a call, and a second one where the first was wrong
         max_tool_response=100,
         generation_kwargs={"do_sample": "true", "max_new_tokens": 24},
     )
+    questions = ["What is 8 - 5?", "What is 36 * 44?"]
+    if not options.model:  # the embedded model was trained on chats
+        questions = [f"<|user|>{question}<|end|><|assistant|>" for question in questions]
     queries, responses, masks, rewards, histories = text_env.run(
-        ["What is 1/2?\n", "What is 3+4?\n"], answers=["0.5", "7.0"]
+        questions, answers=["3.0", "1584.0"]
     )
     for history in histories:
         history.show_text()
