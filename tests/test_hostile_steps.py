@@ -120,6 +120,20 @@ def test_a_nested_result_that_is_too_large_is_the_model_s_mistake() -> None:
     assert again == [session.execute("get_tweet(tweet_id=3)"), results[3]]
 
 
+@pytest.mark.parametrize("case", ["tickets in tickets", "a chain from its front", "itself"])
+def test_what_tools_hold_can_be_copied_whatever_calls_made_of_it(case: str) -> None:
+    env = desk_env()
+    env.reset(seed=0)
+    for call in NESTED_CALLS[case]:
+        env._play.session.execute(call)  # type: ignore[union-attr]
+    state = env.get_state()
+    steps = []
+    for _ in range(2):
+        env.set_state(state)
+        steps.append(env.step("[get_ticket(ticket_id=1), get_ticket(ticket_id=2)]")[0])
+    assert steps[0] == steps[1] != ""
+
+
 def test_a_state_that_nests_too_deep_equals_no_state() -> None:
     session = ToolSession(["TicketAPI"], LOGIN)
     for call in NESTED_CALLS["a chain from its front"] + [

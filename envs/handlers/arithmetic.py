@@ -81,6 +81,9 @@ class Evaluator:
     ) -> None:
         self._resolve = resolve or pure_function
         self.left = allowance  # what the results may still weigh
+        self.hands_on = (
+            False  # whether a tool's result goes into another call: a live object, perhaps
+        )
         self._depth = 0
 
     @property

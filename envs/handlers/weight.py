@@ -36,6 +36,28 @@ def weight_of(value: Any, most: int = MAX_WEIGHT) -> int:
         return most + 1
 
 
+def nesting_of(value: Any) -> int:
+    """Return how many containers deep a copier gets that visits each but once; 0 for what is no container."""
+    pending, visited, deepest = [iter((value,))], set[int](), 0
+    while pending:
+        for each in pending[-1]:
+            if isinstance(each, _CONTAINERS) and id(each) not in visited:
+                visited.add(id(each))
+                pending.append(iter(each.values() if isinstance(each, dict) else each))
+                deepest = max(deepest, len(pending) - 1)
+                break
+        else:
+            pending.pop()
+    return deepest
+
+
+def require_copyable(tool: Any, given: tuple[Any, ...]) -> None:
+    """Raise LimitExceeded where a tool that kept what it is given might hold more levels than can be copied."""
+    nesting = nesting_of(given)
+    if nesting > 1 and nesting + nesting_of(getattr(tool, "__dict__", {})) > MAX_NESTED:
+        raise LimitExceeded(f"tools hold no values nested deeper than {MAX_NESTED}")
+
+
 def _left(items: Iterable[Any], left: int, path: set[int]) -> int:
     """Return what is left of an allowance behind the items; raises LimitExceeded where too little was."""
     for each in items:
