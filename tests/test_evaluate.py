@@ -96,6 +96,32 @@ def write(path: Path, *records: Any) -> Path:
     return path
 
 
+def test_a_near_miss_of_a_flag_or_a_subcommand_is_told_in_one_line_with_what_is_meant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words, meant in (
+        (["run", "--agent", "noop", "--output", "o", "--limits", "3"], "--limit"),
+        (["scor"], "score"),
+        (["run", "--agent", "noop", "--output", "o", "--form", "tool_cal"], "tool_call"),
+    ):
+        with pytest.raises(SystemExit):
+            main(words)
+        [line] = capsys.readouterr().err.splitlines()
+        assert f"is {meant} meant?" in line
+
+
+def test_the_flags_of_run_and_score_are_grouped_and_show_what_they_take(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for subcommand, first in (("run", "--agent AGENT"), ("score", "--input PATH")):
+        with pytest.raises(SystemExit):
+            main([subcommand, "--help"])
+        _, told = capsys.readouterr().out.split("\nbasic:\n")
+        assert told.strip().startswith(first)
+        assert "{prompting,tool_call" in told
+        assert "VALUE" not in told
+
+
 def test_records_come_back_in_order_with_their_keys_and_our_verdict(
     data_dir: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import sysconfig
 import zipfile
 from pathlib import Path
@@ -52,6 +53,21 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.setattr(official_import, "_MANIFEST", manifest)
     return path
+
+
+def test_pip_is_asked_for_the_wheel_alone_and_builds_nothing(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = list[list[str]]()
+
+    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "ERROR: no matching distribution")
+
+    monkeypatch.setattr(official_import.subprocess, "run", pip)
+    assert main(["import-bfcl", "--data_dir", str(tmp_path / "data")]) == 2
+    assert "no matching distribution" in capsys.readouterr().err
+    assert {"--only-binary=:all:", "--no-deps"} <= set(commands[0])
 
 
 def run(source: Path, target: Path, *more: str) -> int:

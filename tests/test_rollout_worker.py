@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import pytest
@@ -11,9 +12,10 @@ import torch
 from toys import EchoEnv, save_tiny
 
 from fctncalling.algorithms.acting_weights import acting_weights, take_weights
-from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.policy_files import load_policy
+from fctncalling.ray_rollout import connected
 from fctncalling.rollout_worker import RolloutWorker
 from fctncalling.rollouts import LocalRollout, Round
 from fctncalling.surroundings import Surroundings
@@ -79,3 +81,15 @@ def test_weights_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
     del weights[name]
     with pytest.raises(ValueError, match=f"1 names differ, such as {name}"):
         take_weights(policy, weights)
+
+
+def test_a_cluster_that_cannot_be_joined_is_told_with_ray_s_token_authentication(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(**_: object) -> None:
+        raise ConnectionError("ray client connection timeout")
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=refuse)
+    monkeypatch.setattr("fctncalling.ray_rollout.extra_module", lambda *_: ray)
+    with pytest.raises(SettingError, match=r"connection timeout.*RAY_AUTH_MODE=token"):
+        connected("10.0.0.1:6379", 1)

@@ -21,16 +21,31 @@ from fctncalling.text_job_settings import JOB_MODELS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's flags."""
     parser.add_argument(
-        "--checkpoint", required=True, type=Path, help="checkpoint folder of a run; it is only read"
+        "--checkpoint",
+        required=True,
+        type=Path,
+        metavar="FOLDER",
+        help="checkpoint folder of a run; it is only read",
     )
     parser.add_argument(
-        "--output", required=True, type=Path, help="folder of the new model; it must not exist yet"
+        "--output",
+        required=True,
+        type=Path,
+        metavar="FOLDER",
+        help="folder of the new model; it must not exist yet",
     )
     parser.add_argument(
-        "--base", help="base model of the adapters (default: what the run's config.json names)"
+        "--base",
+        metavar="MODEL",
+        help="base model of the adapters (default: what the run's config.json names)",
     )
-    parser.add_argument("--head_size", type=int, help="width of attention heads, filled up with zeros to the same "
-                        "function (Llama alone): for servers that know few widths (default: as it is)")  # fmt: skip
+    parser.add_argument(
+        "--head_size",
+        type=int,
+        metavar="N",
+        help="width of attention heads, filled up with zeros to the same function (Llama alone): "
+        "for servers that know few widths (default: as it is)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 

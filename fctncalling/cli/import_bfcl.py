@@ -24,10 +24,16 @@ from fctncalling.official_import import ImportFailure, Written, manifest, packag
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the subcommand takes."""
     parser.add_argument(
-        "--data_dir", type=Path, help=f"folder to write to; default: {official_data_folder()}"
+        "--data_dir",
+        type=Path,
+        metavar="FOLDER",
+        help=f"folder to write to; default: {official_data_folder()}",
     )
     parser.add_argument(
-        "--source", type=Path, help="official wheel or folder, in place of the download"
+        "--source",
+        type=Path,
+        metavar="PATH",
+        help="official wheel or folder, in place of the download",
     )
     parser.add_argument(
         "--accept_changed",

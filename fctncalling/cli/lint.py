@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dataset_path",
         type=Path,
         nargs="+",
+        metavar="PATH",
         help=f"task files, or folders of BFCL_*.json files; default: {official_data_folder()}",
     )
     add_tool_arguments(parser)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,6 +23,7 @@ class OneLineParser(argparse.ArgumentParser):
         """Print the mistake and exit with 2."""
         unknown, _, words = message.partition("unrecognized arguments: ")
         near = "" if unknown or not words else self._nearest(words.split()[0].partition("=")[0])
+        near = near or _nearest_choice(message)
         hint = f"; is {near} meant?" if near else ""
         print(f"error: {message}{hint} (--help lists every flag)", file=sys.stderr)
         raise SystemExit(2)
@@ -35,3 +37,14 @@ class OneLineParser(argparse.ArgumentParser):
         if name in self.names_elsewhere:
             return f"--{self.names_elsewhere[name]}"
         return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.75)), "")
+
+
+def _nearest_choice(message: str) -> str:
+    """Return which choice of a flag a wrong value may mean; nothing where none is near."""
+    found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+    if found is None:
+        return ""
+    known = [each.strip("' ") for each in found[2].split(",")]
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(found[1].lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[near[0]] if near else ""

@@ -22,6 +22,7 @@ from fctncalling.cli.run_episodes import MISSING
 from fctncalling.cli.task_tools import add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
+from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.tools.callables import ToolDefinitionError
 
 _TOLD = 20  # differences that are printed
@@ -30,23 +31,45 @@ _TOLD = 20  # differences that are printed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the subcommand takes."""
     add = parser.add_argument
-    add("--input", type=Path, nargs="+", required=True, help="logged episodes: .jsonl or .jsonl.gz")
-    add("--data_dir", type=Path, default=official_data_folder(), help="folder of BFCL task files")
+    add(
+        "--input",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="logged episodes: .jsonl or .jsonl.gz",
+    )
+    add(
+        "--data_dir",
+        type=Path,
+        default=official_data_folder(),
+        metavar="FOLDER",
+        help="folder of BFCL task files; default: %(default)s",
+    )
     add(
         "--dataset_path",
         type=Path,
         nargs="+",
+        metavar="FILE",
         help="task files of your own; default: as the log's config.json says",
     )
     add_tool_arguments(parser)
-    add("--handler", help="how calls were written; default: as logged, else auto")
+    add(
+        "--handler",
+        metavar="NAME",
+        help=f"how calls were written: {', '.join((*HANDLERS, *TEXT_HANDLERS))}; default: as "
+        "logged, else auto",
+    )
     add(
         "--reward",
         choices=("success", "progress"),
         help="what was paid; default: as logged, else success",
     )
     add(
-        "--max_steps_per_turn", type=int, help="the limit that was set; default: as logged, else 20"
+        "--max_steps_per_turn",
+        type=int,
+        metavar="N",
+        help="the limit that was set; default: as logged, else 20",
     )
     add("--json", action="store_true", help="print JSON instead of text")
 
