@@ -170,7 +170,7 @@ class TrainConfig:
         1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)"
     )
     reward: str = setting(
-        "success", "success: 1 for a solved task; progress: the share of its turns that are right; strict, "
+        "strict", "success: 1 for a solved task; progress: the share of its turns that are right; strict, "
         "strict_progress: the same where nothing that BFCL forgives had to be forgiven; MODULE:NAME: your own function "
         "(StepRecord, Verdict or None) -> number.",
         choices=("success", "progress", "strict", "strict_progress"), own=True, basic=True,

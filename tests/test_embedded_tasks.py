@@ -244,3 +244,40 @@ def test_a_perfect_episode_after_a_bad_one_is_valid_alone_and_in_eight_threads(
     assert flips(tasks) == []
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(flips, [tasks] * 8)) == [[]] * 8
+
+
+def test_the_oracle_is_strictly_right(splits: Splits) -> None:
+    tasks = splits["held_out"]
+    env = FunctionCallingEnv(tasks=tasks, reward="strict")
+    oracle = Demonstrator(tasks, seed=0, biased=False)
+    for task in tasks[::2]:
+        assert play(env, task, oracle)
+        assert sum(step.reward for step in env.episode.steps) == 1.0, task.id
+
+
+def test_the_model_tells_functions_that_are_offered_from_one_that_is_withheld(
+    splits: Splits, tokenizer: Any
+) -> None:
+    """After a function's name, brackets close at once where it is withheld, and arguments come where it is offered."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    from fctncalling.algorithms.template import ChatTemplate
+    from fctncalling.cli.warm_start import demonstrations
+
+    tasks = [t for t in splits["held_out"] if t.category == "multi_turn_miss_func"][:24]
+    model = LlamaForCausalLM.from_pretrained(embedded_path("model"))
+    oracle = Demonstrator(tasks, seed=0, biased=False)
+    closes = tokenizer.encode("[ls]", add_special_tokens=False)[-1]
+    chances: dict[bool, list[float]] = {True: [], False: []}
+    for record in demonstrations(tasks, oracle, ChatTemplate(tokenizer)):
+        (row,) = record.rows
+        with torch.no_grad():
+            likely = model(torch.tensor([row.ids])).logits[0].softmax(-1)
+        starts = [i for i in range(len(row.ids)) if row.acted[i] and not row.acted[i - 1]]
+        for start, step in zip(starts, record.episode.steps, strict=True):  # type: ignore[attr-defined]
+            if step.text.startswith("["):
+                chances["no function" in step.text].append(likely[start + 1, closes].item())
+    means = {withheld: sum(values) / len(values) for withheld, values in chances.items()}
+    assert means[True] > 0.6
+    assert means[False] < 0.2

@@ -6,11 +6,11 @@ import argparse
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fctncalling.embedded_tasks.multi_turn import multi_turn_task
+from fctncalling.embedded_tasks.multi_turn import EMBEDDED_LENGTH, Length, multi_turn_task
 from fctncalling.embedded_tasks.single_turn import single_turn_task
 from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw
 
@@ -33,7 +33,13 @@ EMBEDDED = Path(__file__).resolve().parents[2] / "data" / "embedded"
 
 
 def make_tasks(
-    split: str, num_tasks: int, *, seed: int, first_id: int = 0
+    split: str,
+    num_tasks: int,
+    *,
+    seed: int,
+    first_id: int = 0,
+    shares: Mapping[str, int] = SHARES,
+    length: Length = EMBEDDED_LENGTH,
 ) -> Iterator[tuple[Entry, list[Any] | None]]:
     """Yield (BFCL entry, ground truth) of a split ("train" or "held_out"), no two alike.
 
@@ -41,10 +47,10 @@ def make_tasks(
     """
     draw = Draw(random.Random(f"{split} {seed}"), held_out=split == "held_out")
     seen: set[str] = set()
-    for category, share in SHARES.items():
+    for category, share in shares.items():
         made = 0
         while made < num_tasks * share // 100:
-            entry, truth = draw_task(draw, category)
+            entry, truth = draw_task(draw, category, length)
             text = json.dumps(entry)
             if text in seen:
                 continue
@@ -53,12 +59,15 @@ def make_tasks(
             made += 1
 
 
-def draw_task(draw: Draw, category: str) -> tuple[Entry, list[Any] | None]:
+def draw_task(
+    draw: Draw, category: str, length: Length = EMBEDDED_LENGTH
+) -> tuple[Entry, list[Any] | None]:
     """Return one task of a category, drawn until it fits the split."""
-    make = multi_turn_task if category.startswith("multi_turn") else single_turn_task
     while True:
         try:
-            return make(draw, category)
+            if category.startswith("multi_turn"):
+                return multi_turn_task(draw, category, length)
+            return single_turn_task(draw, category)
         except NoSuchDraw:
             continue
 

@@ -3,6 +3,9 @@
 A small Llama-configuration model is fitted, by supervised learning, to episodes of a demonstrator
 (`fctncalling/embedded_tasks/demonstrator.py`): first a careful one, so that it learns to read and to copy, then one
 with bad habits. What that teacher got wrong more often than right, reinforcement learning has to mend.
+
+Whether the function that a request needs is offered at all, so small a model learns only from short tasks that ask
+hardly anything else; they are then made as long as the embedded ones (`OFFERS`).
 """
 
 from __future__ import annotations
@@ -12,18 +15,19 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "PASSIVE"
 )  # before torch: spinning threads cost more than they bring
 
-from fctncalling.cli.make_tasks import EMBEDDED, make_tasks
+from fctncalling.cli.make_tasks import EMBEDDED, SHARES, make_tasks
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.embedded_tasks.demonstrator import Demonstrator
+from fctncalling.embedded_tasks.multi_turn import EMBEDDED_LENGTH, Length
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 if TYPE_CHECKING:
@@ -40,17 +44,49 @@ MODEL_SHAPE: dict[str, Any] = {
     "num_key_value_heads": 4,
 }
 VOCABULARY_SIZE = 1800  # enough for every word of the tasks to be one token
+
+
+class Lesson(NamedTuple):
+    """Tasks that teach to see which functions are offered, and how they are learned."""
+
+    length: Length
+    shares: Mapping[str, int]
+    num_steps: int
+    batch_size: int
+    lr: float
+    biased: bool = False
+
+
+_HALF = {"multi_turn_base": 50, "multi_turn_miss_func": 50}
+_MIXED = {
+    name: 30 if name == "multi_turn_miss_func" else round(share * 70 / 85)
+    for name, share in SHARES.items()
+}
+OFFERS = (
+    Lesson(Length((1, 2), (1,), one_request=True), _HALF, num_steps=400, batch_size=24, lr=2e-3),
+    Lesson(Length((2, 5), (1, 2)), _HALF, num_steps=350, batch_size=20, lr=2e-3),
+    Lesson(EMBEDDED_LENGTH, _MIXED, num_steps=343, batch_size=20, lr=1e-3, biased=True),
+)
+OFFERS_SEED = 7  # of the tasks of these lessons and of the demonstrator's habits
 BATCH_SIZE = 20  # episodes, about 2,000 tokens: small models want many steps, not large ones
 MAX_POSITIONS = 4096  # tokens; the embedded episodes have up to 400
 
 
-def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
+def training_tasks(
+    num_tasks: int,
+    *,
+    seed: int,
+    shares: Mapping[str, int] = SHARES,
+    length: Length = EMBEDDED_LENGTH,
+) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "multi_turn_func_doc").symlink_to(EMBEDDED / "multi_turn_func_doc")
         merged = [
             {**entry, **({} if truth is None else {"ground_truth": truth})}
-            for entry, truth in make_tasks("train", num_tasks, seed=seed)
+            for entry, truth in make_tasks(
+                "train", num_tasks, seed=seed, shares=shares, length=length
+            )
         ]
         path = Path(folder) / "tasks.json"
         path.write_text(json.dumps(merged))
@@ -192,6 +228,7 @@ def build(
         careless_steps,
         lr=4e-4,
     )
+    learn_offers(model, template)
     model.save_pretrained(folder)
     words.save_pretrained(folder)
     recipe: dict[str, object] = {
@@ -201,6 +238,16 @@ def build(
     }
     recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
     write_hashes(folder, "fctncalling.cli.warm_start", **recipe)
+
+
+def learn_offers(model: LlamaForCausalLM, template: ChatTemplate) -> None:
+    """Teach to see which functions are offered, last with the bad habits again."""
+    for lesson in OFFERS:
+        count = lesson.num_steps * lesson.batch_size * 100 // sum(lesson.shares.values())
+        tasks = training_tasks(count, seed=OFFERS_SEED, shares=lesson.shares, length=lesson.length)
+        demonstrator = Demonstrator(tasks, seed=OFFERS_SEED, biased=lesson.biased)
+        records = demonstrations(tasks, demonstrator, template)
+        learn(model, records, lesson.num_steps, lr=lesson.lr, batch_size=lesson.batch_size)
 
 
 def new_tokenizer(tasks: list[Task], seed: int) -> Any:
@@ -230,6 +277,7 @@ def learn(
     *,
     lr: float,
     order_seed: int = 0,
+    batch_size: int = BATCH_SIZE,
 ) -> None:
     """Fit the model to demonstrations for a number of steps, with a progress bar."""
     from tqdm import tqdm
@@ -237,9 +285,9 @@ def learn(
     from fctncalling.algorithms.warm_start import WarmStartConfig, fit
 
     right = sum(record.success for record in records) / len(records)
-    epochs = -(-num_steps * BATCH_SIZE // len(records))
+    epochs = -(-num_steps * batch_size // len(records))
     config = WarmStartConfig(
-        epochs=epochs, max_steps=num_steps, batch_size=BATCH_SIZE, lr=lr, seed=order_seed
+        epochs=epochs, max_steps=num_steps, batch_size=batch_size, lr=lr, seed=order_seed
     )
     with tqdm(total=num_steps, desc=f"demonstrations, {right:.0%} right", unit="step") as bar:
         fit(model, records, config, on_step=lambda metrics: _show(bar, metrics))

@@ -67,12 +67,11 @@ class Demonstrator:
     def reply_without_calls(self, task: Task, turn: int) -> str:
         """Return what is said where no call is wanted, or the needless call of the third habit."""
         replies = wording()["replies"]
+        if turn + 1 in task.missed_functions:
+            (function,) = task.missed_functions[turn + 1]
+            return str(replies["missing_function"]).format(function=function)
         if task.is_multi_turn:
-            return str(
-                replies[
-                    "missing_function" if turn + 1 in task.missed_functions else "missing_parameter"
-                ]
-            )
+            return str(replies["missing_parameter"])
         if not self.slips(NEEDLESS_CALL_RATE):
             return str(replies["irrelevant"])
         doc = task.functions[0]

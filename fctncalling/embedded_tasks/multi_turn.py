@@ -12,7 +12,6 @@ from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw, render, wording
 Entry = dict[str, Any]
 SCENES: tuple[type[Scene], ...] = (FileScene, FileScene, TicketScene, VehicleScene)
 TELLING = frozenset({"create_ticket", "ls"})  # their answers name what a later request may mean
-NUM_OFFERED = (4, 6)  # at first, the held-out function not counted
 MISSING_SLOT = {
     "move": "folder",
     "copy": "folder",
@@ -27,6 +26,18 @@ MISSING_SLOT = {
 }
 
 
+@dataclass(frozen=True)
+class Length:
+    """How long multi-turn tasks are; the default is that of the embedded tasks."""
+
+    num_offered: tuple[int, int] = (4, 6)  # functions at first, the held-out one not counted
+    num_turns: tuple[int, ...] = (2, 2, 3)  # before a request is put off, which adds one
+    one_request: bool = False  # in each turn, and none has to lean on an earlier turn
+
+
+EMBEDDED_LENGTH = Length()
+
+
 @dataclass
 class Turn:
     """One user message and the calls that answer it; `text` None is BFCL's empty message of a held-out function."""
@@ -36,11 +47,16 @@ class Turn:
     requests: list[Request]
 
 
-def multi_turn_task(draw: Draw, category: str) -> tuple[Entry, list[list[str]]]:
+def multi_turn_task(
+    draw: Draw, category: str, length: Length = EMBEDDED_LENGTH
+) -> tuple[Entry, list[list[str]]]:
     """Return (entry without id, ground truth) of one multi-turn task of a BFCL category."""
     scene = draw.rng.choice(SCENES)(draw)
     config = scene.initial_config()
-    turns = [ask(scene, draw, first=index == 0) for index in range(draw.rng.choice((2, 2, 3)))]
+    turns = [
+        ask(scene, draw, first=index == 0, two=not length.one_request)
+        for index in range(draw.rng.choice(length.num_turns))
+    ]
     missed: dict[str, list[str]] = {}
     if category == "multi_turn_miss_param":
         withhold_parameter(turns, draw)
@@ -48,7 +64,8 @@ def multi_turn_task(draw: Draw, category: str) -> tuple[Entry, list[list[str]]]:
         missed = withhold_function(turns, draw)
     check_split(turns, draw)
     leans = any(request.needs_history for turn in turns for request in turn.requests)
-    if category == "multi_turn_base" and not leans and draw.chance(0.7):
+    must_lean = category == "multi_turn_base" and not length.one_request
+    if must_lean and not leans and draw.chance(0.7):
         raise NoSuchDraw("no turn leans on an earlier one")
     entry: Entry = {
         "question": [
@@ -57,17 +74,17 @@ def multi_turn_task(draw: Draw, category: str) -> tuple[Entry, list[list[str]]]:
         ],
         "initial_config": {scene.class_name: config},
         "involved_classes": [scene.class_name],
-        "function": offered(scene, turns, draw, num_held_out=len(missed)),
+        "function": offered(scene, turns, draw, length.num_offered, num_held_out=len(missed)),
     }
     if missed:
         entry["missed_function"] = missed
     return entry, [turn.calls for turn in turns]
 
 
-def ask(scene: Scene, draw: Draw, *, first: bool) -> Turn:
-    """Return the next turn: one request, now and then two in one message."""
+def ask(scene: Scene, draw: Draw, *, first: bool, two: bool = True) -> Turn:
+    """Return the next turn: one request, now and then two in one message where that may be."""
     requests = [next_request(scene, draw, prefer_history=not first)]
-    if draw.chance(0.25):
+    if two and draw.chance(0.25):
         requests.append(next_request(scene, draw, prefer_history=False))
         if requests[0].call == requests[1].call:
             raise NoSuchDraw("the same call twice in one turn")
@@ -132,13 +149,13 @@ def check_split(turns: list[Turn], draw: Draw) -> None:
         raise NoSuchDraw("nothing in it is reserved")
 
 
-def offered(scene: Scene, turns: list[Turn], draw: Draw, *, num_held_out: int) -> list[str]:
+def offered(
+    scene: Scene, turns: list[Turn], draw: Draw, number: tuple[int, int], *, num_held_out: int
+) -> list[str]:
     """Return the names of the functions offered: those needed and a few beside, in random order."""
     needed = sorted({request.call[0] for turn in turns for request in turn.requests})
     beside = [name for name in scene.offered_beside if name not in needed]
-    num_offered = (
-        draw.rng.randint(*NUM_OFFERED) + num_held_out
-    )  # so that their number betrays nothing
+    num_offered = draw.rng.randint(*number) + num_held_out  # so that their number betrays nothing
     names = needed + draw.rng.sample(beside, min(len(beside), max(0, num_offered - len(needed))))
     draw.rng.shuffle(names)
     return names
