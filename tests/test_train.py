@@ -265,6 +265,36 @@ def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_pat
             assert max(rounds) > 1  # some groups agreed, so others were played instead
 
 
+@pytest.mark.parametrize(
+    "precisions",
+    [
+        "--compute_dtype=bfloat16",
+        *(
+            pytest.param(flags, marks=pytest.mark.prove)
+            for flags in (
+                "--compute_dtype=bfloat16 --critic=full --kl_coef=0.1",
+                "--compute_dtype=bfloat16 --cast_lm_head_to_fp32=false",
+                "--compute_dtype=bfloat16 --base_dtype=bfloat16 --lora_r=2 --critic=lora",
+                "--compute_dtype=float32 --base_dtype=bfloat16 --lora_r=2 --kl_coef=0.1",
+            )
+        ),
+    ],
+)
+def test_in_every_precision_a_run_learns_and_equal_seeds_write_equal_bytes(
+    model: Path, tmp_path: Path, precisions: str
+) -> None:
+    InterruptedEnv.generous = True
+    for name in ("one", "two"):
+        assert main(flags(model, tmp_path / name, *precisions.split(), updates=1)) == 0
+    one, two = ((run_folder(tmp_path / n) / "metrics.jsonl").read_bytes() for n in ("one", "two"))
+    assert one == two
+    learned = json.loads(one.splitlines()[1])
+    assert learned["losses/first_ratio_deviation"] == 0.0  # both passes round alike
+    assert learned["losses/policy_grad_norm"] > 0.0
+    assert learned["mismatch/mean_logdiff"] < 0.02
+    assert ("mismatch/importance_mean" in learned) == ("--compute_dtype=bfloat16" in precisions)
+
+
 @pytest.mark.parametrize("critic", ["head", "lora", "full"])
 def test_adapters_resume_to_the_same_end_and_are_exported_as_an_ordinary_model(
     model: Path, tmp_path: Path, critic: str
