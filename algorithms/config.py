@@ -194,6 +194,11 @@ class TrainConfig:
         basic=True,
     )
     eval_episodes: int = setting(320, "Held-out episodes of one evaluation.", within="[1, inf)")
+    eval_samples: int = setting(
+        1,
+        "Sampled episodes of each held-out task; from 2 on evaluation.json has pass@k and pass^k.",
+        within="[1, inf)",
+    )
 
     # Which tasks are played.
     task_sampling: str = setting(

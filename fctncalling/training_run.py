@@ -33,6 +33,7 @@ from fctncalling.algorithms.sharding import load_whole_state, whole_state
 from fctncalling.algorithms.task_sampling import TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.counters import Counters
+from fctncalling.evaluation_uncertainty import uncertainty_of
 from fctncalling.rollouts import OnEpisode, Played, Rollout, Round
 
 logger = logging.getLogger(__name__)
@@ -197,18 +198,17 @@ class TrainingRun:
         number, started = self.counters.updates, time.perf_counter()
         if self.counters.evaluated_at == number:
             return self.counters.latest
-        tasks = tuple(self.held_out_ids)
-        evaluation = Evaluation(
-            *(
-                self._play(Round(tasks, EVALUATION_SEED, temperature, number)).episodes
-                for temperature in (0.0, self.config.temperature)
-            )
-        )
+        tasks, count = tuple(self.held_out_ids), self.config.eval_samples
+        several = tuple(task for task in tasks for _ in range(count))
+        greedy = Round(tasks, EVALUATION_SEED, 0.0, number)
+        sampled = Round(several, EVALUATION_SEED, self.config.temperature, number, count)
+        evaluation = Evaluation(*(self._play(each).episodes for each in (greedy, sampled)))
         self.log.metrics(number, evaluation.metrics())
         self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
         self.log.episodes(f"greedy_{number:06d}", evaluation.greedy, self.template.spell)
         self.log.episodes(f"sampled_{number:06d}", evaluation.sampled, self.template.spell)
-        self.counters.evaluated_at, self.counters.latest = number, evaluation.as_json()
+        latest = {**evaluation.as_json(), **uncertainty_of(evaluation)}
+        self.counters.evaluated_at, self.counters.latest = number, latest
         kind = "greedy_strict" if self.config.reward.startswith("strict") else "greedy"
         success = self.counters.latest[kind]
         if number == 0:

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 from test_run import MULTI, dataset, lines, run
 
 from evaluate_fctncalling import main
+from fctncalling.algorithms.report import Evaluation
+from fctncalling.evaluation_uncertainty import uncertainty_of
 from fctncalling.pass_at_k import (
     SampledTasks,
     interval_of_mean,
@@ -172,3 +175,21 @@ def test_a_limit_is_of_each_category_in_files_of_ones_own_too(tmp_path: Path) ->
     assert played == [
         f"{name}_{i}" for name in ("multi_turn_base", "simple_python") for i in range(3)
     ]
+
+
+def test_an_evaluation_of_training_has_intervals_and_pass_at_k_of_several_samples() -> None:
+    def record(task_id: str, success: bool, strict: bool) -> Any:
+        return SimpleNamespace(
+            task_id=task_id, success=success, strict_success=strict, invalid=task_id == "broken"
+        )
+
+    greedy = [record(name, name == "a", False) for name in ("a", "b", "broken")]
+    outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 0, 0]}
+    sampled = [record(name, bool(o), False) for name, each in outcomes.items() for o in each]
+    told = uncertainty_of(Evaluation(greedy, sampled))
+    assert told["intervals"]["greedy"] == pytest.approx(wilson_interval(0.5, 2))
+    report = told["pass_at_k"]["sampled"]
+    assert report["pass@k"]["2"]["estimate"] == pytest.approx((1 - 1 / 6 + 1 / 2) / 2)
+    assert report["pass^k"]["2"]["estimate"] == pytest.approx(1 / 6 / 2)
+    assert told["pass_at_k"]["sampled_strict"]["pass@k"]["4"]["estimate"] == 0.0
+    assert "pass_at_k" not in uncertainty_of(Evaluation(greedy, greedy))
