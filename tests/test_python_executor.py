@@ -468,6 +468,9 @@ def test_fresh_interpreter_backend_keeps_the_same_promises() -> None:
         assert fresh.run("while True: pass", timeout_s=0.3).status == "timeout"
         assert fresh.run("b'x' * (4 << 30)").reason == "It ran out of memory"
         assert "not allowed" in fresh.run("import os").stderr
+        with fresh.session() as session:
+            session.run("x = 41")
+            assert session.run("print(x + 1)").stdout == "42\n"
 
 
 def test_interpreter_of_snippets_inherits_nothing_of_the_trainer() -> None:

@@ -4,12 +4,14 @@ from fctncalling.envs.tools.python_executor.config import ConfigError, ExecutorC
 from fctncalling.envs.tools.python_executor.link import SandboxUnavailable
 from fctncalling.envs.tools.python_executor.pool import PythonExecutor
 from fctncalling.envs.tools.python_executor.result import STATUSES, ToolResult
+from fctncalling.envs.tools.python_executor.session import PythonSession
 
 __all__ = [
     "STATUSES",
     "ConfigError",
     "ExecutorConfig",
     "PythonExecutor",
+    "PythonSession",
     "SandboxUnavailable",
     "ToolResult",
     "load_config",

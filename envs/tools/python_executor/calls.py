@@ -41,6 +41,9 @@ class Child(Protocol):
     def over(self) -> bool: ...
     def read_news(self) -> None: ...
     def kill(self) -> None: ...
+    def signal(self, number: int) -> None: ...
+    @property
+    def pid(self) -> int | None: ...
     def close(self) -> None: ...
 
 
@@ -51,6 +54,7 @@ class Limits(NamedTuple):
     max_output_length: int
     raw_output_bytes: int
     memory_kb: int
+    cpu_s: float = 0.0  # of the whole process, where that runs more than this call; 0: timeout_s
 
 
 Launch = Callable[[list[int]], Child]
@@ -62,22 +66,9 @@ class CallInFlight:
     def __init__(
         self, code: bytes, limits: Limits, launch: Launch, *, queue_s: float = 0.0
     ) -> None:
-        self.limits, self.queue_s = limits, queue_s
-        self.asked = time.perf_counter()
-        self._unsent = memoryview(CODE_SIZE.pack(len(code)) + code)
-        self._look_again = 0.0  # when its output is read next
-        self._stopped: Status | None = None
-        self._stopped_at = 0.0
-        self.gave_up = False  # whether our own side failed to answer
-        (code_in, self._code_out), (self._out, stdout), (self._err, stderr) = _pipes(3)
+        (code_in, code_out), (out, stdout), (err, stderr) = pipes(3)
         theirs = [code_in, stdout, stderr]
-        for descriptor in (self._code_out, self._out, self._err):
-            os.set_blocking(descriptor, False)
-        self._kept = {
-            self._out: KeptOutput(limits.max_output_length, keep_end=False),
-            self._err: KeptOutput(limits.max_output_length, keep_end=True),
-        }
-        self._streams = dict(self._kept)  # the one that is left when a stream has ended
+        self._prepare(CODE_SIZE.pack(len(code)) + code, limits, queue_s, (code_out, out, err))
         try:
             self._send_code()  # most snippets fit into the pipe: nothing to wait for later
             self.child = launch(theirs)
@@ -88,6 +79,26 @@ class CallInFlight:
             for descriptor in theirs:
                 os.close(descriptor)
 
+    def _prepare(
+        self, message: bytes, limits: Limits, queue_s: float, ours: tuple[int, int, int]
+    ) -> None:
+        """Begin the clock and the output; `ours` are our ends of the pipes for code, stdout, stderr."""
+        self.limits, self.queue_s = limits, queue_s
+        self.asked = time.perf_counter()
+        self._unsent = memoryview(message)
+        self._look_again = 0.0  # when its output is read next
+        self._stopped: Status | None = None
+        self._stopped_at = 0.0
+        self.gave_up = False  # whether our own side failed to answer
+        self._code_out, self._out, self._err = ours
+        for descriptor in ours:
+            os.set_blocking(descriptor, False)
+        self._kept = {
+            self._out: KeptOutput(limits.max_output_length, keep_end=False),
+            self._err: KeptOutput(limits.max_output_length, keep_end=True),
+        }
+        self._streams = dict(self._kept)  # the one that is left when a stream has ended
+
     def interests(self) -> Iterator[tuple[int, int]]:
         """Yield (descriptor, poll events) of all that may bring news."""
         if not self.child.over:
@@ -95,7 +106,7 @@ class CallInFlight:
         if not self._look_again:
             for descriptor in self._streams:
                 yield descriptor, select.POLLIN
-        if self._code_out >= 0:
+        if self._unsent:
             yield self._code_out, select.POLLOUT
 
     def handle(self, descriptor: int) -> None:
@@ -146,9 +157,7 @@ class CallInFlight:
 
     def result(self) -> ToolResult:
         """Collect what is left in the pipes, give everything back, and say how it went."""
-        for descriptor in list(self._streams):
-            while descriptor in self._streams and self._read(descriptor):
-                pass
+        self._read_the_rest()
         ended = time.perf_counter()
         child = self.child
         out, err = self._kept[self._out], self._kept[self._err]
@@ -171,6 +180,11 @@ class CallInFlight:
         self.close()
         return result
 
+    def _read_the_rest(self) -> None:
+        for descriptor in list(self._streams):
+            while descriptor in self._streams and self._read(descriptor):
+                pass
+
     def close(self) -> None:
         """Give all descriptors back, killing the child if it still runs."""
         self.child.close()
@@ -178,6 +192,7 @@ class CallInFlight:
 
     def _status(self, stderr: str) -> tuple[Status, str]:
         child, limits = self.child, self.limits
+        cpu_s = limits.cpu_s or limits.timeout_s
         if self._stopped == "timeout":
             return "timeout", f"Timed out after {limits.timeout_s:g} s"
         if self._stopped == "output_limit":
@@ -192,8 +207,8 @@ class CallInFlight:
                 else f"ended with {code} before it was confined"
             )
             return "setup_error", f"The executor failed: {detail}"
-        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and child.cpu_s >= limits.timeout_s):
-            return "timeout", f"Timed out after {limits.timeout_s:g} s of CPU time"
+        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and child.cpu_s >= cpu_s):
+            return "timeout", f"Timed out after {cpu_s:g} s of CPU time"
         if code == -signal.SIGKILL and child.max_rss_kb >= limits.memory_kb // 2:
             return "memory", "Killed by the kernel: the machine ran out of memory"
         if code < 0:
@@ -229,7 +244,10 @@ class CallInFlight:
         except BlockingIOError:
             return
         except BrokenPipeError:  # it died without reading; its ending is told elsewhere
-            pass
+            self._unsent = self._unsent[:0]
+        self._sent()
+
+    def _sent(self) -> None:
         os.close(self._code_out)
         self._code_out = -1
 
@@ -240,7 +258,7 @@ class CallInFlight:
         self._out = self._err = self._code_out = -1
 
 
-def _pipes(count: int) -> list[tuple[int, int]]:
+def pipes(count: int) -> list[tuple[int, int]]:
     """Return (reading end, writing end) of new pipes, all of them or none."""
     made: list[tuple[int, int]] = []
     try:

@@ -27,7 +27,7 @@ PYTHON_2_BUILTINS = (
     "unicode",
     "xrange",
 )  # cannot be called here anyway
-THREAD_MODULES = frozenset({"threading", "_thread", "concurrent", "asyncio", "multiprocessing"})
+THREAD_MODULES = frozenset({"threading", "_thread", "concurrent"})
 MAX_EXECUTORS = 32
 MAX_TIMEOUT_S = 86_400  # a day
 _LARGEST = {

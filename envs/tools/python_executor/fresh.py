@@ -182,7 +182,7 @@ class FreshLink:
         seed: int | None,
         policy: bool,
     ) -> FreshChild:
-        """Start one interpreter with [code, stdout, stderr] for 0, 1, 2."""
+        """Start one interpreter with [code, stdout, stderr] for 0, 1, 2; for a session, one more to say it is done."""
         settings = {
             **self._settings,
             "memory_bytes": memory_bytes,
@@ -190,6 +190,7 @@ class FreshLink:
             "seed": seed,
             "policy": policy,
             "parent": os.getpid(),
+            "done": descriptors[3] if len(descriptors) > 3 else 0,
         }
         news, news_in = os.pipe()
         return FreshChild(self._command(settings, news_in), descriptors, news, news_in)

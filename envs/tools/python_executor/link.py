@@ -135,12 +135,16 @@ class ZygoteChild:
             self.lost = body.decode() if kind == FAILED else ZYGOTE_DIED
 
     def kill(self) -> None:
-        """Kill it, by a descriptor that cannot come to mean another process."""
+        """Kill it."""
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal, by a descriptor that cannot come to mean another process."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._pidfd >= 0:
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(self._pidfd, number)
             elif self.pid is not None and not self.over:
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(self.pid, number)
 
     def close(self) -> None:
         """Give the descriptors back, killing what may still run."""
@@ -233,9 +237,15 @@ class ZygoteLink:
         seed: int | None,
         policy: bool,
     ) -> ZygoteChild:
-        """Ask for one child with [code, stdout, stderr] for 0, 1, 2; raises OSError where the zygote is gone."""
+        """Ask for one child with [code, stdout, stderr] for 0, 1, 2; for a session, one more to say it is done.
+
+        Raises OSError where the zygote is gone.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = REQUEST.pack(memory_bytes, cpu_s, (seed or 0) % 2**64, seed is not None, policy)
+        session = len(descriptors) > 3
+        request = REQUEST.pack(
+            memory_bytes, cpu_s, (seed or 0) % 2**64, seed is not None, policy, session
+        )
         rights = array.array("i", [*descriptors, theirs.fileno()])
         with theirs:
             try:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from fctncalling.envs.handlers.source import parse_module
-from fctncalling.envs.tools.python_executor.config import ExecutorConfig
+from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_timeout
 from fctncalling.envs.tools.python_executor.link import SandboxUnavailable
 from fctncalling.envs.tools.python_executor.result import KeptOutput, Status, ToolResult
 from fctncalling.envs.tools.python_executor.snippet import is_allowed
@@ -43,6 +43,8 @@ class MontyExecutor:
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
         """Run one snippet and return how it went."""
+        if timeout_s is not None:
+            check_timeout(timeout_s, "run")
         limit_s = timeout_s or self.config.timeout_s
         refusal = self._refusal(code)
         if refusal:

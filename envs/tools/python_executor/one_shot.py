@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from fctncalling.envs.tools.python_executor.confinement import (
 )
 from fctncalling.envs.tools.python_executor.snippet import Stage, leave
 from fctncalling.envs.tools.python_executor.zygote import (
+    DONE,
     SETUP_FAILED,
     STATUS,
     above_reserved,
@@ -25,6 +27,7 @@ from fctncalling.envs.tools.python_executor.zygote import (
     drop_user,
     preload_without_host_name,
     reserve_low_descriptors,
+    serve_session,
 )
 
 
@@ -33,9 +36,10 @@ def main(status: int, settings_text: str) -> NoReturn:
 
     With `greet` among the settings: say instead which layers and which user there are, and run nothing.
     """
-    status = above_reserved(status)
-    reserve_low_descriptors()
     settings = json.loads(settings_text)
+    status = above_reserved(status)
+    done = above_reserved(settings["done"]) if settings.get("done") else None
+    reserve_low_descriptors()
     sys.path += [folder for folder in settings["path"] if folder not in sys.path]
     code = SETUP_FAILED
     try:
@@ -50,7 +54,12 @@ def main(status: int, settings_text: str) -> NoReturn:
             )
         die_with(settings["parent"])
         os.dup2(status, STATUS)
-        source = confine_and_read(confinement, settings["memory_bytes"], settings["cpu_s"])
+        start_up_s = math.ceil(time.process_time())  # not the snippet's
+        limits = settings["memory_bytes"], settings["cpu_s"] + start_up_s
+        if done is not None:
+            os.dup2(done, DONE)
+            serve_session(stage, confinement, *limits)
+        source = confine_and_read(confinement, *limits)
         if settings["seed"] is not None:
             stage.seed(settings["seed"])
         code = stage.run(source, policy=settings["policy"])

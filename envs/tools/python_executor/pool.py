@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import math
 import os
@@ -10,13 +11,14 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from fctncalling.envs.tools.python_executor.calls import CallInFlight, Limits, drive
+from fctncalling.envs.tools.python_executor.calls import CallInFlight, Launch, Limits, drive
 from fctncalling.envs.tools.python_executor.config import (
     ExecutorConfig,
     check_seed,
@@ -27,9 +29,13 @@ from fctncalling.envs.tools.python_executor.confinement import LAYERS
 from fctncalling.envs.tools.python_executor.fresh import FreshLink
 from fctncalling.envs.tools.python_executor.link import ZYGOTE_DIED, SandboxUnavailable, ZygoteLink
 from fctncalling.envs.tools.python_executor.probe import Report, probe_code
-from fctncalling.envs.tools.python_executor.result import Status, ToolResult
+from fctncalling.envs.tools.python_executor.result import ToolResult
+from fctncalling.envs.tools.python_executor.session import PythonSession, SessionChild
 
 BACKENDS = ("zygote", "fresh")
+MAX_SESSIONS = 64
+
+Launched = TypeVar("Launched", CallInFlight, SessionChild)
 
 
 class PythonExecutor:
@@ -75,6 +81,7 @@ class PythonExecutor:
             )
         self._layers = tuple(layers)
         self._places = threading.BoundedSemaphore(self.config.max_running)
+        self._sessions: weakref.WeakSet[PythonSession] = weakref.WeakSet()
         _EXECUTORS.add(self)
         self._closed = False
         self._report: Report | None = None
@@ -115,6 +122,50 @@ class PythonExecutor:
             list(codes), timeout_s, list(seeds) if seeds is not None else [None] * len(codes)
         )
 
+    def session(
+        self, *, timeout_s: float | None = None, max_cpu_s: float | None = None
+    ) -> PythonSession:
+        """Return a session: snippets that share their names; `with executor.session() as session`.
+
+        `timeout_s` limits each of its calls, `max_cpu_s` the CPU time of all together (ten times as much unless given).
+        A place is held during calls only, but each session keeps up to `memory_mb` while it is open.
+        """
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise ValueError(f"{MAX_SESSIONS} sessions are open: close some first")
+        timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
+        check_timeout(timeout_s, "session")
+        max_cpu_s = 10 * timeout_s if max_cpu_s is None else max_cpu_s
+        check_timeout(max_cpu_s / 10, "session(max_cpu_s / 10)")
+        session = PythonSession(self, self._limits(timeout_s)._replace(cpu_s=max_cpu_s))
+        self._sessions.add(session)
+        return session
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold one of the places for calls at once."""
+        places = self._places
+        with places:
+            yield
+
+    def encoded(self, code: str) -> bytes | ToolResult:
+        """Return a snippet's bytes, or the result of one that is denied."""
+        if self._link is None:
+            why = "The tool python_executor is disabled by the tool configuration"
+            return ToolResult("denied", reason=why)
+        data = code.encode("utf-8", "surrogatepass")
+        if len(data) > self.config.max_code_bytes:
+            long = f"{len(data)} bytes long, the limit is {self.config.max_code_bytes}"
+            return ToolResult("denied", reason=f"Not run: the code is {long}")
+        return data
+
+    def start_session(self, limits: Limits) -> SessionChild | ToolResult:
+        """Launch the child of a session, or return the result of a call that cannot have one."""
+        cpu_s = math.ceil(limits.cpu_s)
+        try:
+            return self._launched(SessionChild.start, cpu_s=cpu_s, seed=None, policy=True)
+        except _NotStarted as why:
+            return why.result
+
     async def run_async(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
@@ -140,6 +191,8 @@ class PythonExecutor:
     def close(self) -> None:
         """End the zygote and all calls in flight. Further calls raise."""
         self._closed = True
+        for session in list(self._sessions):
+            session.close()
         if self._link is not None:
             self._finalizer()
         if self._threads is not None:
@@ -163,6 +216,8 @@ class PythonExecutor:
         """Forget, in a fork of the process, the calls and locks of its parent: they end over there."""
         self._places = threading.BoundedSemaphore(self.config.max_running)
         self._threads = None
+        for session in list(self._sessions):
+            session.after_fork()
         if self._link is not None:
             self._link.after_fork()
 
@@ -213,41 +268,49 @@ class PythonExecutor:
         policy: bool = True,
         max_output_length: int | None = None,
     ) -> CallInFlight:
-        config, link = self.config, self._link
-        if link is None:
-            raise _NotStarted(
-                "denied", "The tool python_executor is disabled by the tool configuration", queue_s
-            )
-        data = code.encode("utf-8", "surrogatepass")
-        if len(data) > config.max_code_bytes:
-            long = f"the code is {len(data)} bytes long, the limit is {config.max_code_bytes}"
-            raise _NotStarted("denied", f"Not run: {long}", queue_s)
-        timeout_s = timeout_s or config.timeout_s
-        length = max_output_length or config.max_output_length
-        limits = Limits(timeout_s, length, config.raw_output_bytes, config.memory_mb << 10)
-        memory_bytes, cpu_s = config.memory_mb << 20, math.ceil(timeout_s) + 1
+        data = self.encoded(code)
+        if isinstance(data, ToolResult):
+            raise _NotStarted(replace(data, queue_s=queue_s))
+        timeout_s = timeout_s or self.config.timeout_s
+        limits = self._limits(timeout_s)
+        if max_output_length is not None:
+            limits = limits._replace(max_output_length=max_output_length)
+        make = partial(CallInFlight, data, limits, queue_s=queue_s)
+        try:
+            return self._launched(make, cpu_s=math.ceil(timeout_s) + 1, seed=seed, policy=policy)
+        except _NotStarted as why:
+            raise _NotStarted(replace(why.result, queue_s=queue_s)) from why
+
+    def _limits(self, timeout_s: float) -> Limits:
+        config = self.config
+        return Limits(
+            timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
+        )
+
+    def _launched(
+        self, make: Callable[[Launch], Launched], *, cpu_s: int, seed: int | None, policy: bool
+    ) -> Launched:
+        """Return what `make` makes of the means to launch a child; raise _NotStarted where none can be had."""
+        link = self._link
+        assert link is not None
+        memory_bytes = self.config.memory_mb << 20
         launch = partial(
             link.launch, memory_bytes=memory_bytes, cpu_s=cpu_s, seed=seed, policy=policy
         )
         failure: OSError | None = None
-        for _ in range(
-            2
-        ):  # the zygote may have died between two calls: then another is started, once
+        for _ in range(2):  # the zygote may have died between two calls: another is started, once
             if self._closed:
                 raise ValueError("this PythonExecutor is closed")
             link.start()
             try:
-                return CallInFlight(data, limits, launch, queue_s=queue_s)
+                return make(launch)
             except OSError as error:
                 failure = error
-                if error.errno in (
-                    errno.EMFILE,
-                    errno.ENFILE,
-                    errno.ENOMEM,
-                ):  # ours to bear, not the zygote's doing
+                # Ours to bear, not the zygote's doing.
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                     break
                 link.kill()
-        raise _NotStarted("setup_error", f"The executor failed: {failure}", queue_s)
+        raise _NotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
 
     def _finish(self, call: CallInFlight) -> ToolResult:
         result = call.result()
@@ -278,9 +341,9 @@ class PythonExecutor:
 class _NotStarted(Exception):
     """A call that ended before it began; its result is data like any other."""
 
-    def __init__(self, status: Status, reason: str, queue_s: float) -> None:
-        super().__init__(reason)
-        self.result = ToolResult(status, reason=reason, queue_s=queue_s)
+    def __init__(self, result: ToolResult) -> None:
+        super().__init__(result.reason)
+        self.result = result
 
 
 _EXECUTORS: weakref.WeakSet[PythonExecutor] = weakref.WeakSet()

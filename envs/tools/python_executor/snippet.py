@@ -100,11 +100,15 @@ class Stage:
 
         numpy_random.default_rng = seeded_rng
 
-    def run(self, source: str, *, policy: bool = True) -> int:
-        """Run a snippet as `__main__` and return its exit code; a failure's traceback goes to standard error."""
+    def run(self, source: str, *, policy: bool = True, number: int = 1) -> int:
+        """Run a snippet as `__main__` and return its exit code; a failure's traceback goes to standard error.
+
+        `number` counts the snippets of a session: each has a file name, and its lines in tracebacks, of its own.
+        """
+        file_name = FILE_NAME if number == 1 else f"{FILE_NAME[:-1]} {number}>"
         sys.modules["__main__"] = self.main
         sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
-        linecache.cache[FILE_NAME] = (lambda: source,)  # split into lines only if asked
+        linecache.cache[file_name] = (lambda: source,)  # split into lines only if asked
         if not policy:
             self.main.__dict__["__builtins__"] = builtins
         spare = bytes(
@@ -112,7 +116,7 @@ class Stage:
         )  # calloc: address space, no page touched (a bytearray would touch all)
         code = 0
         try:
-            exec(compile(source, FILE_NAME, "exec", dont_inherit=True), self.main.__dict__)
+            exec(compile(source, file_name, "exec", dont_inherit=True), self.main.__dict__)
         except SystemExit as end:
             code = self._exit_code(end)
         except BaseException as error:
@@ -163,7 +167,7 @@ def own_traceback(error: BaseException) -> str:
             continue
         seen.add(id(one))
         one.stack = traceback.StackSummary.from_list(
-            [frame for frame in one.stack if frame.filename == FILE_NAME]
+            [frame for frame in one.stack if frame.filename.startswith(FILE_NAME[:-1])]
         )
         pending += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
     return "".join(told.format())

@@ -30,16 +30,15 @@ from fctncalling.envs.tools.python_executor.preload import preload
 from fctncalling.envs.tools.python_executor.snippet import Stage, leave
 
 REQUEST = struct.Struct(
-    "=QIQ??"
-)  # memory bytes, cpu seconds, seed, whether there is one, whether the policy holds
+    "=QIQ???"
+)  # memory bytes, cpu seconds, seed, whether there is one, whether the policy holds, whether it is a session
 CODE_SIZE = struct.Struct("=Q")
+SESSION_CALL = struct.Struct("=Q?Q")  # seed, whether there is one, bytes of code
 STARTED, CONFINED, ENDED, FAILED = b"S", b"C", b"E", b"F"
 ENDING = struct.Struct("=idQ")  # wait status, cpu seconds, peak resident KiB
-DEV_NULL, STATUS, FIRST_INHERITED = (
-    3,
-    4,
-    5,
-)  # descriptors of a child beside 0, 1, 2, until it is confined
+# Descriptors of a child beside 0, 1, 2: the first two until it is confined, DONE in sessions.
+DEV_NULL, STATUS, DONE = 3, 4, 5
+SESSION_CODE = STATUS  # in its place, later
 SETUP_FAILED = 125
 
 
@@ -149,13 +148,13 @@ class Zygote:
 
     def accept(self) -> None:
         """Fork one child for the next request."""
-        message, ancillary, _, _ = self.control.recvmsg(REQUEST.size, socket.CMSG_SPACE(16))
+        message, ancillary, _, _ = self.control.recvmsg(REQUEST.size, socket.CMSG_SPACE(20))
         if not message:
             self.leave()
         descriptors = array.array("i")
-        descriptors.frombytes(ancillary[0][2][:16])
-        memory_bytes, cpu_s, seed, seeded, policy = REQUEST.unpack(message)
-        status = socket.socket(fileno=descriptors[3])
+        descriptors.frombytes(ancillary[0][2])
+        memory_bytes, cpu_s, seed, seeded, policy, session = REQUEST.unpack(message)
+        status = socket.socket(fileno=descriptors.pop())
         if not seeded and self.stage.numpy_random is not None:
             # numpy's global stream, unlike random's, is the same in every fork of one process.
             self.stage.numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
@@ -165,8 +164,9 @@ class Zygote:
             status.send(FAILED + str(error).encode())
             pid = -1
         if pid == 0:
-            self.child(descriptors, memory_bytes, cpu_s, seed if seeded else None, policy)
-        for descriptor in descriptors[:3]:
+            places = [*descriptors, status.fileno()]
+            self.child(places, memory_bytes, cpu_s, seed if seeded else None, policy, session)
+        for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
             status.close()
@@ -208,11 +208,12 @@ class Zygote:
 
     def child(
         self,
-        descriptors: array.array[int],
+        descriptors: list[int],
         memory_bytes: int,
         cpu_s: int,
         seed: int | None,
         policy: bool,
+        session: bool,
     ) -> NoReturn:
         """Be the child: put descriptors in place, confine, read the code, run it, exit. Never returns."""
         code = SETUP_FAILED
@@ -222,10 +223,12 @@ class Zygote:
                 os._exit(SETUP_FAILED)
             # Of its own: flags that are set on an open file outlive the call that sets them.
             null = os.open("/dev/null", os.O_RDWR)
-            for number, descriptor in enumerate((*descriptors[:3], null, descriptors[3])):
-                if number != descriptor:
-                    os.dup2(descriptor, number)
+            code_in, stdout, stderr, *done, status = descriptors
+            for number, descriptor in enumerate((code_in, stdout, stderr, null, status, *done)):
+                os.dup2(descriptor, number)
             gc.enable()
+            if session:
+                serve_session(self.stage, self.confinement, memory_bytes, cpu_s)
             source = confine_and_read(self.confinement, memory_bytes, cpu_s)
             if seed is not None:
                 self.stage.seed(seed)
@@ -236,29 +239,54 @@ class Zygote:
             leave(code)
 
 
-def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
-    """Confine this process, say so on STATUS, and only then read the code from descriptor 0."""
+def confine(
+    layers: Confinement, memory_bytes: int, cpu_s: int, *, first_inherited: int = DONE
+) -> None:
+    """Confine this process and say so on STATUS; no code has been read yet."""
     layers.apply(
         memory_bytes=memory_bytes,
         cpu_s=cpu_s,
-        close=lambda: os.closerange(FIRST_INHERITED, 1 << 16),
+        close=lambda: os.closerange(first_inherited, 1 << 16),
     )
     os.write(STATUS, CONFINED)
     os.close(STATUS)
+
+
+def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
+    """Confine this process, and only then read the code from descriptor 0."""
+    confine(layers, memory_bytes, cpu_s)
     size = CODE_SIZE.unpack(read_exactly(CODE_SIZE.size))[0]
     source = read_exactly(size)
     os.dup2(DEV_NULL, 0)
     os.close(DEV_NULL)
-    return source.decode(
-        "utf-8", "surrogatepass"
-    )  # a lone surrogate is then the compiler's to refuse
+    # A lone surrogate is then the compiler's to refuse.
+    return source.decode("utf-8", "surrogatepass")
 
 
-def read_exactly(size: int) -> bytes:
-    """Read from descriptor 0 by length, not to its end: a stranger's fork may hold the other side open for ever."""
+def serve_session(stage: Stage, layers: Confinement, memory_bytes: int, cpu_s: int) -> NoReturn:
+    """Confine this process, then run one snippet after the other, each with the names of those before.
+
+    After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about its own end.
+    """
+    confine(layers, memory_bytes, cpu_s, first_inherited=DONE + 1)
+    os.dup2(0, SESSION_CODE)
+    os.dup2(DEV_NULL, 0)
+    os.close(DEV_NULL)
+    number = 0
+    while True:
+        seed, seeded, size = SESSION_CALL.unpack(read_exactly(SESSION_CALL.size, SESSION_CODE))
+        source = read_exactly(size, SESSION_CODE).decode("utf-8", "surrogatepass")
+        if seeded:
+            stage.seed(seed)
+        number += 1
+        os.write(DONE, bytes([stage.run(source, number=number)]))
+
+
+def read_exactly(size: int, descriptor: int = 0) -> bytes:
+    """Read by length, not to the end: a stranger's fork may hold the other side open for ever."""
     parts = []
     while size:
-        part = os.read(0, min(size, 1 << 20))
+        part = os.read(descriptor, min(size, 1 << 20))
         if not part:
             raise EOFError("the code ended early")
         parts.append(part)

@@ -1,0 +1,264 @@
+"""Calls that share their names: one confined child that lives from call to call."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from fctncalling.envs.tools.python_executor.calls import (
+    CallInFlight,
+    Child,
+    Launch,
+    Limits,
+    drive,
+    pipes,
+)
+from fctncalling.envs.tools.python_executor.config import check_seed, check_timeout
+from fctncalling.envs.tools.python_executor.result import ToolResult, ends_in_memory_error
+from fctncalling.envs.tools.python_executor.zygote import SESSION_CALL
+
+if TYPE_CHECKING:
+    from fctncalling.envs.tools.python_executor.pool import PythonExecutor
+
+LOST = "the names of this session are lost"
+
+
+class SessionChild(NamedTuple):
+    """A session's child and our ends of its pipes."""
+
+    child: Child
+    code_out: int
+    out: int
+    err: int
+    done: int  # one byte, the exit code, after each call
+
+    @classmethod
+    def start(cls, launch: Launch) -> SessionChild:
+        """Launch a child that runs one snippet after the other."""
+        (code_in, code_out), (out, stdout), (err, stderr), (done, done_in) = pipes(4)
+        ours, theirs = (code_out, out, err, done), [code_in, stdout, stderr, done_in]
+        try:
+            for descriptor in ours:
+                os.set_blocking(descriptor, False)
+            return cls(launch(theirs), *ours)
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    def is_over(self) -> bool:
+        """Whether it has ended since the last call."""
+        while not self.child.over and _readable(self.child.fileno()):
+            self.child.read_news()
+        return self.child.over
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of the process so far, by the kernel's clock of it; 0 where there is none."""
+        pid = self.child.pid
+        if pid is None or not hasattr(time, "clock_gettime"):
+            return 0.0
+        with contextlib.suppress(OSError):
+            return time.clock_gettime((~pid << 3) | 2)
+        return 0.0
+
+    def close(self) -> None:
+        """Kill it and give all descriptors back."""
+        self.child.close()
+        for descriptor in self[1:]:
+            os.close(descriptor)
+
+
+class SessionCall(CallInFlight):
+    """One snippet of a session, from its sending to its result; the child lives on."""
+
+    def __init__(self, code: bytes, limits: Limits, live: SessionChild, seed: int | None) -> None:
+        self.live, self.child = live, live.child
+        while _readable(live.done) and os.read(live.done, 1 << 16):
+            pass  # what an earlier snippet wrote there itself
+        head = SESSION_CALL.pack((seed or 0) % 2**64, seed is not None, len(code))
+        self._prepare(head + code, limits, 0.0, (live.code_out, live.out, live.err))
+        self._cpu_before = live.cpu_s()
+        self._exit_code: int | None = None
+        self._watches_done = True
+        self.child.signal(signal.SIGCONT)
+        self._send_code()
+
+    def interests(self) -> Iterator[tuple[int, int]]:
+        """Yield what `CallInFlight` does, and the descriptor that tells the end of the call."""
+        yield from super().interests()
+        if self._watches_done:
+            yield self.live.done, select.POLLIN
+
+    def handle(self, descriptor: int) -> None:
+        """Take the news on one descriptor."""
+        if descriptor != self.live.done:
+            super().handle(descriptor)
+            return
+        told = os.read(descriptor, 1)
+        self._watches_done = False
+        if told:
+            self._exit_code = told[0]
+
+    @property
+    def _begun(self) -> float | None:
+        started = self.child.started
+        return None if started is None else max(started, self.asked)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the call or the whole process has ended."""
+        return self.child.over or (self._exit_code is not None and self._stopped is None)
+
+    def result(self) -> ToolResult:
+        """Say how the call went; the child then stands still until the next one."""
+        if self._exit_code is None or self._stopped is not None:
+            ended = super().result()
+            return replace(
+                ended,
+                wall_s=time.perf_counter() - (self._begun or time.perf_counter()),
+                cpu_s=max(0.0, ended.cpu_s - self._cpu_before),
+                reason=f"{ended.reason}; {LOST}" if ended.reason else LOST,
+            )
+        self.child.signal(signal.SIGSTOP)  # no timer and no thread of it works between calls
+        self._read_the_rest()
+        out, err = self._kept[self._out], self._kept[self._err]
+        memory = self._exit_code and ends_in_memory_error(err.text())
+        return ToolResult(
+            status="error" if self._exit_code else "ok",
+            stdout=out.text(),
+            stderr=err.text(),
+            exit_code=self._exit_code,
+            wall_s=time.perf_counter() - (self._begun or self.asked),
+            cpu_s=max(0.0, self.live.cpu_s() - self._cpu_before),
+            truncated=out.truncated or err.truncated,
+            reason="It ran out of memory" if memory else "",
+        )
+
+    def close(self) -> None:
+        """Give all descriptors back, killing the child."""
+        self.live.close()
+
+    @property
+    def _ends(self) -> float:
+        begun = self._begun
+        if self._stopped or begun is None:
+            return super()._ends
+        return begun + self.limits.timeout_s
+
+    def _sent(self) -> None:
+        """Keep the pipe: more snippets follow."""
+
+
+class PythonSession:
+    """Snippets that share their names, as the cells of a notebook do; `PythonExecutor.session` makes one.
+
+    `run` has the same confinement, limits and results as the executor's. Memory and CPU time are limited for the whole
+    session, wall-clock time and output for each call. A call that is killed (by the clock, by its output, by itself)
+    takes the names with it, its `reason` says so, and the next call begins anew. Between calls the child stands still.
+    Calls from several threads take turns.
+    """
+
+    def __init__(self, executor: PythonExecutor, limits: Limits) -> None:
+        self._executor, self._limits = executor, limits
+        self._lock = threading.Lock()
+        self._live: SessionChild | None = None
+        self._owner = os.getpid()
+        self._closed = False
+
+    def run(
+        self, code: str, *, timeout_s: float | None = None, seed: int | None = None
+    ) -> ToolResult:
+        """Run one snippet with the names of those before, and return how it went."""
+        if timeout_s is not None:
+            check_timeout(timeout_s, "run")
+        check_seed(seed)
+        limits = self._limits._replace(timeout_s=timeout_s or self._limits.timeout_s)
+        asked = time.perf_counter()
+        with self._lock, self._executor.place():
+            if self._closed:
+                raise ValueError("this PythonSession is closed")
+            queue_s = time.perf_counter() - asked
+            data = self._executor.encoded(code)
+            if isinstance(data, ToolResult):
+                return data
+            was_lost = self._forget_the_dead()
+            if self._live is None:
+                begun = self._executor.start_session(limits)
+                if isinstance(begun, ToolResult):
+                    return begun
+                self._live = begun
+            result = self._result(SessionCall(data, limits, self._live, seed))
+        reason = "; ".join(filter(None, (LOST if was_lost else "", result.reason)))
+        return replace(result, queue_s=queue_s, reason=reason)
+
+    def _result(self, call: SessionCall) -> ToolResult:
+        try:
+            drive({0: call})
+            ended = call.child.over or call.gave_up
+            result = call.result()
+        except BaseException:
+            call.close()
+            self._live = None
+            raise
+        if ended:  # `result` has given everything back
+            self._live = None
+        return result
+
+    def _forget_the_dead(self) -> bool:
+        """Let go of a child that has ended, or is that of the process this one is a fork of; say if there was one."""
+        if self._live is None:
+            return False
+        if self._owner != os.getpid():
+            self._live, self._owner = None, os.getpid()
+            return True
+        if not self._live.is_over():
+            return False
+        self._live.close()
+        self._live = None
+        return True
+
+    def after_fork(self) -> None:
+        """Take a lock of one's own in a fork of the process."""
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """End the child. Further calls raise."""
+        with self._lock:
+            self._closed = True
+            if self._live is not None and self._owner == os.getpid():
+                self._live.close()
+            self._live = None
+
+    def __del__(self) -> None:
+        with contextlib.suppress(
+            Exception
+        ):  # one that was never made whole, or the interpreter's own end
+            self.close()
+
+    def __enter__(self) -> PythonSession:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
