@@ -258,6 +258,14 @@ class CallInFlight:
         self._out = self._err = self._code_out = -1
 
 
+class NotStarted(Exception):
+    """A call that ended before it began; its result is data like any other."""
+
+    def __init__(self, result: ToolResult) -> None:
+        super().__init__(result.reason)
+        self.result = result
+
+
 def pipes(count: int) -> list[tuple[int, int]]:
     """Return (reading end, writing end) of new pipes, all of them or none."""
     made: list[tuple[int, int]] = []

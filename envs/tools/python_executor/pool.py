@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import math
 import os
@@ -11,14 +10,20 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from fctncalling.envs.tools.python_executor.calls import CallInFlight, Launch, Limits, drive
+from fctncalling.envs.tools.python_executor.calls import (
+    CallInFlight,
+    Launch,
+    Limits,
+    NotStarted,
+    drive,
+)
 from fctncalling.envs.tools.python_executor.config import (
     ExecutorConfig,
     check_seed,
@@ -80,7 +85,7 @@ class PythonExecutor:
                 f"backend {self.backend!r} on {sys.platform}: there are {', '.join(BACKENDS)} on Unix"
             )
         self._layers = tuple(layers)
-        self._places = threading.BoundedSemaphore(self.config.max_running)
+        self.places = threading.BoundedSemaphore(self.config.max_running)
         self._sessions: weakref.WeakSet[PythonSession] = weakref.WeakSet()
         _EXECUTORS.add(self)
         self._closed = False
@@ -140,13 +145,6 @@ class PythonExecutor:
         self._sessions.add(session)
         return session
 
-    @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold one of the places for calls at once."""
-        places = self._places
-        with places:
-            yield
-
     def encoded(self, code: str) -> bytes | ToolResult:
         """Return a snippet's bytes, or the result of one that is denied."""
         if self._link is None:
@@ -163,7 +161,7 @@ class PythonExecutor:
         cpu_s = math.ceil(limits.cpu_s)
         try:
             return self._launched(SessionChild.start, cpu_s=cpu_s, seed=None, policy=True)
-        except _NotStarted as why:
+        except NotStarted as why:
             return why.result
 
     async def run_async(
@@ -214,7 +212,7 @@ class PythonExecutor:
 
     def after_fork(self) -> None:
         """Forget, in a fork of the process, the calls and locks of its parent: they end over there."""
-        self._places = threading.BoundedSemaphore(self.config.max_running)
+        self.places = threading.BoundedSemaphore(self.config.max_running)
         self._threads = None
         for session in list(self._sessions):
             session.after_fork()
@@ -239,23 +237,23 @@ class PythonExecutor:
         try:
             while waiting or calls:
                 # Wait for a place only with no call of our own to look after.
-                while waiting and self._places.acquire(blocking=not calls):
+                while waiting and self.places.acquire(blocking=not calls):
                     index = waiting.pop()
                     queue_s = time.perf_counter() - asked
                     try:
                         calls[index] = self._start(codes[index], timeout_s, seeds[index], queue_s)
-                    except _NotStarted as why:
-                        self._places.release()
+                    except NotStarted as why:
+                        self.places.release()
                         results[index] = why.result
                     except BaseException:
-                        self._places.release()
+                        self.places.release()
                         raise
                 for index in drive(calls) if calls else ():
                     results[index] = self._finish(calls.pop(index))
         finally:
             for call in calls.values():  # only where something raised
                 call.close()
-                self._places.release()
+                self.places.release()
         return [result for result in results if result is not None]
 
     def _start(
@@ -270,7 +268,7 @@ class PythonExecutor:
     ) -> CallInFlight:
         data = self.encoded(code)
         if isinstance(data, ToolResult):
-            raise _NotStarted(replace(data, queue_s=queue_s))
+            raise NotStarted(replace(data, queue_s=queue_s))
         timeout_s = timeout_s or self.config.timeout_s
         limits = self._limits(timeout_s)
         if max_output_length is not None:
@@ -278,8 +276,8 @@ class PythonExecutor:
         make = partial(CallInFlight, data, limits, queue_s=queue_s)
         try:
             return self._launched(make, cpu_s=math.ceil(timeout_s) + 1, seed=seed, policy=policy)
-        except _NotStarted as why:
-            raise _NotStarted(replace(why.result, queue_s=queue_s)) from why
+        except NotStarted as why:
+            raise NotStarted(replace(why.result, queue_s=queue_s)) from why
 
     def _limits(self, timeout_s: float) -> Limits:
         config = self.config
@@ -290,7 +288,7 @@ class PythonExecutor:
     def _launched(
         self, make: Callable[[Launch], Launched], *, cpu_s: int, seed: int | None, policy: bool
     ) -> Launched:
-        """Return what `make` makes of the means to launch a child; raise _NotStarted where none can be had."""
+        """Return what `make` makes of the means to launch a child; raise NotStarted where none can be had."""
         link = self._link
         assert link is not None
         memory_bytes = self.config.memory_mb << 20
@@ -310,11 +308,11 @@ class PythonExecutor:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                     break
                 link.kill()
-        raise _NotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
+        raise NotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
 
     def _finish(self, call: CallInFlight) -> ToolResult:
         result = call.result()
-        self._places.release()
+        self.places.release()
         if self._link is not None and call.gave_up:
             self._link.kill()
         elif isinstance(self._link, ZygoteLink) and call.child.lost == ZYGOTE_DIED:
@@ -326,7 +324,7 @@ class PythonExecutor:
         code, length = probe_code(self.config.memory_mb), 10_000  # whatever a snippet may write
         try:
             probe = self._start(code, 30.0, None, 0.0, policy=False, max_output_length=length)
-        except _NotStarted as why:
+        except NotStarted as why:
             raise SandboxUnavailable(f"the self-test could not start: {why}") from why
         drive({0: probe})
         result = probe.result()
@@ -336,14 +334,6 @@ class PythonExecutor:
         if report.shortcomings and not self.config.allow_degraded:
             raise SandboxUnavailable(report.refusal())
         return report
-
-
-class _NotStarted(Exception):
-    """A call that ended before it began; its result is data like any other."""
-
-    def __init__(self, result: ToolResult) -> None:
-        super().__init__(result.reason)
-        self.result = result
 
 
 _EXECUTORS: weakref.WeakSet[PythonExecutor] = weakref.WeakSet()

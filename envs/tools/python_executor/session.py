@@ -185,7 +185,7 @@ class PythonSession:
         check_seed(seed)
         limits = self._limits._replace(timeout_s=timeout_s or self._limits.timeout_s)
         asked = time.perf_counter()
-        with self._lock, self._executor.place():
+        with self._lock, self._executor.places:
             if self._closed:
                 raise ValueError("this PythonSession is closed")
             queue_s = time.perf_counter() - asked
