@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
+from fctncalling.envs.tools.python_executor.config import ExecutorConfig
 from fctncalling.envs.tools.python_executor.result import (
     KeptOutput,
     Status,
@@ -264,6 +265,18 @@ class NotStarted(Exception):
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.reason)
         self.result = result
+
+
+def encoded(code: str, config: ExecutorConfig) -> bytes | ToolResult:
+    """Return a snippet's bytes, or the result of one that is denied."""
+    if not config.enabled:
+        why = "The tool python_executor is disabled by the tool configuration"
+        return ToolResult("denied", reason=why)
+    data = code.encode("utf-8", "surrogatepass")
+    if len(data) > config.max_code_bytes:
+        long = f"{len(data)} bytes long, the limit is {config.max_code_bytes}"
+        return ToolResult("denied", reason=f"Not run: the code is {long}")
+    return data
 
 
 def pipes(count: int) -> list[tuple[int, int]]:

@@ -145,17 +145,6 @@ class PythonExecutor:
         self._sessions.add(session)
         return session
 
-    def encoded(self, code: str) -> bytes | ToolResult:
-        """Return a snippet's bytes, or the result of one that is denied."""
-        if self._link is None:
-            why = "The tool python_executor is disabled by the tool configuration"
-            return ToolResult("denied", reason=why)
-        data = code.encode("utf-8", "surrogatepass")
-        if len(data) > self.config.max_code_bytes:
-            long = f"{len(data)} bytes long, the limit is {self.config.max_code_bytes}"
-            return ToolResult("denied", reason=f"Not run: the code is {long}")
-        return data
-
     def start_session(self, limits: Limits) -> SessionChild | ToolResult:
         """Launch the child of a session, or return the result of a call that cannot have one."""
         cpu_s = math.ceil(limits.cpu_s)
@@ -266,7 +255,7 @@ class PythonExecutor:
         policy: bool = True,
         max_output_length: int | None = None,
     ) -> CallInFlight:
-        data = self.encoded(code)
+        data = encoded(code, self.config)
         if isinstance(data, ToolResult):
             raise NotStarted(replace(data, queue_s=queue_s))
         timeout_s = timeout_s or self.config.timeout_s

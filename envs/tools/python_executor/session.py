@@ -19,6 +19,7 @@ from fctncalling.envs.tools.python_executor.calls import (
     Launch,
     Limits,
     drive,
+    encoded,
     pipes,
 )
 from fctncalling.envs.tools.python_executor.config import check_seed, check_timeout
@@ -189,7 +190,7 @@ class PythonSession:
             if self._closed:
                 raise ValueError("this PythonSession is closed")
             queue_s = time.perf_counter() - asked
-            data = self._executor.encoded(code)
+            data = encoded(code, self._executor.config)
             if isinstance(data, ToolResult):
                 return data
             was_lost = self._forget_the_dead()
