@@ -23,6 +23,7 @@ from fctncalling.envs.tools.python_executor.calls import (
     Limits,
     NotStarted,
     drive,
+    encoded,
 )
 from fctncalling.envs.tools.python_executor.config import (
     ExecutorConfig,
@@ -147,8 +148,8 @@ class PythonExecutor:
 
     def start_session(self, limits: Limits) -> SessionChild | ToolResult:
         """Launch the child of a session, or return the result of a call that cannot have one."""
-        cpu_s = math.ceil(limits.cpu_s)
         try:
+            cpu_s = math.ceil(limits.cpu_s)
             return self._launched(SessionChild.start, cpu_s=cpu_s, seed=None, policy=True)
         except NotStarted as why:
             return why.result
@@ -260,8 +261,7 @@ class PythonExecutor:
             raise NotStarted(replace(data, queue_s=queue_s))
         timeout_s = timeout_s or self.config.timeout_s
         limits = self._limits(timeout_s)
-        if max_output_length is not None:
-            limits = limits._replace(max_output_length=max_output_length)
+        limits = limits._replace(max_output_length=max_output_length or limits.max_output_length)
         make = partial(CallInFlight, data, limits, queue_s=queue_s)
         try:
             return self._launched(make, cpu_s=math.ceil(timeout_s) + 1, seed=seed, policy=policy)
