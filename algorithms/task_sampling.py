@@ -73,6 +73,10 @@ class TaskSampler:
                     f'--curriculum: stage "{stage.name}" admits no task{also}; known: {self._known}'
                 )
 
+    def knows(self, task_ids: Sequence[str]) -> bool:
+        """Return whether all these tasks are among those to draw from."""
+        return set(task_ids) <= {candidate.id for candidate in self.candidates}
+
     def draw(
         self, count: int, *, position: int, update: int, successes: Mapping[str, Sequence[float]]
     ) -> list[str]:

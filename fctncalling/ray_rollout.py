@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fctncalling.algorithms.acting_weights import acting_weights
+from fctncalling.algorithms.acting_weights import Weights, acting_weights
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.algorithms.policy import ActorCritic
@@ -140,6 +140,7 @@ class RayRollout:
         )
         self._weights: tuple[int, Any] | None = None  # version and reference of what was put last
         self._begun: dict[Round, Job | None] = {}
+        self._kept: dict[Round, Any] = {}  # references to the weights of rounds not played yet
         if processes.is_first:
             self._ray, self._started = connected(
                 surroundings.ray_address, self._count * config.torch_threads
@@ -151,8 +152,10 @@ class RayRollout:
         self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None
     ) -> Played:
         """Return the episodes of a round; the first process has them played, the others get them from it."""
-        if wanted not in self._begun:
+        if wanted not in self._kept:
             self.begin(wanted)
+        elif wanted not in self._begun:
+            self._start(wanted)
         job, parts = self._begun.pop(wanted), None
 
         def told(part: Played) -> None:
@@ -164,7 +167,8 @@ class RayRollout:
                 parts = self.pool.finish(job, told)
         parts = self.processes.gather(parts)[0]
         if parts is None:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt  # its weights stay, for a checkpoint
+        del self._kept[wanted]
         episodes = [
             parts[n % len(parts)].episodes[n // len(parts)] for n in range(len(wanted.task_ids))
         ]
@@ -172,10 +176,25 @@ class RayRollout:
             episodes, *(sum(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
         )
 
-    def begin(self, wanted: Round) -> None:
-        """Have a round played with the weights as they are; `play` gets it."""
-        count = min(self._count, len(wanted.task_ids))
-        weights = self._put(wanted.version)
+    def begin(self, wanted: Round, weights: Weights | None = None, *, now: bool = True) -> None:
+        """Have a round played with the weights as they are, or with these; `play` gets it."""
+        if weights is None:
+            self._kept[wanted] = self._put(wanted.version)
+        else:
+            self._kept[wanted] = self._ray.put(weights) if self.processes.is_first else None
+        if now:
+            self._start(wanted)
+
+    def weights_of(self, wanted: Round) -> Weights | None:
+        """Return what a round that was begun is played with; the first process knows it."""
+        if wanted not in self._kept or not self.processes.is_first:
+            return None
+        weights: Weights = self._ray.get(self._kept[wanted])
+        return weights
+
+    def _start(self, wanted: Round) -> None:
+        """Hand out the shares of a round whose weights are kept."""
+        count, weights = min(self._count, len(wanted.task_ids)), self._kept[wanted]
         numbers = range(len(wanted.task_ids))
         shares = [Share(weights, wanted, numbers[rank::count]) for rank in range(count)]
         self._begun[wanted] = self.pool.start(shares) if self.processes.is_first else None

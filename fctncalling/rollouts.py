@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from fctncalling.algorithms.acting_weights import Weights
 from fctncalling.algorithms.actor import Actor
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import SettingError, TrainConfig
@@ -53,8 +54,15 @@ class Rollout(Protocol):
         """Return the episodes of a round; raises KeyboardInterrupt in all processes where one was interrupted."""
         ...
 
-    def begin(self, wanted: Round) -> None:
-        """Have a round that `play` will ask for later played meanwhile, where that is possible."""
+    def begin(self, wanted: Round, weights: Weights | None = None, *, now: bool = True) -> None:
+        """Have a round that `play` will ask for later played meanwhile, where that is possible.
+
+        weights: none: the policy's as they are. Not `now`: they are kept for it, and it is played when asked for.
+        """
+        ...
+
+    def weights_of(self, wanted: Round) -> Weights | None:
+        """Return what a round that was begun and not yet played is played with, where this process knows it."""
         ...
 
     def close(self) -> None:
@@ -112,8 +120,12 @@ class LocalRollout:
         with self._acting(wanted) as actor:
             return Played(self._collect(actor, wanted, numbers), *_tokens(actor))
 
-    def begin(self, wanted: Round) -> None:
+    def begin(self, wanted: Round, weights: Weights | None = None, *, now: bool = True) -> None:
         """Do nothing: whoever learns cannot play meanwhile."""
+
+    def weights_of(self, wanted: Round) -> Weights | None:
+        """Return None: nothing is begun here."""
+        return None
 
     def close(self) -> None:
         """Close the environments."""

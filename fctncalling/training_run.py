@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from fctncalling.adaptive_settings import follow, settings_of_update
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.checkpoint import CheckpointError, load_state, save_checkpoint
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.cut_actions import CutActions
-from fctncalling.algorithms.diagnostics import Metrics
-from fctncalling.algorithms.entropy_control import next_entropy_coef
 from fctncalling.algorithms.finite import check_weights
 from fctncalling.algorithms.grpo import informative
 from fctncalling.algorithms.interruption import Interruption
@@ -28,7 +27,7 @@ from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.processes import ALONE, Processes
 from fctncalling.algorithms.report import Evaluation
-from fctncalling.algorithms.reward_shaping import ReturnStatistics, learnable
+from fctncalling.algorithms.reward_shaping import learnable
 from fctncalling.algorithms.sharding import load_whole_state, whole_state
 from fctncalling.algorithms.task_sampling import TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
@@ -91,9 +90,10 @@ class TrainingRun:
             played.append(self._play(self._next_round(extra), on_episode))
             episodes = [*episodes, *played[-1].episodes]
         self._ahead = None
-        if self.config.max_staleness and self.counters.updates + 1 < self.config.num_updates:
+        if self.config.max_staleness:
             self._ahead = self._next_round(ahead=1)
-            self.rollout.begin(self._ahead)
+            goes_on = self.counters.updates + 1 < self.config.num_updates
+            self.rollout.begin(self._ahead, now=goes_on)  # a later command may go on past the end
         seconds = time.perf_counter() - started
         steps, sampled = (
             sum(episode.num_steps for episode in episodes),
@@ -135,9 +135,9 @@ class TrainingRun:
             )
             warming_up = self.counters.updates < self.config.critic_warmup_updates
             optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
-            config = self._adapted(usable)
+            config = settings_of_update(self.config, self.counters, usable)
             metrics |= update(self.policy, optimisers, usable, config, generator, self.processes)
-            metrics |= self._followed(config, metrics)
+            metrics |= follow(config, self.counters, metrics)
         metrics.setdefault("update/policy_skipped", 1.0)
         self._tell_of_no_signal(episodes, skipped=bool(metrics["update/policy_skipped"]))
         metrics["charts/learning_rate"] = rates[0]
@@ -168,30 +168,6 @@ class TrainingRun:
                 self.counters.updates + 1,
                 no_signal_warning(episodes, self.config),
             )
-
-    def _adapted(self, episodes: Sequence[EpisodeRecord]) -> TrainConfig:
-        """Return the settings of this update, with what follows the run: the scale of rewards, the entropy's weight."""
-        config = self.config
-        if config.normalize_rewards:
-            statistics = ReturnStatistics(*self.counters.returns)
-            statistics.add([episode.episode_return for episode in episodes])
-            self.counters.returns = list(astuple(statistics))
-            config = replace(config, reward_scale=config.reward_scale * statistics.scale)
-        if config.entropy_target is not None and self.counters.entropy_coef is not None:
-            config = replace(config, entropy_coef=self.counters.entropy_coef)
-        return config
-
-    def _followed(self, config: TrainConfig, metrics: Mapping[str, float | None]) -> Metrics:
-        """Return the figures of what follows the run, and set the entropy's weight for the next update."""
-        followed: Metrics = {}
-        if config.normalize_rewards:
-            followed["charts/reward_scale"] = config.reward_scale
-        if config.entropy_target is not None:
-            followed["charts/entropy_coef"] = config.entropy_coef
-            entropy = metrics.get("losses/entropy")
-            if entropy is not None and not metrics.get("update/policy_skipped"):
-                self.counters.entropy_coef = next_entropy_coef(config.entropy_coef, entropy, config)
-        return followed
 
     def evaluate(self) -> dict[str, Any]:
         """Play the held-out tasks greedily and sampled, log and return the success rates."""
@@ -259,6 +235,12 @@ class TrainingRun:
                 for name, optimiser in self.optimisers._asdict().items()
             },
         }
+        if self._ahead is not None:
+            weights = self.rollout.weights_of(self._ahead) or {}
+            state["ahead"] = {
+                "round": [list(self._ahead.task_ids), *self._ahead[1:]],
+                "weights": {name: torch.tensor(weight) for name, weight in weights.items()},
+            }
         name, is_best = f"update_{number:06d}", self.counters.best.get("update") == number
         with self.processes.whole(self.policy) as policy:
             check_weights(policy)
@@ -278,12 +260,24 @@ class TrainingRun:
             for name, optimiser in self.optimisers._asdict().items():
                 load_whole_state(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
+            if self.config.max_staleness and (ahead := state.get("ahead")):
+                self._begin_again(*ahead["round"], weights=ahead["weights"])
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its own run, or start "
                 "another with its weights: --experiment_name NAME --model_name_or_path FOLDER, no --resume"
             ) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)
+
+    def _begin_again(
+        self, task_ids: Sequence[str], *more: Any, weights: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Have the round that was ahead at a checkpoint played as it would have been: with the weights of then."""
+        if not self.sampler.knows(task_ids):
+            return  # other tasks than then: it begins afresh
+        self._ahead = Round(tuple(task_ids), *more)
+        arrays = {name: weight.numpy() for name, weight in weights.items()}
+        self.rollout.begin(self._ahead, arrays, now=not self.is_over())
 
     def close(self) -> None:
         """Close files and environments."""

@@ -1,0 +1,40 @@
+"""Settings that follow a run: the scale of rewards (--normalize_rewards), the entropy's weight (--entropy_target)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
+
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.diagnostics import Metrics
+from fctncalling.algorithms.entropy_control import next_entropy_coef
+from fctncalling.algorithms.reward_shaping import ReturnStatistics
+from fctncalling.counters import Counters
+
+
+def settings_of_update(
+    config: TrainConfig, counters: Counters, episodes: Sequence[EpisodeRecord]
+) -> TrainConfig:
+    """Return the settings of the next update, which learns from these episodes; counters remember their returns."""
+    if config.normalize_rewards:
+        statistics = ReturnStatistics(*counters.returns)
+        statistics.add([episode.episode_return for episode in episodes])
+        counters.returns = list(astuple(statistics))
+        config = replace(config, reward_scale=config.reward_scale * statistics.scale)
+    if config.entropy_target is not None and counters.entropy_coef is not None:
+        config = replace(config, entropy_coef=counters.entropy_coef)
+    return config
+
+
+def follow(config: TrainConfig, counters: Counters, metrics: Mapping[str, float | None]) -> Metrics:
+    """Return the figures of what an update had of these settings, and remember the entropy's weight for the next."""
+    figures: Metrics = {}
+    if config.normalize_rewards:
+        figures["charts/reward_scale"] = config.reward_scale
+    if config.entropy_target is not None:
+        figures["charts/entropy_coef"] = config.entropy_coef
+        entropy = metrics.get("losses/entropy")
+        if entropy is not None:
+            counters.entropy_coef = next_entropy_coef(config.entropy_coef, entropy, config)
+    return figures

@@ -1,0 +1,127 @@
+"""--max_staleness 1: a run that was cut and resumed is the uninterrupted one, though it plays with older weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+from toys import EchoEnv, save_tiny
+
+from fctncalling.cli.train import main
+
+torch.set_num_threads(1)
+
+
+class OddEnv(EchoEnv):
+    """Pays for every odd length, which an untrained model does hit."""
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        observation, reward, *rest = super().step(action)
+        return (observation, reward + len(action) % 2, *rest)
+
+
+class Later:
+    """A reference: what a task returns is computed when it is asked for, as late as any worker could be."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.function, self.arguments = function, arguments
+
+    def value(self) -> Any:
+        if self.function is not None:
+            plain = [each.value() if isinstance(each, Later) else each for each in self.arguments]
+            self.function, self.arguments = None, (self.function(*plain),)
+        return self.arguments[0]
+
+
+class Hired:
+    """A worker's handle."""
+
+    def __init__(self, place: Any, play: Any) -> None:
+        self.place, self.play = place, play
+
+
+class RayHere:
+    """As much of Ray as RayRollout takes, in this process."""
+
+    exceptions = SimpleNamespace(RayTaskError=KeyError, RayError=IndexError)
+
+    def put(self, value: Any) -> Later:
+        return Later(None, value)
+
+    def get(self, reference: Later) -> Any:
+        return reference.value()
+
+    def wait(
+        self, tickets: Sequence[Later], *, num_returns: int, timeout: float
+    ) -> tuple[list[Later], list[Later]]:
+        return list(tickets[:num_returns]), list(tickets[num_returns:])
+
+    def kill(self, worker: Any) -> None:
+        pass
+
+    def remote(self, kind: type) -> Any:
+        def hire(*arguments: Any) -> Any:
+            worker = kind(*arguments)
+            place = SimpleNamespace(remote=lambda: Later(None, ("here", 1, "node")))
+            play = SimpleNamespace(remote=lambda *more: Later(worker.play, *more))
+            return Hired(place, play)
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=hire))
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    gymnasium.register("Odd-v0", entry_point=lambda **_: OddEnv())
+    monkeypatch.setattr("fctncalling.ray_rollout.connected", lambda *_: (RayHere(), False))
+    yield
+    del gymnasium.registry["Odd-v0"]
+
+
+@pytest.mark.parametrize("how", ["killed", pytest.param("longer", marks=pytest.mark.prove)])
+def test_a_resumed_run_that_plays_ahead_is_the_uninterrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("fctncalling.algorithms.report.plot_curve", lambda folder: None)
+    model = save_tiny(tmp_path / "tiny")
+    chosen = {
+        "env_name": "Odd-v0",
+        "model_name_or_path": model,
+        "device": "cpu",
+        "lr": 1e-2,
+        "episodes_per_update": 4,
+        "n_rollout_threads": 4,
+        "num_mini_batch": 1,
+        "max_new_tokens": 3,
+        "max_episode_tokens": 200,
+        "eval_episodes": 1,
+        "save_interval": 2,
+        "num_updates": 3,
+        "eval_interval": 0,
+        "num_rollout_workers": 2,
+        "max_staleness": 1,
+        "tensorboard": "false",
+    }
+
+    def run(name: str, *more: str) -> Path:
+        words = [f"--{flag}={value}" for flag, value in chosen.items()]
+        assert main([*words, f"--results_dir={tmp_path / name}", *more]) == 0
+        [metrics] = (tmp_path / name).rglob("metrics.jsonl")
+        return metrics.parent
+
+    whole = run("whole")
+    metrics = (whole / "metrics.jsonl").read_bytes()
+    updates = [json.loads(line) for line in metrics.splitlines()][1:-1]
+    assert [line["mismatch/mean_logdiff"] > 1e-4 for line in updates] == [False, True, True]
+    if how == "killed":  # lines behind the checkpoint are written again
+        run("whole", f"--resume={whole / 'checkpoints' / 'update_000002'}")
+        assert (whole / "metrics.jsonl").read_bytes() == metrics
+    else:
+        run("longer", "--num_updates=2")
+        lines = (run("longer", "--resume") / "metrics.jsonl").read_bytes().splitlines()
+        assert lines[-2:] == metrics.splitlines()[-2:]  # an evaluation more lies before them
