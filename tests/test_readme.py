@@ -125,7 +125,8 @@ def test_official_files_are_found_by_their_names_once_imported(
     tasks = embedded_path("held_out").read_text().splitlines()
     (tmp_path / "bfcl" / name).write_text(next(line for line in tasks if "simple_python" in line))
     assert FunctionCallingEnv(dataset_path=name).reset()[1]["category"] == "simple_python"
-    assert main(["lint", "--dataset_path", name]) == 0
+    assert main(["lint", "--dataset_path", name]) == 1
+    assert "1 impossible (no_ground_truth)" in capsys.readouterr().out, "it was read"
     (tmp_path / name).write_text("{")
     with pytest.raises(TaskError, match="broken JSON"):
         load_tasks(name)  # the one here goes first
