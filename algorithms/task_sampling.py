@@ -106,6 +106,16 @@ class TaskSampler:
             record[1] += float(success)
         return kept
 
+    def stage(self, update: int) -> tuple[int, str] | None:
+        """Return the number, from 1, and the name of the curriculum's stage of an update; None without a curriculum."""
+        if not self._stages:
+            return None
+        for number, stage in enumerate(self._stages, 1):
+            if update < stage.num_updates:
+                return number, stage.name
+            update -= stage.num_updates
+        return len(self._stages) + 1, "all tasks"
+
     def _evenly(self, count: int, position: int) -> list[int]:
         """Return the tasks of an order in which each comes once before any comes again."""
         number = len(self.candidates)

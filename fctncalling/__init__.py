@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.registration import register_environment
 
 if TYPE_CHECKING:
+    from fctncalling.algorithms.config import TrainConfig
     from fctncalling.data.bfcl import TaskError, embedded_path, iter_tasks, load_tasks
     from fctncalling.data.types import Call, Episode, FunctionDoc, StepRecord, Task, Verdict
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.envs.judge import judge
     from fctncalling.text_environment import TextEnvironment
     from fctncalling.text_history import TextHistory
+    from fctncalling.trainer import Trainer
 
 __version__ = "0.1.0"
 
@@ -28,6 +30,8 @@ __all__ = [
     "TaskError",
     "TextEnvironment",
     "TextHistory",
+    "TrainConfig",
+    "Trainer",
     "Verdict",
     "__version__",
     "embedded_path",
@@ -47,6 +51,8 @@ _HOME = {
     "TaskError": "fctncalling.data.bfcl",
     "TextEnvironment": "fctncalling.text_environment",
     "TextHistory": "fctncalling.text_history",
+    "TrainConfig": "fctncalling.algorithms.config",
+    "Trainer": "fctncalling.trainer",
     "Verdict": "fctncalling.data.types",
     "embedded_path": "fctncalling.data.bfcl",
     "iter_tasks": "fctncalling.data.bfcl",

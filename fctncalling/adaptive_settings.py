@@ -35,6 +35,6 @@ def follow(config: TrainConfig, counters: Counters, metrics: Mapping[str, float 
     if config.entropy_target is not None:
         figures["charts/entropy_coef"] = config.entropy_coef
         entropy = metrics.get("losses/entropy")
-        if entropy is not None:
+        if entropy is not None and not metrics.get("update/policy_skipped"):
             counters.entropy_coef = next_entropy_coef(config.entropy_coef, entropy, config)
     return figures

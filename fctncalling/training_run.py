@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -21,7 +20,6 @@ from fctncalling.algorithms.finite import check_weights
 from fctncalling.algorithms.grpo import informative
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
-from fctncalling.algorithms.learning_signal import no_signal_warning
 from fctncalling.algorithms.logs import RunLog, episode_metrics, peak_memory
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -34,8 +32,7 @@ from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.counters import Counters
 from fctncalling.evaluation_uncertainty import uncertainty_of
 from fctncalling.rollouts import OnEpisode, Played, Rollout, Round
-
-logger = logging.getLogger(__name__)
+from fctncalling.run_notices import RunNotices
 
 EVALUATION_SEED = (
     20  # all evaluations of all runs draw alike, so that they differ by the policy alone
@@ -72,7 +69,8 @@ class TrainingRun:
         self.counters = Counters()
         self._ahead: Round | None = None  # of the next update, begun with the weights of this one
         self._timings: dict[str, float | None] = {}
-        self._skipped = 0  # updates in a row that had nothing to learn from
+        self._started = time.perf_counter()
+        self._notices = RunNotices(config, sampler, shown=processes.is_first)
         self._saved: tuple[int, int] | None = (
             None  # the updates and the evaluation that the newest checkpoint holds
         )
@@ -138,8 +136,11 @@ class TrainingRun:
             config = settings_of_update(self.config, self.counters, usable)
             metrics |= update(self.policy, optimisers, usable, config, generator, self.processes)
             metrics |= follow(config, self.counters, metrics)
+        metrics |= self._notices.stage(self.counters.updates)
         metrics.setdefault("update/policy_skipped", 1.0)
-        self._tell_of_no_signal(episodes, skipped=bool(metrics["update/policy_skipped"]))
+        self._notices.no_signal(
+            self.counters.updates, episodes, skipped=bool(metrics["update/policy_skipped"])
+        )
         metrics["charts/learning_rate"] = rates[0]
         seconds = time.perf_counter() - started
         self.counters.updates += 1
@@ -158,16 +159,6 @@ class TrainingRun:
             self.log.episodes(name, episodes, self.template.spell)
         self._cut_actions.look(episodes)
         return metrics
-
-    def _tell_of_no_signal(self, episodes: Sequence[EpisodeRecord], *, skipped: bool) -> None:
-        """Warn where an update had nothing to learn from: at the first of several in a row, then at every tenth."""
-        self._skipped = self._skipped + 1 if skipped else 0
-        if self._skipped % 10 == 1 and self.processes.is_first:
-            logger.warning(
-                "update %d: %s",
-                self.counters.updates + 1,
-                no_signal_warning(episodes, self.config),
-            )
 
     def evaluate(self) -> dict[str, Any]:
         """Play the held-out tasks greedily and sampled, log and return the success rates."""
@@ -197,6 +188,11 @@ class TrainingRun:
     def tokens_per_s(self) -> float | None:
         """Sampled tokens a second of the last rollout."""
         return self._timings.get("perf/rollout_tokens_per_s")
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds since this run was begun, or gone on with."""
+        return time.perf_counter() - self._started
 
     def evaluation_is_due(self) -> bool:
         """Whether the next thing to do is to evaluate, before more is learned."""

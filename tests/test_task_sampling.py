@@ -175,3 +175,16 @@ def test_a_flag_that_does_not_fit_is_told_with_what_is_known(
 def test_tasks_without_categories_say_so() -> None:
     with pytest.raises(SettingError, match="these tasks have no categories"):
         TaskSampler([Candidate("train_0")], TrainConfig(mixture="simple=1"))
+
+
+def test_the_stage_of_an_update_has_a_number_and_a_name() -> None:
+    sampler = TaskSampler(
+        [Candidate("a", "simple_python"), Candidate("b", "multiple", 2)],
+        TrainConfig(curriculum="simple_python:2,2:1"),
+    )
+    assert [sampler.stage(update) for update in range(5)] == [
+        *[(1, "simple_python")] * 2,
+        (2, "2"),
+        *[(3, "all tasks")] * 2,
+    ]
+    assert TaskSampler([Candidate("a")], TrainConfig()).stage(0) is None

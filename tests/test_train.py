@@ -22,6 +22,7 @@ from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms import ppo
 from fctncalling.algorithms.checkpoint import find_checkpoint, load_state
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.cli import train as train_command
 from fctncalling.cli.train import main
 from fctncalling.surroundings import load_task_sets
 
@@ -106,7 +107,7 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
     evaluation = json.loads((folder / "evaluation.json").read_text())
     assert evaluation.keys() >= {"before", "after", "seed", "train_cpu_seconds"}
     for side in ("before", "after"):
-        assert evaluation[side].keys() == {
+        assert evaluation[side].keys() >= {
             "greedy",
             "sampled",
             "num_tasks",
@@ -116,6 +117,15 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
         assert 0 <= evaluation[side]["greedy"] <= 1
         assert evaluation[side]["categories"]["echo"]["num_tasks"] == 4
     assert (folder / "curve.png").stat().st_size > 1000
+    described = json.loads((folder / "config.json").read_text())
+    assert described["resolved"] == {
+        "device": "cpu",
+        "gamma": 0.99,
+        "base_dtype": "float32",
+        "compute_dtype": "float32",
+    }
+    assert {"command", "machine", "versions"} <= described.keys()
+    assert evaluation["wall_seconds"] > 0
     kept = sorted(path.name for path in (folder / "checkpoints").glob("update_*"))
     assert kept == [
         "update_000002",
@@ -131,6 +141,34 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
     assert episode["messages"][-1]["content"] in episode["prompt"]
     assert sum(episode["tokens"][0]["runs"]) == episode["num_tokens"]
     assert str(folder) in capsys.readouterr().out
+
+
+def test_ctrl_c_while_starting_is_told_in_one_line(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_command, "load_policy", interrupted)
+    assert main(flags(model, tmp_path)) == 130
+    assert "Interrupted while starting" in capsys.readouterr().err
+    assert not (run_folder(tmp_path) / "metrics.jsonl").exists()
+
+
+def test_the_progress_bar_is_closed_before_the_table_is_printed(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = []
+
+    class Shown(train_command.Progress):
+        def close(self) -> None:
+            order.append("closed")
+            super().close()
+
+    monkeypatch.setattr(train_command, "Progress", Shown)
+    monkeypatch.setattr(train_command, "report", lambda run: order.append("table"))
+    assert main(flags(model, tmp_path, updates=0)) == 0
+    assert order == ["closed", "table"]
 
 
 def test_equal_seeds_write_equal_bytes_and_other_seeds_do_not(model: Path, tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ import dataclasses
 import logging
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms import settings
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
 from fctncalling.algorithms.presets import PRESETS
-from fctncalling.algorithms.task_sampling import TaskSampler
+from fctncalling.algorithms.task_sampling import Candidate, TaskSampler
 from fctncalling.algorithms.without_effect import notes_on
 from fctncalling.cli.names_elsewhere import NAMES_ELSEWHERE
 from fctncalling.cli.one_line_parser import OneLineParser
@@ -28,6 +28,7 @@ from fctncalling.cli.progress import Progress
 from fctncalling.data.bfcl import TaskError
 from fctncalling.policy_files import ModelError, load_policy
 from fctncalling.resumption import checkpoint_of
+from fctncalling.run_description import run_description
 from fctncalling.surroundings import Surroundings, environments
 from fctncalling.text_job_settings import JOB_SETTINGS
 from fctncalling.worker_pool import RolloutError
@@ -87,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for note in notes_on(config, given_flags(words)):
             print(f"Note: {note}.")
         return train(config, surroundings, words)
+    except KeyboardInterrupt:  # later ones are answered by the run, which saves itself
+        print("\nInterrupted while starting; nothing was learned or saved.", file=sys.stderr)
+        return 130
     except refusals as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
             print(f"error: {error}", file=sys.stderr)
@@ -135,14 +139,8 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
     show = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
     with run.interruption, profiling(run, surroundings.profile and run.processes.is_first):
         try:
-            while True:
-                if run.evaluation_is_due():
-                    show.evaluation(run.evaluate())
-                if run.save_is_due():
-                    run.save()
-                if run.is_over():
-                    break
-                show.update(run.learn(run.collect(show.episode)), run)
+            drive(run, show)
+            show.close()
             report(run)
         except KeyboardInterrupt:
             show.close()
@@ -179,6 +177,18 @@ def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] 
     return 0
 
 
+def drive(run: TrainingRun, show: Progress) -> None:
+    """Play, learn, evaluate and save until the run is over."""
+    while True:
+        if run.evaluation_is_due():
+            show.evaluation(run.evaluate())
+        if run.save_is_due():
+            run.save()
+        if run.is_over():
+            return
+        show.update(run.learn(run.collect(show.episode)), run)
+
+
 def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
     """Return the command line that goes on with a run of the given words."""
     kept = [
@@ -191,26 +201,25 @@ def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
     return f"{program} train_fctncalling.py {shlex.join([*kept, '--resume'])}"
 
 
-def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
-    """Return a run with tasks, environments, policy and log in place, at its start or where --resume finds it."""
+def prepare(
+    config: TrainConfig,
+    surroundings: Surroundings,
+    own: tuple[Callable[[], Any], list[Candidate], list[str]] | None = None,
+) -> TrainingRun:
+    """Return a run with tasks, environments, policy and log in place, at its start or where --resume finds it.
+
+    `own` takes the place of the environments that the settings ask for.
+    """
     from fctncalling.algorithms.logs import results_folder
-    from fctncalling.algorithms.processes import note_of_launch, start
     from fctncalling.chosen_rollout import check_rollout, chosen_rollout
     from fctncalling.start_checks import check_start
 
     check_rollout(config, surroundings)
     check_start(config, surroundings)
-    processes = start(config.device, fsdp=config.fsdp)
-    if not processes.is_first:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
-    print(
-        *filter(None, (f"Training in {processes}.", note_of_launch(processes))),
-        sep="\n",
-        flush=True,
-    )
+    processes = _started(config)
     folder = results_folder(config)
     checkpoint = checkpoint_of(config, folder, is_first=processes.is_first)
-    make_env, candidates, held_out_ids = environments(config, surroundings)
+    make_env, candidates, held_out_ids = own or environments(config, surroundings)
     sampler = TaskSampler(candidates, config)
     policy, template = load_policy(config, surroundings, checkpoint, processes.device)
     rollout = chosen_rollout(
@@ -246,6 +255,18 @@ def prepare(config: TrainConfig, surroundings: Surroundings) -> TrainingRun:
     return run
 
 
+def _started(config: TrainConfig) -> Processes:
+    """Return the processes of this launch, and say how many they are; the first alone prints."""
+    from fctncalling.algorithms.processes import note_of_launch, start
+
+    processes = start(config.device, fsdp=config.fsdp)
+    if not processes.is_first:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    notes = filter(None, (f"Training in {processes}.", note_of_launch(processes)))
+    print(*notes, sep="\n", flush=True)
+    return processes
+
+
 def log_of(
     config: TrainConfig, surroundings: Surroundings, folder: Path, processes: Processes
 ) -> RunLog:
@@ -254,11 +275,8 @@ def log_of(
 
     if not processes.is_first:
         return NoLog(folder)
-    described = {
-        **dataclasses.asdict(config),
-        **dataclasses.asdict(surroundings),
-        "versions": versions(),
-    }
+    described = {**dataclasses.asdict(config), **dataclasses.asdict(surroundings)}
+    described |= run_description(config, processes.device)
     described["num_processes"] = processes.count
     resume = config.resume is not None
     try:
@@ -295,22 +313,15 @@ def report(run: TrainingRun) -> None:
         episodes=counters.episodes,
         env_steps=counters.env_steps,
         sampled_tokens=counters.sampled_tokens,
+        wall_seconds=run.wall_seconds,
     )
     curve = plot_curve(folder)
     print_table(counters.before, counters.latest)
     print(
         f"\n{config.algorithm_name} learned from {counters.episodes} episodes ({counters.env_steps} steps) in "
         f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed {config.seed}.\n"
+        f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
         f"Results: {folder}\n"
         f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/\n"
         f"  tensorboard --logdir {folder}"
     )
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what decides the numbers."""
-    import platform
-    from importlib.metadata import version
-
-    names = ("torch", "transformers", "tokenizers", "numpy", "gymnasium")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}

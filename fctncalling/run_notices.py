@@ -1,0 +1,41 @@
+"""What a run tells while it goes on: updates with nothing to learn from, and the curriculum's stages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.diagnostics import Metrics
+from fctncalling.algorithms.learning_signal import no_signal_warning
+from fctncalling.algorithms.task_sampling import TaskSampler
+
+logger = logging.getLogger(__name__)
+REPEATED = 10  # of so many updates in a row without a signal one is told
+
+
+class RunNotices:
+    """Remembers what was told last; of several processes the first one tells."""
+
+    def __init__(self, config: TrainConfig, sampler: TaskSampler, *, shown: bool) -> None:
+        self._config, self._sampler, self._shown = config, sampler, shown
+        self._skipped = 0  # updates in a row that had nothing to learn from
+        self._stage = ""
+
+    def no_signal(self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool) -> None:
+        """Warn where an update had nothing to learn from: at the first in a row, then at every tenth."""
+        self._skipped = self._skipped + 1 if skipped else 0
+        if self._skipped % REPEATED == 1 and self._shown:
+            logger.warning("update %d: %s", update + 1, no_signal_warning(episodes, self._config))
+
+    def stage(self, update: int) -> Metrics:
+        """Return the number of the curriculum's stage, from 1, and say so where another one has begun."""
+        stage = self._sampler.stage(update)
+        if stage is None:
+            return {}
+        number, name = stage
+        if name != self._stage and self._shown:
+            logger.info("update %d: curriculum stage %d, %s", update + 1, number, name)
+        self._stage = name
+        return {"charts/curriculum_stage": float(number)}

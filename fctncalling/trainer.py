@@ -1,0 +1,133 @@
+"""Training from Python: `Trainer(config, env=..., model=...).run()`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.task_sampling import Candidate
+
+if TYPE_CHECKING:
+    from fctncalling.surroundings import Surroundings
+
+
+class TrainingResult(NamedTuple):
+    """What a run came to; success rates are in 0..1, as in evaluation.json."""
+
+    before: dict[str, Any]  # held-out tasks before the first update: "greedy", "sampled", ...
+    after: dict[str, Any]
+    updates: int
+    episodes: int
+    folder: Path  # metrics.jsonl, evaluation.json, episodes/
+    checkpoint: Path  # the last one: an ordinary transformers folder with a value head
+
+
+class Trainer:
+    """Trains a language model on an environment: the command `train_fctncalling.py` as an object.
+
+    `config`: the settings, `TrainConfig(num_updates=40, lr=1e-5)`; each has the command's name and default.
+    `env`: a function that makes a `gymnasium.Env` of texts (it is called once for each episode that runs side by side),
+        or a name as --env_name takes it. None: what the config names, by default the embedded tasks.
+    `model`: a folder or hub name, or (model, tokenizer) of transformers, which is written below results_dir first, so
+        that a resumed run and a reference find it. None: what the config names.
+    `task_ids`, `held_out_ids`: `options["task_id"]` of `reset` for training and evaluation, with a function as `env`;
+        by default train_0, train_1, ... and held_out_0, ...: the seed of `reset` decides what they are.
+    `surroundings`: what learning does not see (handlers, tools, trackers), as `Surroundings` of the command line.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig | None = None,
+        *,
+        env: str | Callable[[], Any] | None = None,
+        model: str | Path | tuple[Any, Any] | None = None,
+        task_ids: Sequence[str] | None = None,
+        held_out_ids: Sequence[str] | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        from fctncalling.surroundings import Surroundings
+
+        self.surroundings = Surroundings() if surroundings is None else surroundings
+        config = TrainConfig() if config is None else config
+        self._parts: tuple[Callable[[], Any], list[Candidate], list[str]] | None = None
+        if isinstance(env, str):
+            config = dataclasses.replace(config, env_name=env)
+        elif env is not None:
+            config = dataclasses.replace(config, env_name=_name_of(env))
+            self._parts = (env, *_task_ids(config, task_ids, held_out_ids))
+        if self._parts is None and (task_ids is not None or held_out_ids is not None):
+            raise SettingError(
+                "task_ids, held_out_ids: they go with a function as env; a name has its own"
+            )
+        if self._parts is not None and self.surroundings.num_rollout_workers:
+            raise SettingError(
+                "num_rollout_workers: workers make their environments by name; register yours and give env its id"
+            )
+        self._model = model if isinstance(model, tuple) else None
+        if self._model is not None:
+            model = Path(config.results_dir, config.experiment_name, "start", "given_model")
+        if model is not None:
+            config = dataclasses.replace(config, model_name_or_path=str(model))
+        self.config = config
+
+    def run(self) -> TrainingResult:
+        """Train, evaluating before and after, and return what came of it; the folder has more.
+
+        Errors are raised as they are: SettingError, TaskError, ModelError, RunExistsError, FloatingPointError.
+        Ctrl-C saves a checkpoint first; with `TrainConfig(resume="auto")` the next run goes on from it.
+        """
+        from fctncalling.cli.progress import Progress
+        from fctncalling.cli.train import drive, prepare, report
+
+        if self._model is not None:
+            _write(*self._model, Path(str(self.config.model_name_or_path)))
+        run = prepare(self.config, self.surroundings, self._parts)
+        show = Progress(self.config.num_updates, run.counters.updates, shown=run.processes.is_first)
+        with run.interruption:
+            try:
+                drive(run, show)
+                report(run)
+            except KeyboardInterrupt:
+                run.save()
+                raise
+            finally:
+                show.close()
+                run.close()
+        counters, folder = run.counters, run.log.folder
+        checkpoint = folder / "checkpoints" / "last"
+        sides = (counters.before, counters.latest)
+        return TrainingResult(*sides, counters.updates, counters.episodes, folder, checkpoint)
+
+
+def _name_of(make_env: Callable[[], Any]) -> str:
+    """Return what the results folder calls an environment."""
+    name = str(getattr(make_env, "__name__", type(make_env).__name__))
+    return name if name.isidentifier() and name != "fctncalling_env" else "environment"
+
+
+def _task_ids(
+    config: TrainConfig, training: Sequence[str] | None, held_out: Sequence[str] | None
+) -> tuple[list[Candidate], list[str]]:
+    """Return the tasks to draw from and those to evaluate on, at most --eval_episodes of them."""
+    if training is None:
+        training = [f"train_{number}" for number in range(config.episodes_per_update)]
+        default = [f"held_out_{number}" for number in range(config.eval_episodes)]
+        held_out = default if held_out is None else held_out
+    chosen = list(training if held_out is None else held_out)[: config.eval_episodes]
+    if not training or not chosen:
+        raise SettingError("task_ids, held_out_ids: got an empty list, expected at least one id")
+    return [Candidate(task_id) for task_id in training], chosen
+
+
+def _write(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write model and tokenizer as a transformers folder."""
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise SettingError(
+            "model: of several processes each would write it; save it and give the folder's name"
+        )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
