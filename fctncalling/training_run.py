@@ -176,8 +176,9 @@ class TrainingRun:
         self.log.episodes(f"sampled_{number:06d}", evaluation.sampled, self.template.spell)
         latest = {**evaluation.as_json(), **uncertainty_of(evaluation)}
         self.counters.evaluated_at, self.counters.latest = number, latest
-        kind = "greedy_strict" if self.config.reward.startswith("strict") else "greedy"
-        success = self.counters.latest[kind]
+        judged = latest["greedy_strict"] is not None  # else the environment has no strict verdict
+        kind = "greedy_strict" if judged and self.config.reward.startswith("strict") else "greedy"
+        success = latest[kind]
         if number == 0:
             self.counters.before = self.counters.latest
         elif success is not None and success > self.counters.best.get(kind, -1.0):
