@@ -11,7 +11,7 @@ from fctncalling.algorithms.policy import ActorCritic
 Weights = dict[str, NDArray[np.float32]]
 
 
-def acting_weights(policy: ActorCritic) -> Weights:
+def policy_state(policy: ActorCritic) -> Weights:
     """Return a copy of the language model's trained weights by name: its adapter's alone, where it has one.
 
     No critic, no reference, no frozen base: who acts elsewhere has read the base itself.
@@ -24,7 +24,7 @@ def acting_weights(policy: ActorCritic) -> Weights:
 
 
 @torch.no_grad()
-def take_weights(policy: ActorCritic, weights: Weights) -> None:
+def load_policy_state(policy: ActorCritic, weights: Weights) -> None:
     """Let the policy act with these weights. ValueError where they are not those of its own language model."""
     trained = {id(weight) for weight in policy.policy_parameters()}
     own = {

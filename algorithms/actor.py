@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class ActorError(Exception):
+class EngineError(Exception):
     """An action cannot be had, through no fault of the policy: its episode is invalid."""
 
 
@@ -53,7 +53,7 @@ class Action:
     values: list[float] = field(
         default_factory=list
     )  # of the state before each token, where a value head is given
-    failure: ActorError | None = None  # why there is no action; all else means nothing then
+    failure: EngineError | None = None  # why there is no action; all else means nothing then
 
     @property
     def truncated(self) -> bool:
@@ -69,7 +69,7 @@ class Action:
             self.values.append(value)
 
 
-class Actor(ABC):
+class Engine(ABC):
     """Answers requests: a model behind a `GenerationEngine`, a `ScriptedActor`.
 
     A slot holds one growing sequence. Requests of several slots are worked on side by side: `submit` hands one over,
@@ -114,7 +114,7 @@ class Actor(ABC):
         return [answered[request.slot] for request in requests]
 
 
-class ScriptedActor(Actor):
+class ScriptedEngine(Engine):
     """Answers with the texts of a callable (task_id, turn, step_in_turn, info) -> text, encoded, end of turn included.
 
     Played through the same rollout as a model, it makes demonstrations with the ids and masks that learning will see.

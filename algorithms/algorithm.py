@@ -12,7 +12,7 @@ from fctncalling.algorithms.advantages import decomposed_gae
 from fctncalling.algorithms.config import TrainConfig
 
 
-class Timelines(NamedTuple):
+class Trajectories(NamedTuple):
     """The acted tokens of every episode in order of time, context left out. E episodes, L tokens at most."""
 
     rewards: Tensor  # (E, L)
@@ -34,7 +34,7 @@ class Timelines(NamedTuple):
         return self.begins_action().long().cumsum(1) - 1
 
 
-class Estimate(NamedTuple):
+class AdvantageEstimate(NamedTuple):
     """What the update learns from, on the timelines' shape."""
 
     advantages: Tensor  # (E, L)
@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
     counted: Tensor  # (E, L) bool, the tokens that enter the losses (an action-level algorithm: one an action)
 
 
-class Spans(NamedTuple):
+class TokenGroups(NamedTuple):
     """What each of n tokens of a pass belongs to; tokens of one action, and of one row, are neighbours."""
 
     action: Tensor  # (n,) int64
@@ -52,7 +52,7 @@ class Spans(NamedTuple):
     )
 
 
-def each_token(numbers: Tensor, spans: Spans) -> Tensor:
+def identity(numbers: Tensor, spans: TokenGroups) -> Tensor:
     """Return the numbers as they are: a token stands for itself."""
     return numbers
 
@@ -61,12 +61,12 @@ class Algorithm(NamedTuple):
     """One algorithm; everything else (batches, losses, epochs, steps) is shared."""
 
     name: str
-    estimate: Callable[[Timelines, TrainConfig], Estimate]
+    estimate: Callable[[Trajectories, TrainConfig], AdvantageEstimate]
     log_ratio: Callable[
-        [Tensor, Spans, TrainConfig], Tensor
+        [Tensor, TokenGroups, TrainConfig], Tensor
     ]  # of tokens (n,) -> the one clipped at each token (n,)
-    average: Callable[[Tensor, Spans], Tensor] = (
-        each_token  # entropy or KL of tokens (n,) -> what the loss counts (n,)
+    average: Callable[[Tensor, TokenGroups], Tensor] = (
+        identity  # entropy or KL of tokens (n,) -> what the loss counts (n,)
     )
     critic: bool = (
         True  # false: values are neither used nor trained, and advantages bring their own scale
@@ -74,8 +74,8 @@ class Algorithm(NamedTuple):
 
 
 def token_estimate(
-    timelines: Timelines, config: TrainConfig, *, gamma_token: float, lam_token: float | None
-) -> Estimate:
+    timelines: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
+) -> AdvantageEstimate:
     """Return an advantage and a target for every token; lam_token None: inside an action as between actions.
 
     The critic's targets may look further ahead than the policy's advantages (--lam_value; VC-PPO, arXiv:2503.01491).
@@ -93,15 +93,15 @@ def token_estimate(
     advantages, returns = gae(config.lam)
     if config.lam_value is not None:
         returns = gae(config.lam_value)[1]
-    return Estimate(advantages, returns, counted=timelines.acted)
+    return AdvantageEstimate(advantages, returns, counted=timelines.acted)
 
 
-def token_log_ratio(token_log_ratios: Tensor, spans: Spans, config: TrainConfig) -> Tensor:
+def token_log_ratio(token_log_ratios: Tensor, spans: TokenGroups, config: TrainConfig) -> Tensor:
     """Return the token's own log-ratio: each token is clipped by itself."""
     return token_log_ratios
 
 
-def summed(numbers: Tensor, span: Tensor) -> Tensor:
+def span_sum(numbers: Tensor, span: Tensor) -> Tensor:
     """Return at each token the sum over its span, (n,); the tokens of a span are neighbours."""
     _, index = torch.unique_consecutive(span, return_inverse=True)
     totals = torch.zeros(len(numbers), dtype=numbers.dtype, device=numbers.device).index_add(
@@ -110,6 +110,6 @@ def summed(numbers: Tensor, span: Tensor) -> Tensor:
     return totals[index]
 
 
-def averaged(numbers: Tensor, span: Tensor) -> Tensor:
+def span_mean(numbers: Tensor, span: Tensor) -> Tensor:
     """Return at each token the mean over its span, (n,)."""
-    return summed(numbers, span) / summed(torch.ones_like(numbers), span)
+    return span_sum(numbers, span) / span_sum(torch.ones_like(numbers), span)

@@ -11,12 +11,19 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms.advantages import action_gae
-from fctncalling.algorithms.algorithm import Algorithm, Estimate, Spans, Timelines, averaged, summed
+from fctncalling.algorithms.algorithm import (
+    AdvantageEstimate,
+    Algorithm,
+    TokenGroups,
+    Trajectories,
+    span_mean,
+    span_sum,
+)
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.losses import MAX_LOG_RATIO
 
 
-def estimate(timelines: Timelines, config: TrainConfig) -> Estimate:
+def estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return an advantage and a target for every action, counted once: at its first token, where its value is read."""
     begins, number = timelines.begins_action(), timelines.action_number()
     shape = (len(begins), int(number.max()) + 1)  # (E, A)
@@ -36,14 +43,16 @@ def estimate(timelines: Timelines, config: TrainConfig) -> Estimate:
     advantages, returns = gae(config.lam)
     if config.lam_value is not None:
         returns = gae(config.lam_value)[1]
-    return Estimate(advantages.gather(1, number), returns.gather(1, number), counted=begins)
+    return AdvantageEstimate(
+        advantages.gather(1, number), returns.gather(1, number), counted=begins
+    )
 
 
-def log_ratio(token_log_ratios: Tensor, spans: Spans, config: TrainConfig) -> Tensor:
+def log_ratio(token_log_ratios: Tensor, spans: TokenGroups, config: TrainConfig) -> Tensor:
     """Return the log-ratio of each token's action: the sum over its tokens, or that over their or its words' number."""
-    total = summed(token_log_ratios, spans.action)
+    total = span_sum(token_log_ratios, spans.action)
     if config.action_logprob_norm == "token":
-        total = averaged(token_log_ratios, spans.action)
+        total = span_mean(token_log_ratios, spans.action)
     elif config.action_logprob_norm == "word":
         if not bool((spans.num_words > 0).all()):
             raise ValueError(
@@ -54,9 +63,9 @@ def log_ratio(token_log_ratios: Tensor, spans: Spans, config: TrainConfig) -> Te
     return total.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
-def average(numbers: Tensor, spans: Spans) -> Tensor:
+def average(numbers: Tensor, spans: TokenGroups) -> Tensor:
     """Return the mean over each token's action: an action's entropy counts once, as its loss does."""
-    return averaged(numbers, spans.action)
+    return span_mean(numbers, spans.action)
 
 
 APPO = Algorithm("APPO", estimate, log_ratio, average)

@@ -9,10 +9,10 @@ import time
 from abc import abstractmethod
 from typing import NamedTuple
 
-from fctncalling.algorithms.environments import Answer, Environments, NoAnswerError, Question
+from fctncalling.algorithms.environments import EnvPool, EnvRequest, EnvResponse, NoResponseError
 
 Inbox = queue.SimpleQueue[
-    tuple[int, Answer]
+    tuple[int, EnvResponse]
 ]  # tickets, and the answers to what was asked with them
 
 logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _TICK_S = 0.01  # patience is counted in ticks: a starved process has few of the
 _LONGEST_WAIT_S = 3600.0  # in one piece
 
 
-class _Out(NamedTuple):
+class _PendingRequest(NamedTuple):
     """A question that is out."""
 
     ticket: int
@@ -30,7 +30,7 @@ class _Out(NamedTuple):
     within_s: float
 
 
-class Asked(Environments):
+class AsyncEnvPool(EnvPool):
     """Environments that work elsewhere and put their answers into one inbox.
 
     Where those that do not say that their tools are quick have kept the others waiting for `patience_s`, answers no
@@ -41,7 +41,7 @@ class Asked(Environments):
 
     def __init__(self, num_slots: int) -> None:
         self._num_slots, self._ticket = num_slots, 0
-        self._out: dict[int, _Out] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._inbox: Inbox = queue.SimpleQueue()
 
     def __len__(self) -> int:
@@ -55,34 +55,34 @@ class Asked(Environments):
 
     def start(self) -> None:
         """Forget all that was asked: answers that come later are dropped."""
-        self._out.clear()
+        self._pending.clear()
 
-    def ask(self, slot: int, question: Question, within_s: float) -> None:
+    def send(self, slot: int, question: EnvRequest, within_s: float) -> None:
         """Hand a question over."""
         self._ticket += 1
-        self._out[slot] = _Out(self._ticket, time.monotonic() + within_s, within_s)
+        self._pending[slot] = _PendingRequest(self._ticket, time.monotonic() + within_s, within_s)
         self._hand_over(slot, self._ticket, question)
 
-    def answers(self, *, wait: bool) -> list[Answer]:
+    def recv(self, *, wait: bool) -> list[EnvResponse]:
         """Return what has been answered or failed, by slot."""
-        found: list[Answer] = []
+        found: list[EnvResponse] = []
         patience_s = self.patience_s
         self._flush()
         while True:
             while not self._inbox.empty():
                 self._take(found, 0.0)
-            self._give_up(found)
-            if not self._out or not (self.in_order or (wait and not found)):
+            self._fail_overdue(found)
+            if not self._pending or not (self.in_order or (wait and not found)):
                 return sorted(found, key=lambda answer: answer.slot)
-            left_s = min(out.until for out in self._out.values()) - time.monotonic()
+            left_s = min(out.until for out in self._pending.values()) - time.monotonic()
             piece_s = _TICK_S if self.in_order and patience_s < math.inf else _LONGEST_WAIT_S
             if not self._take(found, min(max(0.0, left_s), piece_s)) and self.in_order:
                 patience_s -= piece_s
                 if patience_s <= 0:
-                    self._hurry()
+                    self._stop_waiting()
 
     @abstractmethod
-    def _hand_over(self, slot: int, ticket: int, question: Question) -> None:
+    def _hand_over(self, slot: int, ticket: int, question: EnvRequest) -> None:
         """Let the slot's environment work on a question."""
 
     def _flush(self) -> None:
@@ -91,33 +91,33 @@ class Asked(Environments):
     def _abandon(self, slot: int) -> None:
         """Do what can be done about an environment that works on something too long."""
 
-    def _hurry(self) -> None:
+    def _stop_waiting(self) -> None:
         self.in_order = False
         logger.info(
             "environment %d keeps the others waiting: from now on they go on without the slow ones; schedule.jsonl "
             "tells when each answer joined (--wait_for_tools always keeps their order)",
-            min(self._out),
+            min(self._pending),
         )
 
-    def _take(self, found: list[Answer], timeout_s: float) -> bool:
+    def _take(self, found: list[EnvResponse], timeout_s: float) -> bool:
         """Take one answer, if one comes in time; return whether one came."""
         try:
             ticket, answer = self._inbox.get(timeout=timeout_s)
         except queue.Empty:
             return False
-        out = self._out.get(answer.slot)
+        out = self._pending.get(answer.slot)
         if out is not None and out.ticket == ticket:
-            del self._out[answer.slot]
+            del self._pending[answer.slot]
             found.append(answer)
         return True
 
-    def _give_up(self, found: list[Answer]) -> None:
+    def _fail_overdue(self, found: list[EnvResponse]) -> None:
         """Count as failed what is out for longer than it may be."""
         now = time.monotonic()
-        for slot, out in [(slot, out) for slot, out in self._out.items() if now >= out.until]:
-            del self._out[slot]
+        for slot, out in [(slot, out) for slot, out in self._pending.items() if now >= out.until]:
+            del self._pending[slot]
             self._abandon(slot)
-            late = NoAnswerError(
+            late = NoResponseError(
                 f"no answer in the {out.within_s:.3g} s that its episode had left of --tool_deadline_s"
             )
-            found.append(Answer(slot, (), late, out.within_s))
+            found.append(EnvResponse(slot, (), late, out.within_s))

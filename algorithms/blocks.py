@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Seats(NamedTuple):
+class PrefixGroups(NamedTuple):
     """How the n rows of a block sit at G shared prompts of up to p tokens, as many places at each."""
 
     prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
@@ -21,7 +21,7 @@ class Seats(NamedTuple):
     back: Tensor | None  # (n,) int64, in which place each row sits
 
 
-class Block(NamedTuple):
+class TokenBlock(NamedTuple):
     """Where new tokens go. N tokens, lying side by side without padding, of n rows."""
 
     positions: Tensor  # (N,) int64, of each token in its own sequence
@@ -36,14 +36,14 @@ class Block(NamedTuple):
     fresh: bool  # whether all rows were empty
     first: bool  # whether they are the first rows, in order
     own: Sequence[tuple[Tensor, Tensor]] = ()  # of a step: what `_flat_own` returns, layer by layer
-    seats: Seats | None = None  # where rows begin with shared prompts
+    prefix_groups: PrefixGroups | None = None  # where rows begin with shared prompts
 
     @property
     def begin(self) -> int:
         """Columns in front of a row's own: p, or none."""
-        return self.seats.mask.shape[-1] if self.seats is not None else 0
+        return self.prefix_groups.mask.shape[-1] if self.prefix_groups is not None else 0
 
-    def last_tokens(self) -> Block:
+    def last_tokens(self) -> TokenBlock:
         """Return the block of each row's last token alone."""
         if self.longest == 1:
             return self

@@ -29,7 +29,7 @@ class CheckpointError(RuntimeError):
     """A checkpoint is missing, incomplete or unreadable."""
 
 
-class Saved(Protocol):
+class SupportsSave(Protocol):
     """What can write itself as a model folder."""
 
     def save(self, folder: str | Path) -> None:
@@ -40,7 +40,7 @@ def save_checkpoint(
     folder: Path,
     name: str,
     *,
-    policy: Saved,
+    policy: SupportsSave,
     tokenizer: Any = None,
     state: dict[str, Any],
     keep: int = 2,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fctncalling.algorithms import conflicts, settings
 from fctncalling.algorithms.presets import PRESETS
-from fctncalling.algorithms.settings import SettingError, setting
+from fctncalling.algorithms.settings import SettingError, field
 
 if TYPE_CHECKING:
     import torch
@@ -31,24 +31,24 @@ class TrainConfig:
     """Settings of a training run. A bad value raises SettingError naming flag, value and range."""
 
     # The run.
-    preset: str | None = setting(
+    preset: str | None = field(
         None, "Starting values for a model of about this size, which other flags override; -lora: with adapters. "
         "Conventional values, not tuned here. none: those of the embedded model.", choices=tuple(PRESETS), basic=True,
         group="run and device",
     )  # fmt: skip
-    seed: int = setting(
+    seed: int = field(
         1,
         "Seed of every random stream of the run.",
-        within="[0, inf)",
+        interval="[0, inf)",
         group="run and device",
         basic=True,
     )
-    env_name: str = setting(
+    env_name: str = field(
         "fctncalling_env",
         'Environment: "fctncalling_env" is this project\'s, any other name goes to gymnasium.make.',
         basic=True,
     )
-    algorithm_name: str = setting(
+    algorithm_name: str = field(
         "TPPO",
         "Learning algorithm. TPPO: token-level PPO whose targets come from Bellman backup with action decomposition "
         "(not trust-region PPO): time passes between actions, not between the tokens of one. POAD: the same as "
@@ -59,368 +59,370 @@ class TrainConfig:
         basic=True,
         meant=ALGORITHMS_ELSEWHERE,
     )
-    experiment_name: str = setting("check", "First folder below --results_dir.", basic=True)
-    results_dir: str = setting(
+    experiment_name: str = field("check", "First folder below --results_dir.", basic=True)
+    results_dir: str = field(
         "results", "Folder that results/<experiment>/<model>/<dataset>/<algorithm> starts at."
     )
-    num_updates: int = setting(
-        40, "Length of the run, in policy updates.", within="[0, inf)", basic=True
+    num_updates: int = field(
+        40, "Length of the run, in policy updates.", interval="[0, inf)", basic=True
     )
-    resume: str | None = setting(
+    resume: str | None = field(
         None, "Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare flag (auto): the "
         "newest, or the beginning where a run was killed before it had saved.",
-        bare="auto", basic=True, metavar="FOLDER",
+        const="auto", basic=True, metavar="FOLDER",
     )  # fmt: skip
-    save_interval: int = setting(
+    save_interval: int = field(
         10, "Updates between two checkpoints, beside those of evaluations better than all before; 0: only at the end.",
-        within="[0, inf)", basic=True)  # fmt: skip
-    device: str = setting("auto", "Where tensors live; auto takes cuda, mps, cpu in this order.",
+        interval="[0, inf)", basic=True)  # fmt: skip
+    device: str = field("auto", "Where tensors live; auto takes cuda, mps, cpu in this order.",
                           choices=("auto", "cpu", "cuda", "mps"), basic=True)  # fmt: skip
-    fsdp: bool = setting(
+    fsdp: bool = field(
         False,
         "Whether processes share out the weights too (FSDP2); accelerate's configuration may ask for it as well.",
     )
-    base_dtype: str = setting(
+    base_dtype: str = field(
         "auto", "Precision of the language model's own weights; auto: bfloat16 on cuda where adapters learn in their "
         "place, else float32. What learns is in float32 always.", choices=("auto", "float32", "bfloat16"),
     )  # fmt: skip
-    compute_dtype: str = setting(
+    compute_dtype: str = field(
         "auto", "Precision of passes through the language model; auto: bfloat16 on cuda, else float32.",
         choices=("auto", "float32", "bfloat16"),
     )  # fmt: skip
-    cast_lm_head_to_fp32: bool = setting(
+    cast_lm_head_to_fp32: bool = field(
         True, "Whether the output layer computes in float32 where passes compute in bfloat16, which would round every "
         "log-probability to about a hundredth.",
     )  # fmt: skip
-    torch_threads: int = setting(
-        1, "CPU threads of torch; more than the free cores is many times slower.", within="[1, inf)"
+    torch_threads: int = field(
+        1,
+        "CPU threads of torch; more than the free cores is many times slower.",
+        interval="[1, inf)",
     )
 
     # What is learned from.
-    dataset_path: str | None = setting(
+    dataset_path: str | None = field(
         None,
         "Training tasks, a BFCL-format file; none: the embedded tasks.",
         group="tasks and model",
         basic=True,
     )
-    eval_dataset_path: str | None = setting(
+    eval_dataset_path: str | None = field(
         None, "Held-out tasks; none: the embedded ones, or a fifth of --dataset_path.", basic=True
     )
-    model_name_or_path: str | None = setting(
+    model_name_or_path: str | None = field(
         None,
         "Model folder or hub name; none: the embedded small model.",
         basic=True,
         metavar="MODEL",
     )
 
-    lora_r: int = setting(
+    lora_r: int = field(
         0, "Rank of LoRA adapters, which then learn in place of the model's own weights; 0: no adapters.",
-        within="[0, inf)", group="adapters (LoRA)", basic=True)  # fmt: skip
-    lora_alpha: float = setting(16.0, "Scale of the adapters: what they add is multiplied by alpha / rank.",
-                                within="(0, inf)")  # fmt: skip
-    lora_targets: str = setting(
+        interval="[0, inf)", group="adapters (LoRA)", basic=True)  # fmt: skip
+    lora_alpha: float = field(16.0, "Scale of the adapters: what they add is multiplied by alpha / rank.",
+                                interval="(0, inf)")  # fmt: skip
+    lora_targets: str = field(
         "all-linear", "Layers that get an adapter: all-linear (all but the output), or names parted by commas, such as "
         "q_proj,v_proj.", metavar="NAMES")  # fmt: skip
 
     # Collecting episodes.
-    n_rollout_threads: int = setting(
+    n_rollout_threads: int = field(
         128,
         "Episodes that run side by side.",
-        within="[1, inf)",
+        interval="[1, inf)",
         group="collecting episodes",
         basic=True,
         aliases=("num_envs",),
     )
-    episodes_per_update: int = setting(
-        256, "Episodes collected for one update.", within="[1, inf)", basic=True
+    episodes_per_update: int = field(
+        256, "Episodes collected for one update.", interval="[1, inf)", basic=True
     )
-    max_new_tokens: int = setting(
-        64, "Longest action, in tokens; a longer one is cut.", within="[1, inf)", basic=True
+    max_new_tokens: int = field(
+        64, "Longest action, in tokens; a longer one is cut.", interval="[1, inf)", basic=True
     )
-    max_episode_tokens: int = setting(
+    max_episode_tokens: int = field(
         1024,
         "Longest episode, in tokens of context and actions; a longer one is truncated.",
-        within="[2, inf)",
+        interval="[2, inf)",
         basic=True,
     )
-    max_steps_per_turn: int = setting(
-        20, "Steps after which a turn fails its task, as BFCL counts.", within="[1, inf)"
+    max_steps_per_turn: int = field(
+        20, "Steps after which a turn fails its task, as BFCL counts.", interval="[1, inf)"
     )
-    env_processes: int = setting(
+    env_processes: int = field(
         0, "Processes that environments work in, beside this one; 0: each works in a thread of this one.",
-        within="[0, inf)",
+        interval="[0, inf)",
     )  # fmt: skip
-    wait_for_tools: str = setting(
+    wait_for_tools: str = field(
         "auto", "Whether generation waits for all environments' answers, so that a seed reproduces a run, or goes on "
         "without the slow ones, so that it takes --schedule too; auto: until one is slow that is not declared quick.",
         choices=("auto", "always", "never"),
     )  # fmt: skip
-    tool_deadline_s: float | None = setting(
+    tool_deadline_s: float | None = field(
         600.0, "Seconds that its environment may work on one episode; then that is dropped as invalid, and the "
-        "environment replaced. none: any time.", within="(0, inf)",
+        "environment replaced. none: any time.", interval="(0, inf)",
     )  # fmt: skip
-    schedule: str | None = setting(
+    replay_arrivals: str | None = field(
         None, "A run's schedule.jsonl, which tells when slow tools' answers joined: they do so again. none: they join "
         "when they come.", metavar="FILE")  # fmt: skip
-    max_cache_tokens: int | None = setting(
+    max_cache_tokens: int | None = field(
         None, "Tokens whose attention caches may be held at once; as many episodes run side by side as surely fit. "
-        "none: any number.", within="[2, inf)",
+        "none: any number.", interval="[2, inf)",
     )  # fmt: skip
-    temperature: float = setting(
-        1.0, "Sampling temperature; the loss uses the same distribution.", within="(0, inf)"
+    temperature: float = field(
+        1.0, "Sampling temperature; the loss uses the same distribution.", interval="(0, inf)"
     )
-    reward: str = setting(
+    reward: str = field(
         "strict", "success: 1 for a solved task; progress: the share of its turns that are right; strict, "
         "strict_progress: the same where nothing that BFCL forgives had to be forgiven; MODULE:NAME: your own function "
         "(StepRecord, Verdict or None) -> number.",
         choices=("success", "progress", "strict", "strict_progress"), own=True, basic=True,
     )  # fmt: skip
-    rollout_engine: str = setting(
+    rollout_engine: str = field(
         "local", "What samples actions: the engine in this project's processes, or a vLLM server (--vllm_url) that "
         "gets the adapter of --lora_r after each update.", choices=("local", "vllm"),
     )  # fmt: skip
-    max_staleness: int = setting(
+    max_staleness: int = field(
         0, "Updates by which the weights that play may be behind those that learn; 1: workers play for the next update "
-        "while this one is learned.", within="[0, 1]",
+        "while this one is learned.", interval="[0, 1]",
     )  # fmt: skip
-    cut_patience: int = setting(
+    cut_patience: int = field(
         5, "Updates in a row in which every action was cut, or had no room, and no episode earned more than another, "
-        "after which the run is saved and ends; 0: never.", within="[0, inf)",
+        "after which the run is saved and ends; 0: never.", interval="[0, inf)",
     )  # fmt: skip
-    eval_interval: int = setting(
+    eval_interval: int = field(
         10,
         "Updates between two evaluations; 0: only before and after.",
-        within="[0, inf)",
+        interval="[0, inf)",
         basic=True,
     )
-    eval_episodes: int = setting(320, "Held-out episodes of one evaluation.", within="[1, inf)")
-    eval_samples: int = setting(
+    eval_episodes: int = field(320, "Held-out episodes of one evaluation.", interval="[1, inf)")
+    eval_samples: int = field(
         1,
         "Sampled episodes of each held-out task; from 2 on evaluation.json has pass@k and pass^k.",
-        within="[1, inf)",
+        interval="[1, inf)",
     )
 
     # Which tasks are played.
-    task_sampling: str = setting(
+    task_sampling: str = field(
         "uniform", "How tasks are drawn. uniform: each comes once before any comes again; success: the likelier, the "
         "closer its success so far (at first its category's) is to one half.",
         choices=("uniform", "success"), group="which tasks are played",
     )  # fmt: skip
-    mixture: str | None = setting(
+    mixture: str | None = field(
         None, "Categories and their weights, such as multi_turn_base=2,simple_python=1; those not named are left out. "
         "none: as the tasks are.", metavar="WEIGHTS")  # fmt: skip
-    curriculum: str | None = setting(
+    curriculum: str | None = field(
         None, "Stages from easy to hard, such as simple_python+multiple:10,2:20: ten updates on two categories, twenty "
         "on tasks of at most 2 turns, then all tasks. none: all tasks at once.",
         metavar="STAGES",
     )  # fmt: skip
 
     # Credit.
-    gamma: float | None = setting(
+    gamma: float | None = field(
         None, "Discount from one action to the next; none: 0.99, and 1 (no discount) for GRPO, whose groups would "
-        "otherwise be told apart by their lengths alone.", within="[0, 1]",
+        "otherwise be told apart by their lengths alone.", interval="[0, 1]",
         group="rewards and credit",
     )  # fmt: skip
-    lam: float = setting(
-        0.95, "Lambda of the advantage estimate from one action to the next.", within="[0, 1]"
+    lam: float = field(
+        0.95, "Lambda of the advantage estimate from one action to the next.", interval="[0, 1]"
     )
-    lam_value: float | None = setting(
+    lam_value: float | None = field(
         None, "Lambda of the critic's targets, where it is to differ from the advantages'; none: it does not.",
-        within="[0, 1]",
+        interval="[0, 1]",
     )  # fmt: skip
-    gamma_token: float = setting(1.0, "TPPO: discount between the tokens of one action; 1: wording costs no time.",
-                                 within="[0, 1]")  # fmt: skip
-    lam_token: float = setting(
+    gamma_token: float = field(1.0, "TPPO: discount between the tokens of one action; 1: wording costs no time.",
+                                 interval="[0, 1]")  # fmt: skip
+    lam_token: float = field(
         1.0, "TPPO: lambda between the tokens of one action; 1: every token answers for the action's outcome.",
-        within="[0, 1]",
+        interval="[0, 1]",
     )  # fmt: skip
-    truncation_bootstrap: bool = setting(
+    truncation_bootstrap: bool = field(
         True, "Whether a truncated episode goes on with the critic's value at its end."
     )
-    whiten_advantages: bool = setting(
+    whiten_advantages: bool = field(
         True,
         "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups are scaled).",
     )
-    reward_scale: float = setting(
-        1.0, "What every reward is multiplied by before learning sees it; logs keep the raw ones.", within="(0, inf)"
+    reward_scale: float = field(
+        1.0, "What every reward is multiplied by before learning sees it; logs keep the raw ones.", interval="(0, inf)"
     )  # fmt: skip
-    normalize_rewards: bool = setting(
+    normalize_rewards: bool = field(
         False, "Whether rewards are divided by the deviation of all episodes' returns so far (not shifted)."
     )  # fmt: skip
-    overlong: str = setting(
+    overlong: str = field(
         "keep", "What becomes of actions that --max_new_tokens cut: keep (learned from like others), mask (no loss on "
         "their tokens) or penalty (--overlong_penalty off their reward).", choices=("keep", "mask", "penalty"),
     )  # fmt: skip
-    overlong_penalty: float = setting(
-        0.5, "What a cut action loses with --overlong penalty, in units of reward.", within="[0, inf)"
+    overlong_penalty: float = field(
+        0.5, "What a cut action loses with --overlong penalty, in units of reward.", interval="[0, inf)"
     )  # fmt: skip
-    overlong_buffer: int = setting(
+    overlong_buffer: int = field(
         0, "Tokens before --max_new_tokens over which that penalty rises from 0 to all of it, as in DAPO; 0: cut "
-        "actions alone pay.", within="[0, inf)",
+        "actions alone pay.", interval="[0, inf)",
     )  # fmt: skip
-    permute_advantages: bool = setting(
+    permute_advantages: bool = field(
         False,
         "Control experiment: advantages are shuffled among all action tokens and the value loss leaves the "
         "language model untouched, which then has nothing to learn from.",
     )
 
-    action_logprob_norm: str = setting(
+    action_logprob_norm: str = field(
         "token", "APPO: what an action's log-probability is divided by: nothing (sum: the true ratio, which clips long "
         "actions almost always), its number of tokens, or of words.",
         choices=("sum", "token", "word"), group="single algorithms",
     )  # fmt: skip
-    group_size: int = setting(8, "GRPO: episodes of each task in one update, compared with each other.",
-                              within="[2, inf)")  # fmt: skip
-    group_credit: str = setting(
+    group_size: int = field(8, "GRPO: episodes of each task in one update, compared with each other.",
+                              interval="[2, inf)")  # fmt: skip
+    group_credit: str = field(
         "episode", "GRPO: what a token answers for: the whole episode's return, or (step) that from its action on, "
         "against the group's at their action of the same number.", choices=("episode", "step"),
     )  # fmt: skip
-    group_std: bool = setting(
+    group_std: bool = field(
         True, "GRPO: whether a group's advantages are scaled to deviation 1; Dr. GRPO: false."
     )
-    sequence_ratio: bool = setting(
+    sequence_ratio: bool = field(
         False, "GRPO: whether a row (an episode, where the template only appends) has one ratio, the geometric mean of "
         "its tokens', as in GSPO, whose loss is also --loss_aggregation row_mean, with clip ranges near 4e-4."
     )  # fmt: skip
-    dynamic_sampling: int = setting(
+    dynamic_sampling: int = field(
         1, "GRPO: rounds of collecting until --episodes_per_update episodes are in groups that did not all earn the "
-        "same, the others being left out (DAPO); 1: one round, all are kept.", within="[1, inf)",
+        "same, the others being left out (DAPO); 1: one round, all are kept.", interval="[1, inf)",
     )  # fmt: skip
 
     # The update.
-    ppo_epoch: int = setting(
-        1, "Passes over the collected episodes.", within="[1, inf)", group="update", basic=True
+    ppo_epoch: int = field(
+        1, "Passes over the collected episodes.", interval="[1, inf)", group="update", basic=True
     )
-    num_mini_batch: int = setting(4, "Optimiser steps of one pass.", within="[1, inf)", basic=True)
-    gradient_cp_steps: int = setting(
+    num_mini_batch: int = field(4, "Optimiser steps of one pass.", interval="[1, inf)", basic=True)
+    gradient_cp_steps: int = field(
         1, "Parts whose gradients are added up to one optimiser step; saves memory, changes no result.",
-        within="[1, inf)", aliases=("gradient_accumulation_steps",))  # fmt: skip
-    max_microbatch_tokens: int = setting(
-        4096, "Padded tokens of one forward pass.", within="[1, inf)"
+        interval="[1, inf)", aliases=("gradient_accumulation_steps",))  # fmt: skip
+    max_microbatch_tokens: int = field(
+        4096, "Padded tokens of one forward pass.", interval="[1, inf)"
     )
-    lr: float = setting(8e-5, "Learning rate of the language model.", within="[0, inf)", basic=True)
-    critic_lr: float = setting(
-        3e-3, "Learning rate of the value head.", within="[0, inf)", basic=True
+    lr: float = field(8e-5, "Learning rate of the language model.", interval="[0, inf)", basic=True)
+    critic_lr: float = field(
+        3e-3, "Learning rate of the value head.", interval="[0, inf)", basic=True
     )
-    lr_schedule: str = setting(
+    lr_schedule: str = field(
         "constant", "How both learning rates go on after the warm-up: constant, or falling to --min_lr_ratio by the "
         "end of --num_updates, in a straight line or along half a cosine.",
         choices=("constant", "linear", "cosine"), group="optimiser",
     )  # fmt: skip
-    warmup_updates: int = setting(
-        0, "Updates at the start over which both learning rates rise to their full size; 0: none.", within="[0, inf)"
+    warmup_updates: int = field(
+        0, "Updates at the start over which both learning rates rise to their full size; 0: none.", interval="[0, inf)"
     )  # fmt: skip
-    min_lr_ratio: float = setting(
-        0.0, "Where linear and cosine schedules end, as a part of the learning rate.", within="[0, 1]"
+    min_lr_ratio: float = field(
+        0.0, "Where linear and cosine schedules end, as a part of the learning rate.", interval="[0, 1]"
     )  # fmt: skip
-    adam_beta1: float = setting(0.9, "AdamW: decay of the mean of gradients.", within="[0, 1)")
-    adam_beta2: float = setting(
-        0.999, "AdamW: decay of the mean of squared gradients.", within="[0, 1)"
+    adam_beta1: float = field(0.9, "AdamW: decay of the mean of gradients.", interval="[0, 1)")
+    adam_beta2: float = field(
+        0.999, "AdamW: decay of the mean of squared gradients.", interval="[0, 1)"
     )
-    adam_eps: float = setting(
-        1e-8, "AdamW: added to the root of the squared gradients' mean.", within="(0, inf)"
+    adam_eps: float = field(
+        1e-8, "AdamW: added to the root of the squared gradients' mean.", interval="(0, inf)"
     )
-    weight_decay: float = setting(
+    weight_decay: float = field(
         0.0, "AdamW: decay of the weight matrices, of language model and critic; biases and norms never decay.",
-        within="[0, inf)",
+        interval="[0, inf)",
     )  # fmt: skip
-    max_grad_norm: float = setting(
+    max_grad_norm: float = field(
         1.0,
         "Longest gradient, of language model and value head apart; inf: never cut.",
-        within="(0, inf]",
+        interval="(0, inf]",
     )
-    clip_low: float = setting(
+    clip_low: float = field(
         0.2,
         "How far below 1 a probability ratio may fall to advantage.",
-        within="(0, 1]",
+        interval="(0, 1]",
         group="losses",
     )
-    clip_high: float = setting(
-        0.28, "How far above 1 a probability ratio may rise to advantage.", within="(0, inf)"
+    clip_high: float = field(
+        0.28, "How far above 1 a probability ratio may rise to advantage.", interval="(0, inf)"
     )
-    dual_clip: float | None = setting(
+    dual_clip: float | None = field(
         None, "Bound on the loss of a bad token that became likely, as a multiple of its advantage; none: no bound.",
-        within="(1, inf)",
+        interval="(1, inf)",
     )  # fmt: skip
-    importance_cap: float | None = setting(
+    importance_cap: float | None = field(
         2.0, "Largest weight of a loss that makes up for sampling with other weights, another engine or other rounding "
         "than learn (--max_staleness 1, --rollout_engine vllm, passes in bfloat16): pi_learning / pi_sampling, cut "
         "there; none: not made up for.",
-        within="(0, inf)",
+        interval="(0, inf)",
     )  # fmt: skip
-    entropy_coef: float = setting(0.002, "Weight of the entropy bonus, per nat.", within="[0, inf)")
-    entropy_target: float | None = setting(
+    entropy_coef: float = field(0.002, "Weight of the entropy bonus, per nat.", interval="[0, inf)")
+    entropy_target: float | None = field(
         None, "Entropy, in nats a token, that the bonus holds the policy to: after each update --entropy_coef goes up "
         "by --entropy_coef_step where entropy is below it, else down, never below 0. none: --entropy_coef stays.",
-        within="(0, inf)",
+        interval="(0, inf)",
     )  # fmt: skip
-    entropy_coef_step: float = setting(
-        0.001, "What --entropy_target changes --entropy_coef by, an update.", within="(0, inf)"
+    entropy_coef_step: float = field(
+        0.001, "What --entropy_target changes --entropy_coef by, an update.", interval="(0, inf)"
     )
-    target_kl: float | None = setting(
+    target_kl: float | None = field(
         0.05, "KL from the collecting policy, in nats a token, at which an update stops early; none: never.",
-        within="(0, inf)",
+        interval="(0, inf)",
     )  # fmt: skip
-    loss_aggregation: str = setting(
+    loss_aggregation: str = field(
         "token_mean", "What the loss is a mean over: tokens, actions (of their token means) or rows of tokens alike; "
         "token_sum: rows (of their token sums, over --loss_token_divisor), as in Dr. GRPO. Each weighs the same in all "
         "minibatches of an update.",
         choices=("token_mean", "action_mean", "row_mean", "token_sum"),
     )  # fmt: skip
-    loss_token_divisor: int | None = setting(
+    loss_token_divisor: int | None = field(
         None, "token_sum: the constant that a row's sum is divided by, in tokens; none: --max_episode_tokens, the "
-        "longest that a row can be.", within="[1, inf)",
+        "longest that a row can be.", interval="[1, inf)",
     )  # fmt: skip
 
-    kl_coef: float = setting(
+    kl_coef: float = field(
         0.0, "Weight of the divergence from the reference, the model as it was before the first update, per nat; 0: no "
-        "reference is kept.", within="[0, inf)",
+        "reference is kept.", interval="[0, inf)",
     )  # fmt: skip
-    kl_mode: str = setting(
+    kl_mode: str = field(
         "k3", "Where that divergence counts: in each token's reward, or in the loss, estimated by k1 (whose gradient "
         "is 0 on the mean), k2 (whose gradient is the divergence's) or k3.", choices=("reward", "k1", "k2", "k3"),
     )  # fmt: skip
 
     # The critic.
-    critic: str = setting(
+    critic: str = field(
         "head", "What the critic reads with: a head on the policy's hidden states, an adapter of its own on the same "
         "base (lora), or a model of its own (full).",
         choices=("head", "lora", "full"), group="critic",
     )  # fmt: skip
-    critic_warmup_updates: int = setting(
+    critic_warmup_updates: int = field(
         0, "Updates at the start in which the critic alone learns, the language model standing still.",
-        within="[0, inf)",
+        interval="[0, inf)",
     )  # fmt: skip
-    init_critic_from: str | None = setting(
+    init_critic_from: str | None = field(
         None,
         "Checkpoint folder whose critic this run starts with; none: that of the model folder, or a fresh one.",
         metavar="FOLDER",
     )
-    value_coef: float = setting(0.5, "Weight of the value loss.", within="[0, inf)")
-    value_clip: float | None = setting(
+    value_coef: float = field(0.5, "Weight of the value loss.", interval="[0, inf)")
+    value_clip: float | None = field(
         None,
         "How far a value may move to advantage in one update, in units of return; none: any.",
-        within="(0, inf)",
+        interval="(0, inf)",
     )
-    huber_delta: float | None = setting(
+    huber_delta: float | None = field(
         None,
         "Error beyond which the value loss grows linearly, in units of return; none: never.",
-        within="(0, inf)",
+        interval="(0, inf)",
     )
-    critic_head: str = setting("mlp", "Shape of the value head.", choices=("linear", "mlp"))
-    critic_hidden: int = setting(
-        128, "Width of the value head, in units; mlp only.", within="[1, inf)"
+    critic_head: str = field("mlp", "Shape of the value head.", choices=("linear", "mlp"))
+    critic_hidden: int = field(
+        128, "Width of the value head, in units; mlp only.", interval="[1, inf)"
     )
-    critic_detach: bool = setting(
+    critic_detach: bool = field(
         False, "Whether the value loss leaves the language model untouched."
     )
 
     def __post_init__(self) -> None:
-        settings.check(self)
+        settings.check_ranges(self)
         itself: Any = (
             self  # pyright knows this file by its folder and by its link, hence two classes
         )
-        conflicts.check(itself)
+        conflicts.check_combinations(itself)
 
     @property
     def discount(self) -> float:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
 
 
-def check(config: TrainConfig) -> None:
+def check_combinations(config: TrainConfig) -> None:
     """Raise SettingError, naming the flags and what was expected, where two settings contradict each other."""
     experiment = Path(config.experiment_name)
     if not experiment.parts or experiment.is_absolute() or ".." in experiment.parts:

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fctncalling.algorithms.blocks import Block
-from fctncalling.algorithms.kept_rows import KeptRows
+from fctncalling.algorithms.blocks import TokenBlock
+from fctncalling.algorithms.kept_rows import KVCache
 from fctncalling.algorithms.precision import pass_dtypes, without_autocast
-from fctncalling.algorithms.projection import Projection
-from fctncalling.algorithms.reader import Read
-from fctncalling.algorithms.shared_prompts import SharedRows
+from fctncalling.algorithms.projection import FusedLinear
+from fctncalling.algorithms.reader import DecoderOutput
+from fctncalling.algorithms.shared_prompts import PrefixKVCache
 
 MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 ROTARY_KINDS = ("default", "linear", "llama3", "yarn")  # whose angles depend on the position alone
@@ -28,7 +28,7 @@ MOST_FUSED = 2**30  # parameters of a model whose linear layers are joined, whic
 MOST_COPIED = 2**24  # parameters of a head that is copied, which gains little where it is large
 
 
-def has_fast_path(model: Any) -> bool:
+def supports_fused_decoder(model: Any) -> bool:
     """Return whether a model is of a kind this file reads exactly as its own forward does."""
     if type(model).__name__ not in MODELS or not type(model).__module__.startswith("transformers."):
         return False
@@ -46,7 +46,7 @@ def has_fast_path(model: Any) -> bool:
     )
 
 
-class FastReader:
+class FusedDecoder:
     """Reads tokens as `ModelReader` does, under `torch.inference_mode`; joined weights are those of the first read.
 
     The precisions are `pass_dtypes`' of the model. Weights are cast once, and autocast is off in here: it would hand an
@@ -59,7 +59,7 @@ class FastReader:
         self.head_size = int(
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
-        self.num_heads, self.num_kept_heads = (
+        self.num_heads, self.num_kv_heads = (
             int(config.num_attention_heads),
             int(config.num_key_value_heads),
         )
@@ -70,10 +70,10 @@ class FastReader:
         self._dtype, self._head_dtype = pass_dtypes(model)
         # Between layers fp32 stays fp32, as under autocast.
         self._stream = self._weight.dtype if self._dtype != torch.float32 else torch.float32
-        self._kept = SharedRows(
+        self._kept = PrefixKVCache(
             len(decoder.layers),
             num_rows,
-            self.num_kept_heads,
+            self.num_kv_heads,
             self.head_size,
             self._weight.new_empty(0, dtype=self._dtype),
         )
@@ -88,16 +88,16 @@ class FastReader:
             _Layer(layer, self._fused, self._dtype, self._stream)
             for layer in self._model.model.layers
         ]
-        if self._dtype == torch.float32 and all(layer.joined.fused for layer in layers):
+        if self._dtype == torch.float32 and all(layer.qkv.fused for layer in layers):
             self._paired = True
             for layer in layers:
-                layer.pair(self.num_heads + self.num_kept_heads, self.head_size)
+                layer.interleave_rope(self.num_heads + self.num_kv_heads, self.head_size)
         return layers
 
     @cached_property
-    def _head(self) -> Projection:
+    def _head(self) -> FusedLinear:
         is_small = self._fused and self._weight.numel() <= MOST_COPIED
-        return Projection((self._model.lm_head,), is_small, self._head_dtype)
+        return FusedLinear((self._model.lm_head,), is_small, self._head_dtype)
 
     @property
     def num_bytes(self) -> int:
@@ -120,25 +120,27 @@ class FastReader:
         """Let empty rows begin with the same tokens, which are read and kept once."""
         number = self._kept.new_prompt(len(prompt))
         with without_autocast(self._weight.device):
-            self._read(self._kept.prompts, [number], [prompt])
+            self._prefill_chunk(self._kept.prompts, [number], [prompt])
         self._kept.begin(rows, number)
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
         """Let empty rows begin with the first `count` tokens of another, those it was opened with if it was."""
         self._kept.share(source, rows, count)
 
-    def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
+    def prefill(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> DecoderOutput:
         """Pass new tokens through the model, rows of like length together."""
         with without_autocast(self._weight.device):
             return self._read_together(rows, news)
 
-    def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
+    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
         """Pass one token of each of the first rows through."""
         self.num_tokens += sum(active)
         with without_autocast(self._weight.device):
-            return self._said(self._pass(self._kept, self._kept.place_step(active), tokens))
+            return self._lm_head(
+                self._pass(self._kept, self._kept.append_step_plan(active), tokens)
+            )
 
-    def _read_together(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
+    def _read_together(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> DecoderOutput:
         order = sorted(range(len(rows)), key=lambda i: len(news[i]))
         hidden: list[Tensor] = []
         start = 0
@@ -147,43 +149,47 @@ class FastReader:
             if end == len(order) or (end + 1 - start) * len(news[order[end]]) > self.max_tokens:
                 group = order[start:end]
                 hidden.append(
-                    self._read(self._kept, [rows[i] for i in group], [news[i] for i in group])
+                    self._prefill_chunk(
+                        self._kept, [rows[i] for i in group], [news[i] for i in group]
+                    )
                 )
                 start = end
         back = torch.tensor(order, device=self._weight.device).argsort()
-        return self._said(torch.cat(hidden)[back])
+        return self._lm_head(torch.cat(hidden)[back])
 
-    def _read(self, kept: KeptRows, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Tensor:
+    def _prefill_chunk(
+        self, kept: KVCache, rows: Sequence[int], news: Sequence[Sequence[int]]
+    ) -> Tensor:
         """Return the last layer's states (n, H) behind the last token of each row."""
-        block = kept.place([len(new) for new in news], rows)
+        block = kept.append_plan([len(new) for new in news], rows)
         self.num_tokens += len(block.positions)
         return self._pass(kept, block, [token for new in news for token in new])
 
-    def _pass(self, kept: KeptRows, block: Block, tokens: Sequence[int]) -> Tensor:
+    def _pass(self, kept: KVCache, block: TokenBlock, tokens: Sequence[int]) -> Tensor:
         """Return the last layer's states (n, H) behind the last token of each of a block's rows."""
-        layers, groups = self._layers, self.num_heads // self.num_kept_heads
-        angles = self._angles(block.begin + block.width).index_select(0, block.positions)
+        layers, groups = self._layers, self.num_heads // self.num_kv_heads
+        angles = self._rope_table(block.begin + block.width).index_select(0, block.positions)
         mask = kept.mask(block, groups)
         x: Tensor = self._weight.index_select(0, kept.tensor(tokens)).to(self._stream)
         for number, layer in enumerate(layers):
-            queries, keys, values = self._split(layer, layer.norm(x), angles)
+            queries, keys, values = self._qkv(layer, layer.norm(x), angles)
             kept.write(number, block, keys, values)
             if block.longest > 1 and number + 1 == len(layers):
                 # Above the last layer only the last token of each row matters.
                 x, queries, block = x[block.ends], queries[block.ends], block.last_tokens()
                 mask = kept.mask(block, groups)
             read = kept.attend(number, block, queries, keys, values, mask)
-            x = layer.feed_forward(layer.output.onto(x, read))
+            x = layer.feed_forward(layer.output.add_to(x, read))
         return x
 
-    def _said(self, x: Tensor) -> Read:
+    def _lm_head(self, x: Tensor) -> DecoderOutput:
         hidden = self._norm(x)
-        return Read(self._head(hidden), hidden)
+        return DecoderOutput(self._head(hidden), hidden)
 
-    def _split(self, layer: _Layer, x: Tensor, angles: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _qkv(self, layer: _Layer, x: Tensor, angles: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries (N, heads, size) and keys, values (N, kept heads, size), turned to their positions."""
-        joined = layer.joined(x).view(len(x), -1, self.head_size)
-        turned = joined[:, : self.num_heads + self.num_kept_heads]
+        joined = layer.qkv(x).view(len(x), -1, self.head_size)
+        turned = joined[:, : self.num_heads + self.num_kv_heads]
         if layer.head_scales is not None:
             turned = F.rms_norm(turned, (self.head_size,), None, layer.head_epsilon)
             turned = turned * layer.head_scales
@@ -199,10 +205,10 @@ class FastReader:
         return (
             turned[:, : self.num_heads],
             turned[:, self.num_heads :],
-            joined[:, -self.num_kept_heads :],
+            joined[:, -self.num_kv_heads :],
         )
 
-    def _angles(self, width: int) -> Tensor:
+    def _rope_table(self, width: int) -> Tensor:
         """Return what each position turns by: complex (positions, 1, half the head size) where pairs lie together.
 
         Else cosines and sines (positions, 2, 1, head size); the first half of the sines is negative.
@@ -223,7 +229,7 @@ class FastReader:
 class _Norm:
     """Root mean square normalisation with the weights of a module."""
 
-    def __init__(self, module: Any, dtype: torch.dtype, onto: Projection | None = None) -> None:
+    def __init__(self, module: Any, dtype: torch.dtype, onto: FusedLinear | None = None) -> None:
         """onto: what reads it alone, which takes the weights over (fp32 on a CPU) where it is fused."""
         self._weight: Tensor = module.weight.detach().to(dtype)
         self._epsilon = float(module.variance_epsilon)
@@ -231,7 +237,7 @@ class _Norm:
         self._added = torch.tensor(self._epsilon) if plain else None
         self._left = plain and onto is not None and onto.fused and onto.dtype == torch.float32
         if self._left and onto is not None:
-            onto.take_factors(self._weight)
+            onto.fold_scale(self._weight)
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._added is None:
@@ -250,13 +256,11 @@ class _Layer:
     def __init__(self, layer: Any, fused: bool, dtype: torch.dtype, stream: torch.dtype) -> None:
         """dtype: of products; stream: of norms, and of the sums between layers."""
         attention, forward = layer.self_attn, layer.mlp
-        self.joined = Projection(
-            (attention.q_proj, attention.k_proj, attention.v_proj), fused, dtype
-        )
-        self.output = Projection((attention.o_proj,), fused, dtype)
-        self.inner = Projection((forward.gate_proj, forward.up_proj), fused, dtype)
-        self.down = Projection((forward.down_proj,), fused, dtype)
-        self.norm = _Norm(layer.input_layernorm, stream, self.joined)
+        self.qkv = FusedLinear((attention.q_proj, attention.k_proj, attention.v_proj), fused, dtype)
+        self.output = FusedLinear((attention.o_proj,), fused, dtype)
+        self.inner = FusedLinear((forward.gate_proj, forward.up_proj), fused, dtype)
+        self.down = FusedLinear((forward.down_proj,), fused, dtype)
+        self.norm = _Norm(layer.input_layernorm, stream, self.qkv)
         self.second_norm = _Norm(layer.post_attention_layernorm, stream, self.inner)
         self.head_scales: Tensor | None = (
             None  # (heads + kept heads, size): Qwen3 normalises queries and keys
@@ -271,14 +275,14 @@ class _Layer:
                 attention.q_norm.variance_epsilon,
             )
 
-    def pair(self, num_turned: int, size: int) -> None:
+    def interleave_rope(self, num_turned: int, size: int) -> None:
         """Let the dimensions i and i + half of queries and keys, which are turned together, lie side by side."""
         pairs = torch.arange(size).view(2, -1).t().flatten()
         heads = torch.arange(num_turned * size).view(-1, size)
-        self.joined.reorder(heads[:, pairs].flatten())
+        self.qkv.permute_outputs(heads[:, pairs].flatten())
         if self.head_scales is not None:
             self.head_scales = self.head_scales[:, pairs]
 
     def feed_forward(self, x: Tensor) -> Tensor:
         gate, up = self.inner(self.second_norm(x)).chunk(2, -1)
-        return self.down.onto(x, F.silu(gate) * up)
+        return self.down.add_to(x, F.silu(gate) * up)

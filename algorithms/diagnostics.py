@@ -20,7 +20,7 @@ from fctncalling.algorithms.targets import Targets
 Metrics = dict[str, float]
 
 
-class TokenTerms(NamedTuple):
+class LossTerms(NamedTuple):
     """What the losses of one pass were made of; all (n,), detached."""
 
     token_log_ratios: Tensor
@@ -28,22 +28,22 @@ class TokenTerms(NamedTuple):
     policy_losses: Tensor
     value_losses: Tensor
     entropies: Tensor
-    value_moves: Tensor  # how far each value moved since before the update
-    counted: Tensor  # bool
-    weights: Tensor
+    value_changes: Tensor  # how far each value moved since before the update
+    loss_mask: Tensor  # bool
+    loss_weights: Tensor
     reference_kl: Tensor  # divergence from the reference; meaningless without one
 
 
-def step_metrics(parts: Sequence[TokenTerms], config: TrainConfig) -> Metrics:
+def step_metrics(parts: Sequence[LossTerms], config: TrainConfig) -> Metrics:
     """Return the figures of one optimiser step from the terms of its microbatches."""
-    terms = TokenTerms(*(torch.cat(field) for field in zip(*parts, strict=True)))
-    ratios = terms.log_ratios.exp()[terms.counted]
+    terms = LossTerms(*(torch.cat(field) for field in zip(*parts, strict=True)))
+    ratios = terms.log_ratios.exp()[terms.loss_mask]
     clipped = (ratios < 1.0 - config.clip_low) | (ratios > 1.0 + config.clip_high)
-    total = terms.weights.sum()
+    total = terms.loss_weights.sum()
     metrics = {
-        "losses/policy_loss": (terms.policy_losses * terms.weights).sum() / total,
-        "losses/value_loss": (terms.value_losses * terms.weights).sum() / total,
-        "losses/entropy": (terms.entropies * terms.weights).sum() / total,
+        "losses/policy_loss": (terms.policy_losses * terms.loss_weights).sum() / total,
+        "losses/value_loss": (terms.value_losses * terms.loss_weights).sum() / total,
+        "losses/entropy": (terms.entropies * terms.loss_weights).sum() / total,
         "losses/approx_kl": losses.kl_k3(terms.token_log_ratios).mean(),
         "losses/old_approx_kl": losses.kl_k1(terms.token_log_ratios).mean(),
         "losses/clipfrac": clipped.float().mean(),
@@ -54,7 +54,7 @@ def step_metrics(parts: Sequence[TokenTerms], config: TrainConfig) -> Metrics:
     }
     if config.value_clip is not None:
         metrics["losses/vf_clipfrac"] = (
-            (terms.value_moves[terms.counted].abs() > config.value_clip).float().mean()
+            (terms.value_changes[terms.loss_mask].abs() > config.value_clip).float().mean()
         )
     if config.kl_coef:
         metrics["losses/kl_ref"] = terms.reference_kl.mean()
@@ -98,7 +98,7 @@ def update_metrics(
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
 
 
-def without_critic(metrics: Metrics) -> Metrics:
+def drop_critic_metrics(metrics: Metrics) -> Metrics:
     """Return the figures without those of values, for an algorithm that has none."""
     values = (
         "losses/value_loss",
@@ -114,7 +114,7 @@ def without_critic(metrics: Metrics) -> Metrics:
 
 
 def _critic_metrics(targets: Targets) -> Metrics:
-    counted = targets.counted
+    counted = targets.loss_mask
     metrics: Metrics = {}
     series = {
         "values": targets.old_values,
@@ -144,7 +144,7 @@ def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics
 
 def _importance_metrics(targets: Targets, config: TrainConfig) -> Metrics:
     """Return what the truncated importance weights are; nothing where none are asked for."""
-    weights = targets.importance[targets.counted]
+    weights = targets.importance[targets.loss_mask]
     if config.importance_cap is None or not corrects_sampling(config, weights.device):
         return {}
     return {

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import math
 
-from fctncalling.algorithms.asked import Asked
+from fctncalling.algorithms.asked import AsyncEnvPool
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.env_processes import ProcessEnvironments
-from fctncalling.algorithms.env_threads import ThreadedEnvironments
-from fctncalling.algorithms.environments import Environments, MakeEnv
+from fctncalling.algorithms.env_processes import ProcessEnvPool
+from fctncalling.algorithms.env_threads import ThreadEnvPool
+from fctncalling.algorithms.environments import EnvPool, MakeEnv
 
 
-def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> Environments:
+def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
     """Return the environments of one of `share` processes that play.
 
     SettingError where --env_processes cannot be had, or --max_cache_tokens holds less than an episode for each.
     """
     count = num_side_by_side(config, share)
-    envs: Asked
+    envs: AsyncEnvPool
     if config.env_processes:
         try:
-            envs = ProcessEnvironments(make_env, count, config.env_processes)
+            envs = ProcessEnvPool(make_env, count, config.env_processes)
         except (TypeError, RuntimeError) as error:
             raise SettingError(
                 f"--env_processes: got {config.env_processes}, but {error}; 0 keeps threads"
             ) from error
     else:
-        envs = ThreadedEnvironments(make_env, count)
+        envs = ThreadEnvPool(make_env, count)
     envs.in_order = config.wait_for_tools != "never"
     if (
-        config.wait_for_tools == "always" or config.schedule is not None
+        config.wait_for_tools == "always" or config.replay_arrivals is not None
     ):  # which tells of every answer that was late
         envs.patience_s, envs.in_order = math.inf, True
     return envs

@@ -17,13 +17,13 @@ from typing import Any
 
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from fctncalling.algorithms.asked import PATIENCE_S, Asked, Inbox
+from fctncalling.algorithms.asked import PATIENCE_S, AsyncEnvPool, Inbox
 from fctncalling.algorithms.env_threads import EnvThread
 from fctncalling.algorithms.environments import (
-    Answer,
+    EnvRequest,
+    EnvResponse,
     MakeEnv,
-    NoAnswerError,
-    Question,
+    NoResponseError,
     answers_in_process,
 )
 
@@ -34,7 +34,7 @@ START_S = 300.0  # in which a process has to have made its environments
 _SPAWN: Any = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
 
 
-class ProcessEnvironments(Asked):
+class ProcessEnvPool(AsyncEnvPool):
     """Slot s works in process s modulo their number, in a thread of its own there.
 
     A process that ends fails what its slots were asked and is started again; one with an environment that takes too
@@ -66,7 +66,7 @@ class ProcessEnvironments(Asked):
         """Put a fresh environment in the place of one that failed, in a fresh process where that failed."""
         number = slot % len(self._processes)
         if self._processes[number].is_alive:
-            self._processes[number].post(REPLACE, slot, Question())
+            self._processes[number].post(REPLACE, slot, EnvRequest())
         else:
             slots = range(number, len(self), len(self._processes))
             self._processes[number] = _Process(self._maker, slots, self._inbox)
@@ -76,7 +76,7 @@ class ProcessEnvironments(Asked):
         for process in self._processes:
             process.end()
 
-    def _hand_over(self, slot: int, ticket: int, question: Question) -> None:
+    def _hand_over(self, slot: int, ticket: int, question: EnvRequest) -> None:
         self._processes[slot % len(self._processes)].post(ticket, slot, question)
 
     def _flush(self) -> None:
@@ -96,7 +96,7 @@ class _Process:
 
     def __init__(self, maker: bytes, slots: Sequence[int], inbox: Inbox) -> None:
         self._inbox, self._slots = inbox, slots
-        self._letters: list[tuple[int, int, Question]] = []  # to be sent in one message
+        self._letters: list[tuple[int, int, EnvRequest]] = []  # to be sent in one message
         self._out: dict[int, int] = {}  # slot -> ticket of what is out
         self._reports: queue.SimpleQueue[bool | str] = queue.SimpleQueue()
         self._pipe, theirs = _SPAWN.Pipe()
@@ -127,7 +127,7 @@ class _Process:
             raise RuntimeError(f"process {self.id} could not make its environments: {report}")
         return report
 
-    def post(self, ticket: int, slot: int, question: Question) -> None:
+    def post(self, ticket: int, slot: int, question: EnvRequest) -> None:
         """Put a question among those that are sent next."""
         self._letters.append((ticket, slot, question))
 
@@ -174,7 +174,7 @@ class _Process:
         while self._out:
             with contextlib.suppress(KeyError):
                 slot, ticket = self._out.popitem()
-                self._inbox.put((ticket, Answer(slot, (), NoAnswerError(ended))))
+                self._inbox.put((ticket, EnvResponse(slot, (), NoResponseError(ended))))
 
 
 def _serve(pipe: Connection, maker: bytes, slots: Sequence[int]) -> None:
@@ -207,7 +207,7 @@ def _listen(
                     threads[slot].leave()
                     threads[slot] = EnvThread(slot, make_env(), inbox)
                 else:
-                    threads[slot].ask(ticket, question)
+                    threads[slot].send(ticket, question)
     for thread in threads.values():
         thread.leave()
     for thread in threads.values():
@@ -215,7 +215,7 @@ def _listen(
     os._exit(0)
 
 
-def _packed(ticket: int, answer: Answer) -> bytes:
+def _packed(ticket: int, answer: EnvResponse) -> bytes:
     """Return an answer as bytes; an error travels as its text, as not every exception can be put together again."""
     if answer.error is not None:
         answer = answer._replace(
@@ -225,4 +225,4 @@ def _packed(ticket: int, answer: Answer) -> bytes:
         return pickle.dumps((ticket, answer))
     except Exception as error:
         unsendable = RuntimeError(f"its answer cannot be sent between processes: {error}")
-        return pickle.dumps((ticket, Answer(answer.slot, (), unsendable)))
+        return pickle.dumps((ticket, EnvResponse(answer.slot, (), unsendable)))

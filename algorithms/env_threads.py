@@ -6,13 +6,13 @@ import math
 import queue
 import threading
 
-from fctncalling.algorithms.asked import PATIENCE_S, Asked, Inbox
+from fctncalling.algorithms.asked import PATIENCE_S, AsyncEnvPool, Inbox
 from fctncalling.algorithms.environments import (
+    EnvRequest,
     MakeEnv,
-    Question,
     TextEnv,
     answers_in_process,
-    asked,
+    call_env,
     close_quietly,
 )
 
@@ -27,11 +27,11 @@ class EnvThread:
 
     def __init__(self, slot: int, env: TextEnv, inbox: Inbox) -> None:
         self._slot, self._env, self._inbox = slot, env, inbox
-        self._questions: queue.SimpleQueue[tuple[int, Question] | None] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[tuple[int, EnvRequest] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, daemon=True, name=f"environment {slot}")
         self._thread.start()
 
-    def ask(self, ticket: int, question: Question) -> None:
+    def send(self, ticket: int, question: EnvRequest) -> None:
         """Have a question answered, after those before it."""
         self._questions.put((ticket, question))
 
@@ -46,11 +46,11 @@ class EnvThread:
     def _work(self) -> None:
         while (item := self._questions.get()) is not None:
             ticket, question = item
-            self._inbox.put((ticket, asked(self._slot, self._env, question)))
+            self._inbox.put((ticket, call_env(self._slot, self._env, question)))
         close_quietly(self._env)
 
 
-class ThreadedEnvironments(Asked):
+class ThreadEnvPool(AsyncEnvPool):
     """A thread for each environment."""
 
     def __init__(self, make_env: MakeEnv, num_slots: int) -> None:
@@ -72,5 +72,5 @@ class ThreadedEnvironments(Asked):
         for thread in self._threads:
             thread.join(CLOSING_S / max(1, len(self._threads)))
 
-    def _hand_over(self, slot: int, ticket: int, question: Question) -> None:
-        self._threads[slot].ask(ticket, question)
+    def _hand_over(self, slot: int, ticket: int, question: EnvRequest) -> None:
+        self._threads[slot].send(ticket, question)

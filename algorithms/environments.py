@@ -17,7 +17,7 @@ MakeEnv = Callable[[], TextEnv]
 IN_PROCESS = "in_process_tools"  # in an environment's metadata: its answers are quick, and follow from seed and actions
 
 
-class Question(NamedTuple):
+class EnvRequest(NamedTuple):
     """What an environment is asked: to begin an episode or, where a text is given, to go on with it."""
 
     task_id: str = ""
@@ -25,16 +25,16 @@ class Question(NamedTuple):
     text: str | None = None
 
 
-class Answer(NamedTuple):
+class EnvResponse(NamedTuple):
     """What came of it: `reset`'s or `step`'s tuple, or why there is none."""
 
     slot: int
-    told: tuple[Any, ...] = ()
+    result: tuple[Any, ...] = ()
     error: BaseException | None = None
     seconds: float = 0.0  # that the environment worked
 
 
-class NoAnswerError(RuntimeError):
+class NoResponseError(RuntimeError):
     """An environment did not answer in the time its episode has, or its process ended."""
 
 
@@ -42,7 +42,7 @@ class InvalidEpisodeError(RuntimeError):
     """An environment says that its infrastructure failed, in `info["invalid"]`."""
 
 
-class Environments(ABC):
+class EnvPool(ABC):
     """A number of environments, each in a slot, each asked one thing at a time.
 
     `in_order`: answers come in the order of the slots, and only when all that were asked have answered; what is played
@@ -60,11 +60,11 @@ class Environments(ABC):
         """Forget all that was asked: answers that come later are dropped."""
 
     @abstractmethod
-    def ask(self, slot: int, question: Question, within_s: float) -> None:
+    def send(self, slot: int, question: EnvRequest, within_s: float) -> None:
         """Hand a question to a slot, whose last one was answered; no answer within so many seconds is a failure."""
 
     @abstractmethod
-    def answers(self, *, wait: bool) -> list[Answer]:
+    def recv(self, *, wait: bool) -> list[EnvResponse]:
         """Return what has been answered, by slot; at least one answer where `wait` and something was asked."""
 
     @abstractmethod
@@ -81,12 +81,12 @@ class Environments(ABC):
         return 0
 
 
-class InlineEnvironments(Environments):
+class InlineEnvPool(EnvPool):
     """Asked one after another in the thread that asks. A caller's list of them: replacements are put into it."""
 
     def __init__(self, envs: list[TextEnv], make_env: MakeEnv | None = None) -> None:
         self._envs, self._make_env = envs, make_env
-        self._answers: list[Answer] = []
+        self._answers: list[EnvResponse] = []
 
     def __len__(self) -> int:
         """Return the number of slots."""
@@ -96,11 +96,11 @@ class InlineEnvironments(Environments):
         """Forget all that was asked."""
         self._answers = []
 
-    def ask(self, slot: int, question: Question, within_s: float) -> None:
+    def send(self, slot: int, question: EnvRequest, within_s: float) -> None:
         """Ask at once; nothing can end an answer that takes too long."""
-        self._answers.append(asked(slot, self._envs[slot], question))
+        self._answers.append(call_env(slot, self._envs[slot], question))
 
-    def answers(self, *, wait: bool) -> list[Answer]:
+    def recv(self, *, wait: bool) -> list[EnvResponse]:
         """Return all answers."""
         found, self._answers = sorted(self._answers, key=lambda answer: answer.slot), []
         return found
@@ -117,7 +117,7 @@ class InlineEnvironments(Environments):
             env.close()
 
 
-def asked(slot: int, env: TextEnv, question: Question) -> Answer:
+def call_env(slot: int, env: TextEnv, question: EnvRequest) -> EnvResponse:
     """Return an environment's answer; what it raises is part of it."""
     started = time.perf_counter()
     try:
@@ -128,8 +128,8 @@ def asked(slot: int, env: TextEnv, question: Question) -> Answer:
         else:
             told = env.step(question.text)
     except BaseException as error:  # a KeyboardInterrupt too must get back to the thread that asked
-        return Answer(slot, (), error, time.perf_counter() - started)
-    return Answer(slot, told, None, time.perf_counter() - started)
+        return EnvResponse(slot, (), error, time.perf_counter() - started)
+    return EnvResponse(slot, told, None, time.perf_counter() - started)
 
 
 def answers_in_process(envs: Sequence[TextEnv]) -> bool:

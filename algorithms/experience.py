@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms.algorithm import Spans
+from fctncalling.algorithms.algorithm import TokenGroups
 from fctncalling.algorithms.batch import (
     ActedTokens,
     Batch,
@@ -39,10 +39,10 @@ class Experience(NamedTuple):
         numbers = [known.setdefault(episode.situation, len(known)) for episode in self.episodes]
         return torch.tensor(numbers, device=self.tokens.rewards.device)
 
-    def spans(self, numbers: Tensor) -> Spans:
+    def spans(self, numbers: Tensor) -> TokenGroups:
         """Return what the tokens of these numbers belong to."""
         tokens = self.tokens
-        return Spans(tokens.action[numbers], tokens.row[numbers], tokens.num_words[numbers])
+        return TokenGroups(tokens.action[numbers], tokens.row[numbers], tokens.num_words[numbers])
 
     def padding_share(self, minibatches: Sequence[Minibatch]) -> float:
         """Return which part of the tokens that the model passes over once in these minibatches is padding."""
@@ -73,7 +73,7 @@ class Experience(NamedTuple):
         ).to(device)
 
 
-def gather(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experience:
+def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experience:
     """Return what can be learned from: invalid episodes and those without an acted token are left out.
 
     Raises ValueError where nothing is left, naming the cause.
@@ -92,7 +92,7 @@ def gather(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experienc
     return Experience(usable, rows, trained_lengths(rows), tokens, starts)
 
 
-def plan_epoch(
+def plan_minibatches(
     experience: Experience, config: TrainConfig, generator: torch.Generator
 ) -> list[Minibatch]:
     """Return every row once, shuffled into minibatches of nearly equal size, each split into microbatches."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.sharding import local
+from fctncalling.algorithms.sharding import local_shard
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.experience import Experience
@@ -38,7 +38,7 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
 
 
 @contextlib.contextmanager
-def told_with_tasks(experience: Experience, numbers: Tensor | None = None) -> Iterator[None]:
+def annotate_tasks(experience: Experience, numbers: Tensor | None = None) -> Iterator[None]:
     """Let a NotFiniteError of this block tell the tasks it came up in.
 
     Entry i of its tensor belongs to acted token numbers[i] (default: i); of one with other entries, to all of them.
@@ -58,7 +58,7 @@ def told_with_tasks(experience: Experience, numbers: Tensor | None = None) -> It
 
 
 @contextlib.contextmanager
-def told_with_place(policy: nn.Module, place: str) -> Iterator[None]:
+def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
     """Let a NotFiniteError of this block tell where in the update it came up, and the first weight that is no number.
 
     Where all weights are numbers, it is the first gradient.
@@ -99,4 +99,4 @@ def first_bad_gradient(policy: nn.Module) -> str | None:
 
 
 def _is_bad(tensor: Tensor) -> bool:
-    return not bool(torch.isfinite(local(tensor.detach())).all())
+    return not bool(torch.isfinite(local_shard(tensor.detach())).all())

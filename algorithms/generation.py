@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.actor import Action, Actor, Request, ScriptedActor
+from fctncalling.algorithms.actor import Action, Engine, Request, ScriptedEngine
 from fctncalling.algorithms.cache import check_supported
-from fctncalling.algorithms.decoder import FastReader, has_fast_path
-from fctncalling.algorithms.reader import ModelReader, Read, Reader
+from fctncalling.algorithms.decoder import FusedDecoder, supports_fused_decoder
+from fctncalling.algorithms.reader import Decoder, DecoderOutput, TransformersDecoder
 from fctncalling.algorithms.sampling import sample
 from fctncalling.algorithms.slots import Slot
 
-__all__ = ["Action", "Actor", "CacheBudgetError", "GenerationEngine", "Request", "ScriptedActor"]
+__all__ = ["Action", "CacheBudgetError", "Engine", "GenerationEngine", "Request", "ScriptedEngine"]
 
 
 class CacheBudgetError(ValueError):
     """The caches of the running episodes do not fit into their budget."""
 
 
-class GenerationEngine(Actor):
+class GenerationEngine(Engine):
     """Samples from any transformers causal language model with a hand-written loop around it.
 
     Every token is read once: what a slot's sequence held is kept, a request's new ids are read, and the slot joins
@@ -55,7 +55,7 @@ class GenerationEngine(Actor):
             raise ValueError(
                 f"want temperature >= 0 and max_new_tokens >= 1, got {temperature} and {max_new_tokens}"
             )
-        self.fast_path = has_fast_path(model) if fast_path is None else fast_path
+        self.fast_path = supports_fused_decoder(model) if fast_path is None else fast_path
         if not self.fast_path:
             check_supported(model)
         self.model, self.stop_ids, self.decode, self.value_head = (
@@ -67,24 +67,24 @@ class GenerationEngine(Actor):
         self.temperature, self.max_new_tokens = temperature, max_new_tokens
         self.max_prefill_tokens, self.max_cache_tokens = max_prefill_tokens, max_cache_tokens
         self.generator = generator or torch.Generator().manual_seed(0)
-        self.num_sampled_tokens = self._num_read = 0
+        self.num_sampled_tokens = self._num_prefilled = 0
         self._slots: list[Slot] = []
-        self._reader: Reader = self._new_reader(0)
+        self._decoder: Decoder = self._new_decoder(0)
 
     @property
     def num_forward_tokens(self) -> int:
         """Tokens passed through the model since construction, without padding."""
-        return self._num_read + self._reader.num_tokens
+        return self._num_prefilled + self._decoder.num_tokens
 
     @property
     def num_cache_bytes(self) -> int:
         """Memory of the kept keys and values."""
-        return self._reader.num_bytes
+        return self._decoder.num_bytes
 
     def start(self, num_slots: int) -> None:
         """Forget everything and offer slots 0..num_slots-1; call it whenever the weights changed."""
-        self._num_read += self._reader.num_tokens
-        self._reader = self._new_reader(num_slots)
+        self._num_prefilled += self._decoder.num_tokens
+        self._decoder = self._new_decoder(num_slots)
         self._slots = [Slot(number, self.generator) for number in range(num_slots)]
         self._row = list(range(num_slots))  # slot -> its row in the cache
         self._slot = list(range(num_slots))  # row -> its slot
@@ -94,7 +94,7 @@ class GenerationEngine(Actor):
         )  # those of them with more to read than the token they sampled last
         self._finished: list[tuple[int, Action]] = []  # not returned yet
         self._failed: list[Exception] = []  # not raised yet
-        self._openings: dict[
+        self._prefixes: dict[
             tuple[int, ...], list[int]
         ] = {}  # a first prompt -> the slots that hold it
 
@@ -108,19 +108,19 @@ class GenerationEngine(Actor):
     def restart(self, slot: int) -> None:
         """Empty a slot for a sequence that is rendered again, and go on with its random stream."""
         old = self._slots[slot]
-        if slot in (holders := self._openings.get(old.opening, [])):
+        if slot in (holders := self._prefixes.get(old.prefix, [])):
             holders.remove(slot)
             if not holders:
-                del self._openings[old.opening]
+                del self._prefixes[old.prefix]
         self._slots[slot] = Slot(slot, old.stream)
         self._busy.discard(slot)
         self._joining.discard(slot)
         self._finished = [(number, action) for number, action in self._finished if number != slot]
-        self._reader.empty(self._row[slot])
+        self._decoder.empty(self._row[slot])
 
     def submit(self, request: Request) -> None:
         """Take a request; its slot must have none that waits for an answer."""
-        self._slots[request.slot].ask(
+        self._slots[request.slot].start_request(
             request, self.stop_ids, self.decode, self.max_new_tokens, greedy=self.temperature == 0
         )
         self._busy.add(request.slot)
@@ -140,7 +140,7 @@ class GenerationEngine(Actor):
             with torch.inference_mode():
                 while self._busy and len(self._finished) < wanted:
                     if self._joining:
-                        self._join()
+                        self._prefill()
                     else:
                         self._step()
                     if self._failed:
@@ -153,26 +153,26 @@ class GenerationEngine(Actor):
         finished, self._finished = self._finished, []
         return finished
 
-    def _join(self) -> None:
+    def _prefill(self) -> None:
         """Let slots read what they have not read, and sample a token each."""
         joining = [
             self._slots[number]
             for number in sorted(self._joining, key=lambda number: self._row[number])
         ]
-        lengths = [self._reader.length(self._row[slot.number]) for slot in joining]
+        lengths = [self._decoder.length(self._row[slot.number]) for slot in joining]
         self._check_budget(
-            [length + len(slot.unread) for length, slot in zip(lengths, joining, strict=True)]
+            [length + len(slot.pending) for length, slot in zip(lengths, joining, strict=True)]
         )
         self._joining.clear()
         alike: dict[tuple[int, ...], list[Slot]] = {}
         for slot, length in zip(joining, lengths, strict=True):
-            if not length and not slot.opening:
-                slot.opening = tuple(slot.unread)
-                alike.setdefault(slot.opening, []).append(slot)
+            if not length and not slot.prefix:
+                slot.prefix = tuple(slot.pending)
+                alike.setdefault(slot.prefix, []).append(slot)
         opened = [
             slot.number
             for opening, slots in alike.items()
-            if self._open(opening, slots)
+            if self._share_prefix(opening, slots)
             for slot in slots
         ]
         for slots in (
@@ -180,43 +180,43 @@ class GenerationEngine(Actor):
             [s for s in joining if s.number in opened],
         ):
             if slots:
-                read = self._reader.read(
-                    [self._row[slot.number] for slot in slots], [slot.unread for slot in slots]
+                read = self._decoder.prefill(
+                    [self._row[slot.number] for slot in slots], [slot.pending for slot in slots]
                 )
-                self._take(slots, read)
+                self._sample(slots, read)
 
-    def _open(self, opening: tuple[int, ...], slots: Sequence[Slot]) -> bool:
+    def _share_prefix(self, opening: tuple[int, ...], slots: Sequence[Slot]) -> bool:
         """Let slots begin alike; return whether they share all but the last token, which each reads."""
-        holders = self._openings.setdefault(opening, [])
+        holders = self._prefixes.setdefault(opening, [])
         rows, shared = [self._row[slot.number] for slot in slots], opening[:-1]
         alone = len(holders) + len(slots) == 1
         if shared and holders:
             # The last to come shares what it began with, if any does.
-            self._reader.share(self._row[holders[-1]], rows, len(shared))
+            self._decoder.share(self._row[holders[-1]], rows, len(shared))
         elif shared and not alone:
-            self._reader.open(rows, shared)
+            self._decoder.open(rows, shared)
         holders += [slot.number for slot in slots]
         if not shared or alone:
             return False
         for slot in slots:
-            slot.unread = slot.unread[-1:]
+            slot.pending = slot.pending[-1:]
         return True
 
     def _step(self) -> None:
         """Let the busy slots decode one token each."""
-        span = self._close_gaps()
+        span = self._compact()
         rows: list[Slot | None] = [
             self._slots[number] if number in self._busy else None for number in self._slot[:span]
         ]
-        self._check_budget([self._reader.length(row) + 1 for row in range(span)])
-        tokens = [slot.unread[0] if slot else 0 for slot in rows]
-        self._take(rows, self._reader.step(tokens, [slot is not None for slot in rows]))
+        self._check_budget([self._decoder.length(row) + 1 for row in range(span)])
+        tokens = [slot.pending[0] if slot else 0 for slot in rows]
+        self._sample(rows, self._decoder.decode(tokens, [slot is not None for slot in rows]))
 
-    def _take(self, rows: Sequence[Slot | None], read: Read) -> None:
+    def _sample(self, rows: Sequence[Slot | None], read: DecoderOutput) -> None:
         """Sample a token for each row that has a slot."""
         noise = None
         if self.temperature > 0:
-            drawn = [slot.noise if slot else 0.0 for slot in rows]
+            drawn = [slot.uniform if slot else 0.0 for slot in rows]
             noise = torch.tensor(drawn, dtype=torch.float64, device=read.logits.device)
         tokens, logprobs = sample(read.logits, noise, self.temperature)
         values: list[float | None] = [None] * len(rows)
@@ -229,17 +229,17 @@ class GenerationEngine(Actor):
                 continue
             self.num_sampled_tokens += 1
             try:
-                ended = slot.write(token, logprob, value)
+                ended = slot.append(token, logprob, value)
             except Exception as error:  # of a callback; the others' tokens must not be lost with it
                 self._failed.append(error)
                 continue
             if ended:
                 self._busy.discard(slot.number)
                 self._finished.append((slot.number, slot.action))
-            elif len(slot.unread) > 1:
+            elif len(slot.pending) > 1:
                 self._joining.add(slot.number)
 
-    def _close_gaps(self) -> int:
+    def _compact(self) -> int:
         """Return how many first rows hold all busy slots, after moving some where too many idle ones lie between."""
         rows = sorted(self._row[number] for number in self._busy)
         if rows[-1] + 1 - len(rows) > len(rows) // 8:
@@ -251,7 +251,7 @@ class GenerationEngine(Actor):
         return rows[-1] + 1
 
     def _swap(self, one: int, other: int) -> None:
-        self._reader.swap(one, other)
+        self._decoder.swap(one, other)
         self._slot[one], self._slot[other] = self._slot[other], self._slot[one]
         self._row[self._slot[one]], self._row[self._slot[other]] = one, other
 
@@ -264,8 +264,10 @@ class GenerationEngine(Actor):
                 "--n_rollout_threads or --max_episode_tokens"
             )
 
-    def _new_reader(self, num_rows: int) -> Reader:
+    def _new_decoder(self, num_rows: int) -> Decoder:
         if self.fast_path:
-            return FastReader(self.model, num_rows, max_tokens=self.max_prefill_tokens)
+            return FusedDecoder(self.model, num_rows, max_tokens=self.max_prefill_tokens)
         hidden = self.value_head is not None
-        return ModelReader(self.model, num_rows, hidden=hidden, max_tokens=self.max_prefill_tokens)
+        return TransformersDecoder(
+            self.model, num_rows, hidden=hidden, max_tokens=self.max_prefill_tokens
+        )

@@ -18,7 +18,13 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms.advantages import decomposed_gae
-from fctncalling.algorithms.algorithm import Algorithm, Estimate, Spans, Timelines, averaged
+from fctncalling.algorithms.algorithm import (
+    AdvantageEstimate,
+    Algorithm,
+    TokenGroups,
+    Trajectories,
+    span_mean,
+)
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.reward_shaping import shaped
@@ -26,7 +32,7 @@ from fctncalling.algorithms.reward_shaping import shaped
 EPSILON = 1e-6  # a spread of outcomes below it is rounding
 
 
-def estimate(timelines: Timelines, config: TrainConfig) -> Estimate:
+def estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return how far each token's outcome lies above the mean of its group.
 
     Its outcome is the episode's return, which only an explicit --gamma discounts; or, by step, that from its action
@@ -52,15 +58,17 @@ def estimate(timelines: Timelines, config: TrainConfig) -> Estimate:
     if config.group_std:
         advantages = advantages / (spread + EPSILON)
     advantages = torch.where(spread > EPSILON, advantages, 0.0)  # not rounding's
-    return Estimate(advantages.float(), returns.float(), counted=timelines.acted)
+    return AdvantageEstimate(advantages.float(), returns.float(), counted=timelines.acted)
 
 
-def log_ratio(token_log_ratios: Tensor, spans: Spans, config: TrainConfig) -> Tensor:
+def log_ratio(token_log_ratios: Tensor, spans: TokenGroups, config: TrainConfig) -> Tensor:
     """Return the token's own log-ratio; with --sequence_ratio the mean over its row, so that a row is clipped whole."""
-    return averaged(token_log_ratios, spans.row) if config.sequence_ratio else token_log_ratios
+    return span_mean(token_log_ratios, spans.row) if config.sequence_ratio else token_log_ratios
 
 
-def informative(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
+def groups_with_signal(
+    episodes: Sequence[EpisodeRecord], config: TrainConfig
+) -> list[EpisodeRecord]:
     """Return the valid episodes of groups whose outcomes differ, as `estimate` sees them: the others teach nothing."""
     valid = [episode for episode in episodes if not episode.invalid and episode.rows]
     compared: dict[tuple[Hashable, int], list[float]] = {}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fctncalling.algorithms.blocks import Block, Seats
+from fctncalling.algorithms.blocks import PrefixGroups, TokenBlock
 from fctncalling.algorithms.cache import grown
 
 MOST_SCORES = (
@@ -17,7 +17,7 @@ MOST_SCORES = (
 )  # of one layer, held thrice at once; where there would be more, attention goes piece by piece
 
 
-class KeptRows:
+class KVCache:
     """Rows of one buffer of keys and one of values; token p of a row lies in column p.
 
     Keys lie transposed, (layers, rows, heads, size, columns): the product with one query is then a walk along memory.
@@ -59,7 +59,7 @@ class KeptRows:
         for numbers in (self.lengths, self.begins):
             numbers[one], numbers[other] = numbers[other], numbers[one]
 
-    def place_step(self, active: Sequence[bool]) -> Block:
+    def append_step_plan(self, active: Sequence[bool]) -> TokenBlock:
         """Announce one new token for each of the first rows that are active."""
         before = self.lengths[: len(active)]
         for row, goes_on in enumerate(active):
@@ -74,12 +74,12 @@ class KeptRows:
                 (k[first, ..., :width].flatten(0, 1), v[first, :, :width].flatten(0, 1))
                 for k, v in self.layers
             ]
-        seats = self.seats_of(range(len(active)))
-        return Block(
+        seats = self.prefix_groups_of(range(len(active)))
+        return TokenBlock(
             at, rows, columns, width, rows, rows, offset, rows, 1, False, True, self._first, seats
         )
 
-    def place(self, counts: Sequence[int], rows: Sequence[int]) -> Block:
+    def append_plan(self, counts: Sequence[int], rows: Sequence[int]) -> TokenBlock:
         """Announce `counts[i]` new tokens for row `rows[i]`."""
         device = self.keys.device
         before = [self.lengths[row] for row in rows]
@@ -92,9 +92,9 @@ class KeptRows:
         offset = torch.arange(len(place), device=device) - (ends - numbers + 1)[place]
         columns = self.tensor(before)[place] + offset
         positions = self.tensor([self.begins[row] for row in rows])[place] + columns
-        first, seats = list(rows) == list(range(len(rows))), self.seats_of(rows)
+        first, seats = list(rows) == list(range(len(rows))), self.prefix_groups_of(rows)
         fresh, longest = not any(before) and seats is None, max(counts)
-        return Block(
+        return TokenBlock(
             positions,
             chosen[place],
             columns,
@@ -110,17 +110,17 @@ class KeptRows:
             seats,
         )
 
-    def seats_of(self, rows: Sequence[int]) -> Seats | None:
+    def prefix_groups_of(self, rows: Sequence[int]) -> PrefixGroups | None:
         """Return how rows sit at shared prompts, where there are any."""
         return None
 
-    def write(self, layer: int, block: Block, keys: Tensor, values: Tensor) -> None:
+    def write(self, layer: int, block: TokenBlock, keys: Tensor, values: Tensor) -> None:
         """Keep the announced tokens' keys and values (N, heads, size) of one layer."""
         at, (kept_keys, kept_values) = (block.rows, block.columns), self._places[layer]
         kept_keys.index_put_(at, keys)
         kept_values.index_put_(at, values)
 
-    def mask(self, block: Block, groups: int) -> Tensor | None:
+    def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
         """Return what is added to the scores of new tokens, `groups` query heads to a kept one; None: only be causal.
 
         (n x heads, q x groups, k) for products, (n, 1, q, k) where there would be too many scores to hold.
@@ -151,7 +151,7 @@ class KeptRows:
     def attend(
         self,
         layer: int,
-        block: Block,
+        block: TokenBlock,
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
@@ -180,14 +180,14 @@ class KeptRows:
         )
         return block.unpadded(read.transpose(1, 2)).flatten(1)
 
-    def _products(self, layer: int, block: Block, queries: Tensor, mask: Tensor) -> Tensor:
+    def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
         """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one product."""
         keys, values = self._flat_own(layer, block)
         weights = torch.baddbmm(mask, queries, keys, alpha=self.scale).softmax(-1)
         read: Tensor = torch.bmm(weights, values)
         return read
 
-    def _grouped(self, block: Block, queries: Tensor) -> Tensor:
+    def _grouped(self, block: TokenBlock, queries: Tensor) -> Tensor:
         """Return queries (N, query heads, size) as (n x heads, q x groups, size)."""
         heads, size = self.keys.shape[2:4]
         if block.longest == 1:
@@ -195,7 +195,7 @@ class KeptRows:
         padded = block.padded(queries).view(len(block.chosen), block.longest, heads, -1, size)
         return padded.transpose(1, 2).reshape(len(block.chosen) * heads, -1, size)
 
-    def _ungrouped(self, block: Block, read: Tensor) -> Tensor:
+    def _ungrouped(self, block: TokenBlock, read: Tensor) -> Tensor:
         """Return what was read, (n x heads, q x groups, size), as (N, query heads x size)."""
         if block.longest == 1:
             return read.view(len(block.chosen), -1)
@@ -204,20 +204,20 @@ class KeptRows:
         )
         return block.unpadded(padded.transpose(1, 2)).flatten(1)
 
-    def _flat_own(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
+    def _flat_own(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
         """Return keys (n x heads, size, k) and values (n x heads, k, size) of a block's rows."""
         if block.own:
             return block.own[layer]
         keys, values = self._own(layer, block)
         return keys.flatten(0, 1), values.flatten(0, 1)
 
-    def _own(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
+    def _own(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
         """Return keys (n, heads, size, k) and values (n, heads, k, size) of a block's rows."""
         keys, values = self.layers[layer]
         rows = slice(len(block.chosen)) if block.first else block.chosen
         return keys[rows, :, :, : block.width], values[rows, :, : block.width]
 
-    def _columns(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
+    def _columns(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
         """Return keys and values (n, heads, k, size), of all that the mask tells of."""
         keys, values = self._own(layer, block)
         return keys.transpose(-1, -2).contiguous(), values

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms.advantages import decomposed_gae, whiten
-from fctncalling.algorithms.algorithm import Timelines
+from fctncalling.algorithms.algorithm import Trajectories
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
 
@@ -25,7 +25,7 @@ MOST_SPREAD = (
 CUT_SHARE = 0.5  # of actions cut by --max_new_tokens that explains why nothing is earned
 
 
-def outcome_spread(timelines: Timelines, discount: float) -> float:
+def outcome_spread(timelines: Trajectories, discount: float) -> float:
     """Return how far rewards to go deviate from their mean over the actions of the same number; 0: nothing to learn.
 
     The position in an episode is no outcome: an earlier action is further from the same reward in every episode. A

@@ -44,7 +44,7 @@ def _model_name(name_or_path: str) -> str:
     return name if name not in ("", "..") else Path(name_or_path).resolve().name
 
 
-def refuse_held(folder: Path) -> None:
+def require_empty_run_folder(folder: Path) -> None:
     """Raise RunExistsError where a folder already holds a run; one that ended before its first line is none."""
     metrics = folder / "metrics.jsonl"
     held = [
@@ -80,11 +80,11 @@ class RunLog:
     ) -> None:
         self.folder = folder
         if not resume:
-            refuse_held(folder)
+            require_empty_run_folder(folder)
         (folder / "episodes").mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(folder)
         if not resume:
-            refuse_held(folder)  # who was faster has written by now
+            require_empty_run_folder(folder)  # who was faster has written by now
         write_json(folder / "config.json", config)
         self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
         self._timings = (folder / "timings.jsonl").open("a", encoding="utf-8")

@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.algorithms.actor import Action, Actor, ActorError, Request
+from fctncalling.algorithms.actor import Action, Engine, EngineError, Request
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.environments import (
+    EnvRequest,
     InvalidEpisodeError,
-    NoAnswerError,
-    Question,
+    NoResponseError,
     TextEnv,
 )
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.data.types import Episode, Message, StepRecord, Verdict
 
-__all__ = ["Play", "TextEnv"]
+__all__ = ["RunningEpisode", "TextEnv"]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
-class Play:
+class RunningEpisode:
     """One episode while it runs."""
 
     index: int
@@ -55,22 +55,22 @@ class Play:
     cause: Exception | None = None  # what the environment raised, or says has failed
     env_seconds: float = 0.0  # that the environment worked
 
-    def opening_question(self) -> Question:
+    def opening_question(self) -> EnvRequest:
         """Return what asks the environment for this episode."""
-        return Question(self.task_id, self.env_seed)
+        return EnvRequest(self.task_id, self.env_seed)
 
-    def begin(self, actor: Actor, observation: Any, info: dict[str, Any]) -> None:
+    def on_reset(self, actor: Engine, observation: Any, info: dict[str, Any]) -> None:
         """Take what the environment was reset to, and render the first prompt."""
         self.info = info
         actor.begin(self.slot, self.seed)
         self.opening = (info.get("tools") or (), info.get("instructions") or "")
         self.history = _messages(info, observation)
         self.messages = [list(self.history)]
-        self.new_ids = self.template.first(self.history, *self.opening)
+        self.new_ids = self.template.render_prompt(self.history, *self.opening)
         self.rows.append(TokenRecord([], [], [], [], []))
         self._check_budget()
 
-    def request(self, actor: Actor) -> Request:
+    def next_request(self, actor: Engine) -> Request:
         """Put the unread context into the current row and return what the actor is to answer."""
         row = self.rows[-1]
         if not row.ids and len(self.rows) > 1:
@@ -88,7 +88,7 @@ class Play:
             info=self.info,
         )
 
-    def write(self, action: Action) -> Question:
+    def on_action(self, action: Action) -> EnvRequest:
         """Record the action and return what hands its text to the environment."""
         row = self.rows[-1]
         row.ids += action.ids
@@ -99,9 +99,9 @@ class Play:
         if action.truncated:
             self.cut_actions.append(len(self.steps))
         self.text = self.template.decode(action.ids)
-        return Question(text=self.text)
+        return EnvRequest(text=self.text)
 
-    def read(
+    def on_step(
         self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> None:
         """Take the environment's answer to the last action, and render what it says."""
@@ -109,7 +109,7 @@ class Play:
         self.terminated, self.info = terminated, info
         row.rewards[-1] = float(reward)
         self.truncated = bool(truncated) and not self.terminated
-        self._note(turn, self.text, float(reward))
+        self._append_step(turn, self.text, float(reward))
         continued = info.get("continuation") == "text"
         self.messages.append(_messages(info, "" if continued else observation))
         self.step_in_turn = self.step_in_turn + 1 if int(self.info.get("turn", 0)) == turn else 0
@@ -124,13 +124,13 @@ class Play:
         """End the episode, which counts for nothing, as its environment failed."""
         what = (
             str(error)
-            if isinstance(error, NoAnswerError | ActorError | InvalidEpisodeError)
+            if isinstance(error, NoResponseError | EngineError | InvalidEpisodeError)
             else f"the environment raised {type(error).__name__}: {error}"
         )
         logger.warning("task %s: %s; the episode is dropped as invalid", self.task_id, what)
         self.cause, self.invalid, self.ended = error, True, True
 
-    def record(self) -> EpisodeRecord:
+    def to_record(self) -> EpisodeRecord:
         """Return the ended episode as learning and the episode log see it."""
         episode_return = sum(step.reward for step in self.steps)
         verdict = self.info.get("verdict")
@@ -178,15 +178,15 @@ class Play:
             self.history += [{"role": "assistant", "content": self.unfinished + text}, *messages]
             self.unfinished = ""
             if self.template.append_only:
-                self.new_ids = self.template.delta(messages, last_id)
+                self.new_ids = self.template.render_delta(messages, last_id)
             else:
-                self.new_ids = self.template.again(
+                self.new_ids = self.template.render_full(
                     self.history, *self.opening, trusted=sorted(self.written)
                 )
                 self.rows.append(TokenRecord([], [], [], [], []))
         self._check_budget()
         if self.ended:
-            self._keep_final_context()
+            self._append_bootstrap_context()
 
     def _check_budget(self) -> None:
         row = self.rows[-1]
@@ -196,12 +196,12 @@ class Play:
             if not self.steps:
                 self.rows = []
 
-    def _keep_final_context(self) -> None:
+    def _append_bootstrap_context(self) -> None:
         """Keep what the policy would have seen next, as far as the budget goes: its value is the bootstrap."""
         room = max(0, self.max_tokens - len(self.rows[-1].ids))
         _append_context(self.rows[-1], self.new_ids[:room])
 
-    def _note(self, turn: int, text: str, reward: float) -> None:
+    def _append_step(self, turn: int, text: str, reward: float) -> None:
         error = self.info.get("error")
         results = [m for m in self.info.get("messages") or () if m.get("role") == "tool"]
         self.steps.append(

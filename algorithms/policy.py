@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.adapters import ACTOR, CRITIC, Adapters
-from fctncalling.algorithms.token_scores import token_scores
-from fctncalling.algorithms.training_pass import has_training_pass, wanted_states
+from fctncalling.algorithms.token_scores import token_logprobs_and_entropies
+from fctncalling.algorithms.training_pass import hidden_states_at, supports_sparse_forward
 from fctncalling.algorithms.value_head import VALUE_HEAD_FILE, ValueHead
 
 CRITIC_MODEL_FILE = "critic_model.safetensors"
@@ -79,14 +79,14 @@ class ActorCritic(nn.Module):
             )
         read = (ids, attention_mask, position_ids, rows, columns - 1)
         hidden = self._states(self.model.get_decoder(), *read)  # (N, H)
-        logprobs, entropies = token_scores(
+        logprobs, entropies = token_logprobs_and_entropies(
             self.model,
             hidden,
             ids[rows, columns],
             temperature=temperature,
             entropy_gradient=entropy_gradient,
         )
-        if self._critic_reads_alone:
+        if self._critic_has_own_backbone:
             hidden = self._critic_states(*read)
         return TokenOutputs(logprobs, entropies, self._values(hidden))
 
@@ -102,7 +102,7 @@ class ActorCritic(nn.Module):
         rows = torch.arange(len(ids), device=ids.device)
         return self._values(self._critic_states(ids, attention_mask, position_ids, rows, columns))
 
-    def refer_to(self, model: Any) -> None:
+    def set_reference(self, model: Any) -> None:
         """Keep a language model, frozen, as the reference; with adapters that is the base itself, and none needed."""
         self._reference = (ActorCritic(model.requires_grad_(False).eval(), critic_head="linear"),)
 
@@ -121,7 +121,7 @@ class ActorCritic(nn.Module):
             hidden = reference._states(
                 reference.model.get_decoder(), ids, attention_mask, None, rows, columns - 1
             )
-        return token_scores(
+        return token_logprobs_and_entropies(
             reference.model,
             hidden,
             ids[rows, columns],
@@ -143,12 +143,12 @@ class ActorCritic(nn.Module):
         if self.adapters is not None and CRITIC in self.adapters.names:
             yield from self.adapters.parameters(CRITIC)
 
-    def give_critic_a_model(self) -> None:
+    def add_critic_model(self) -> None:
         """Let the critic read with a copy of the language model as it is now, trained by the value loss alone."""
         self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
         _refuse_half_precision(self)
 
-    def adapt(
+    def add_lora(
         self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False
     ) -> None:
         """Freeze the language model and let adapters learn in its place: the actor's, and one of the critic's own."""
@@ -214,7 +214,7 @@ class ActorCritic(nn.Module):
         return policy
 
     @property
-    def _critic_reads_alone(self) -> bool:
+    def _critic_has_own_backbone(self) -> bool:
         """Whether the critic has hidden states of its own."""
         return self.critic_model is not None or (
             self.adapters is not None and CRITIC in self.adapters.names
@@ -242,8 +242,8 @@ class ActorCritic(nn.Module):
         mask: Tensor | None = attention_mask
         if position_ids is None and _padded_right(attention_mask):
             # A causal model never looks right: no mask is needed, and attention without one is faster.
-            if has_training_pass(self.model, decoder):
-                return wanted_states(decoder, ids, rows, columns)
+            if supports_sparse_forward(self.model, decoder):
+                return hidden_states_at(decoder, ids, rows, columns)
             mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         elif (
             position_ids is None

@@ -11,22 +11,27 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from fctncalling.algorithms import losses
-from fctncalling.algorithms.algorithm import Algorithm, Spans
+from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.diagnostics import (
+    LossTerms,
     Metrics,
-    TokenTerms,
+    drop_critic_metrics,
     step_metrics,
     update_metrics,
-    without_critic,
 )
-from fctncalling.algorithms.experience import Experience, Minibatch, gather, plan_epoch
-from fctncalling.algorithms.finite import check_finite, told_with_place, told_with_tasks
+from fctncalling.algorithms.experience import (
+    Experience,
+    Minibatch,
+    build_experience,
+    plan_minibatches,
+)
+from fctncalling.algorithms.finite import annotate_location, annotate_tasks, check_finite
 from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.policy import ActorCritic, TokenOutputs
-from fctncalling.algorithms.processes import ALONE, Processes, whole_norm
+from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup, full_norm
 from fctncalling.algorithms.reward_shaping import shaped
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
@@ -77,7 +82,7 @@ def update(
     episodes: Sequence[EpisodeRecord],
     config: TrainConfig,
     generator: torch.Generator,  # on the CPU: decides the minibatches
-    processes: Processes = ALONE,  # each gives the same episodes and gets the same metrics
+    processes: ProcessGroup = SINGLE_PROCESS,  # each gives the same episodes and gets the same metrics
 ) -> Metrics:
     """Improve the policy on the episodes and return the metrics of the update.
 
@@ -88,22 +93,22 @@ def update(
     """
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = ALGORITHMS[config.algorithm_name]
-    config = processes.splitting(config)
-    experience = gather(shaped(episodes, config), next(policy.parameters()).device)
-    minibatches = plan_epoch(experience, config, generator)
-    with told_with_place(policy, "the passes before the first step"), told_with_tasks(experience):
+    config = processes.with_equal_accumulation(config)
+    experience = build_experience(shaped(episodes, config), next(policy.parameters()).device)
+    minibatches = plan_minibatches(experience, config, generator)
+    with annotate_location(policy, "the passes before the first step"), annotate_tasks(experience):
         targets = compute_targets(
             policy, experience, minibatches, algorithm, config, generator, processes
         )
     optimisers, config = _what_moves(optimisers, config, algorithm, experience, targets)
     padding_share = experience.padding_share(minibatches)
-    minibatches = experience.counted_rows(minibatches, targets.counted, config)
+    minibatches = experience.counted_rows(minibatches, targets.loss_mask, config)
 
     steps: list[Metrics] = []
     early_stop_epoch = 0
     for epoch in range(1, config.ppo_epoch + 1):
         for number, minibatch in enumerate(minibatches, 1):
-            with told_with_place(
+            with annotate_location(
                 policy, f"minibatch {number} of {len(minibatches)} of epoch {epoch}"
             ):
                 step = accumulate_gradients(
@@ -116,12 +121,12 @@ def update(
                 step |= take_step(policy, optimisers, config)
         if early_stop_epoch or epoch == config.ppo_epoch:
             break
-        minibatches = plan_epoch(experience, config, generator)
-        minibatches = experience.counted_rows(minibatches, targets.counted, config)
+        minibatches = plan_minibatches(experience, config, generator)
+        minibatches = experience.counted_rows(minibatches, targets.loss_mask, config)
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
-    return metrics if algorithm.critic else without_critic(metrics)
+    return metrics if algorithm.critic else drop_critic_metrics(metrics)
 
 
 def _what_moves(
@@ -151,7 +156,7 @@ def accumulate_gradients(
     minibatch: Minibatch,
     algorithm: Algorithm,
     config: TrainConfig,
-    processes: Processes = ALONE,
+    processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Metrics:
     """Set the gradients to those of the minibatch's loss, however it is split, and return the figures of the pass."""
     policy.zero_grad(set_to_none=True)
@@ -159,7 +164,7 @@ def accumulate_gradients(
     total = loss_divisor(targets, experience, config)
     value_coef = config.value_coef if algorithm.critic else 0.0
     parts = []
-    for (batch, numbers), counts in processes.share(batches):
+    for (batch, numbers), counts in processes.shard_items(batches):
         outputs = policy(
             *batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0
         )
@@ -172,33 +177,37 @@ def accumulate_gradients(
         )
         if config.kl_coef and config.kl_mode != "reward":
             token_losses = token_losses + config.kl_coef * terms.reference_kl
-        loss = losses.aggregate(token_losses * terms.weights, terms.counted, total)
+        loss = losses.aggregate(token_losses * terms.loss_weights, terms.loss_mask, total)
         if not torch.isfinite(loss):
-            with told_with_tasks(experience, numbers):
-                _name_the_culprit(outputs._asdict() | terms._asdict() | {"loss": loss})
+            with annotate_tasks(experience, numbers):
+                _raise_for_nonfinite(outputs._asdict() | terms._asdict() | {"loss": loss})
         processes.backward(loss, counts=counts)
         if counts:
-            parts.append(TokenTerms(*(term.detach() for term in terms)))
-    processes.add_up_gradients(policy)
-    return step_metrics(processes.interleaved(parts), config)
+            parts.append(LossTerms(*(term.detach() for term in terms)))
+    processes.all_reduce_gradients(policy)
+    return step_metrics(processes.gather_in_order(parts), config)
 
 
 def token_terms(
-    outputs: TokenOutputs, target: Targets, spans: Spans, algorithm: Algorithm, config: TrainConfig
-) -> TokenTerms:
+    outputs: TokenOutputs,
+    target: Targets,
+    spans: TokenGroups,
+    algorithm: Algorithm,
+    config: TrainConfig,
+) -> LossTerms:
     """Return the terms of the loss, one number a token, (n,)."""
     token_log_ratios = losses.log_ratio(outputs.logprobs, target.old_logprobs)
     reference_kl = losses.KL_ESTIMATORS.get(config.kl_mode, losses.kl_k3)(
         losses.log_ratio(target.reference_logprobs, outputs.logprobs)
     )
     log_ratios = algorithm.log_ratio(token_log_ratios, spans, config)
-    return TokenTerms(
+    return LossTerms(
         token_log_ratios,
         log_ratios,
         losses.policy_loss(
             log_ratios,
             target.advantages,
-            target.counted,
+            target.loss_mask,
             clip_low=config.clip_low,
             clip_high=config.clip_high,
             dual_clip=config.dual_clip,
@@ -208,14 +217,14 @@ def token_terms(
             outputs.values,
             target.returns,
             target.old_values,
-            target.counted,
+            target.loss_mask,
             value_clip=config.value_clip,
             huber_delta=config.huber_delta,
         ),
         algorithm.average(outputs.entropies, spans),
-        value_moves=outputs.values - target.old_values,
-        counted=target.counted,
-        weights=target.weights,
+        value_changes=outputs.values - target.old_values,
+        loss_mask=target.loss_mask,
+        loss_weights=target.loss_weights,
         reference_kl=algorithm.average(reference_kl, spans),
     )
 
@@ -223,10 +232,10 @@ def token_terms(
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
     """Cut the gradients of language model and critic to --max_grad_norm apart, step both, return their norms."""
     norms = {
-        "policy_grad_norm": whole_norm(
+        "policy_grad_norm": full_norm(
             clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm)
         ),
-        "critic_grad_norm": whole_norm(
+        "critic_grad_norm": full_norm(
             clip_grad_norm_(policy.critic_parameters(), config.max_grad_norm)
         ),
     }
@@ -238,7 +247,7 @@ def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) 
     return {f"losses/{name}": float(norm) for name, norm in norms.items()}
 
 
-def _name_the_culprit(tensors: dict[str, Tensor]) -> None:
+def _raise_for_nonfinite(tensors: dict[str, Tensor]) -> None:
     """Raise FloatingPointError naming the first tensor, in order of computation, that is not finite."""
     for name, tensor in tensors.items():
         check_finite(name, tensor, "before a step")

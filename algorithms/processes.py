@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, resolve_device
-from fctncalling.algorithms.sharding import Sharding, plain
+from fctncalling.algorithms.sharding import FSDP, full_tensor
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.policy import ActorCritic
@@ -32,7 +32,7 @@ ONE_ON_A_CPU = (
 )
 
 
-class Processes:
+class ProcessGroup:
     """`count` processes, of which this one is number `rank`; one alone where nothing else is said."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Processes:
         rank: int = 0,
         count: int = 1,
         device: torch.device | str = "cpu",
-        sharding: Sharding | None = None,
+        sharding: FSDP | None = None,
     ) -> None:
         self.rank, self.count, self.device = rank, count, torch.device(device)
         self.sharding = sharding  # set where every process holds a part of each weight (FSDP)
@@ -50,7 +50,7 @@ class Processes:
         """Whether this process speaks and writes for all."""
         return self.rank == 0
 
-    def share(self, items: Sequence[T]) -> list[tuple[T, bool]]:
+    def shard_items(self, items: Sequence[T]) -> list[tuple[T, bool]]:
         """Return every count-th item, with whether it counts: all get equally many, filled up by items that do not.
 
         Every pass through sharded weights is a meeting of all processes, so none may skip one.
@@ -59,7 +59,7 @@ class Processes:
         places = range(self.rank, rounds * self.count, self.count)
         return [(items[min(place, len(items) - 1)], place < len(items)) for place in places]
 
-    def splitting(self, config: TrainConfig) -> TrainConfig:
+    def with_equal_accumulation(self, config: TrainConfig) -> TrainConfig:
         """Return the settings with at least a microbatch for every process in each optimiser step."""
         parts = -(-config.gradient_cp_steps // self.count) * self.count
         return config if self.count == 1 else dataclasses.replace(config, gradient_cp_steps=parts)
@@ -77,18 +77,18 @@ class Processes:
             for it in letters
         ]
 
-    def interleaved(self, own: list[T]) -> list[T]:
+    def gather_in_order(self, own: list[T]) -> list[T]:
         """Return the items of all processes in the order they were shared out in."""
         parts = self.gather(own)
         return [
             part[place] for place in range(len(parts[0])) for part in parts if place < len(part)
         ]
 
-    def total(self, number: float) -> float:
+    def sum(self, number: float) -> float:
         """Return the sum of the number over all processes."""
         return sum(self.gather(number))
 
-    def add_up(self, *tensors: Tensor) -> None:
+    def all_reduce(self, *tensors: Tensor) -> None:
         """Replace each tensor by its sum over all processes, in place."""
         for tensor in tensors if self.count > 1 else ():
             torch.distributed.all_reduce(tensor)
@@ -100,7 +100,7 @@ class Processes:
             loss * self.count if self.sharding else loss
         )  # sharded gradients are averaged
 
-    def add_up_gradients(self, module: nn.Module) -> None:
+    def all_reduce_gradients(self, module: nn.Module) -> None:
         """Replace the gradients of a module by their sum over all processes; sharded ones were summed on the way."""
         if self.count == 1 or self.sharding is not None:
             return
@@ -109,10 +109,10 @@ class Processes:
             if parameter.grad is not None:
                 waiting.append(parameter.grad)
             if sum(gradient.numel() for gradient in waiting) > MAX_TRAVELLING:
-                _add_up_together(waiting)
+                _all_reduce_together(waiting)
                 waiting = []
         if waiting:
-            _add_up_together(waiting)
+            _all_reduce_together(waiting)
 
     def shard(self, policy: ActorCritic) -> None:
         """Leave this process its part of each weight, where the run asks for that."""
@@ -120,7 +120,7 @@ class Processes:
             self.sharding.apply(policy)
 
     @contextlib.contextmanager
-    def whole(self, policy: ActorCritic) -> Iterator[ActorCritic]:
+    def unsharded(self, policy: ActorCritic) -> Iterator[ActorCritic]:
         """Yield the policy with every weight in one piece, as acting and saving need it; all processes take part."""
         if self.sharding is None:
             yield policy
@@ -133,10 +133,10 @@ class Processes:
         return f"{self.count} process{'es' if self.count > 1 else ''} on {self.device.type}{shards}"
 
 
-ALONE = Processes()
+SINGLE_PROCESS = ProcessGroup()
 
 
-def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
+def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGroup:
     """Return the processes that torchrun or accelerate launch started, connected; or the one that runs alone.
 
     SettingError where --fsdp or accelerate's configuration asks for what cannot be.
@@ -148,7 +148,7 @@ def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
             raise SettingError(
                 "--fsdp: one process has no one to share its weights with; start several with torchrun"
             )
-        return Processes(device=chosen)
+        return ProcessGroup(device=chosen)
     from datetime import timedelta
 
     from accelerate import PartialState  # type: ignore[import-untyped]
@@ -158,14 +158,14 @@ def start(device: str = "auto", *, fsdp: bool = False) -> Processes:
     threads = torch.get_num_threads()
     state = PartialState(cpu=chosen.type == "cpu", timeout=timedelta(seconds=PATIENCE_S))
     torch.set_num_threads(threads)
-    sharding = Sharding.configured() if wants_fsdp else None
+    sharding = FSDP.configured() if wants_fsdp else None
     own = (
         chosen if chosen.type == "cpu" else torch.device(str(state.device))
     )  # each its own accelerator
-    return Processes(state.process_index, state.num_processes, own, sharding)
+    return ProcessGroup(state.process_index, state.num_processes, own, sharding)
 
 
-def note_of_launch(processes: Processes) -> str | None:
+def launch_warning(processes: ProcessGroup) -> str | None:
     """Return what a user should know of how the processes were started; None where there is nothing."""
     launched = any(name.startswith("ACCELERATE_") for name in os.environ)
     return (
@@ -175,12 +175,12 @@ def note_of_launch(processes: Processes) -> str | None:
     )
 
 
-def whole_norm(norm: Tensor) -> Tensor:
+def full_norm(norm: Tensor) -> Tensor:
     """Return a gradient norm as an ordinary number; of sharded weights each process knows but a part."""
-    return plain(norm)
+    return full_tensor(norm)
 
 
-def _add_up_together(tensors: list[Tensor]) -> None:
+def _all_reduce_together(tensors: list[Tensor]) -> None:
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     torch.distributed.all_reduce(flat)
     for tensor, part in zip(

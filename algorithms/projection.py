@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Projection:
+class FusedLinear:
     """One or several linear layers, whose outputs lie side by side.
 
     Fused, their weights are copied into one matrix, in the precision that is computed in, and transposed: products with
@@ -53,12 +53,12 @@ class Projection:
         """Whether the weights are a copy, which can be changed."""
         return self._weight is not None
 
-    def take_factors(self, factors: Tensor) -> None:
+    def fold_scale(self, factors: Tensor) -> None:
         """Let a fused weight be what it is after multiplying the inputs (N, H) by factors (H,); else do nothing."""
         if self._weight is not None:
             self._weight *= factors.unsqueeze(-1)
 
-    def reorder(self, order: Tensor) -> None:
+    def permute_outputs(self, order: Tensor) -> None:
         """Let the first outputs of a fused weight come in another order: i is what `order[i]` was; else do nothing."""
         if self._weight is not None:
             self._weight[:, : len(order)] = self._weight[:, order]
@@ -80,7 +80,7 @@ class Projection:
             y = y + torch.mm(torch.mm(x, self._inner), self._outer)
         return y
 
-    def onto(self, residual: Tensor, x: Tensor) -> Tensor:
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """Return the outputs added to a residual stream, in the stream's precision."""
         plain = self._bias is None and self._inner is None
         if self._weight is not None and plain and residual.dtype == self.dtype == x.dtype:

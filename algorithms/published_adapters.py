@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from fctncalling.algorithms.adapters import ACTOR, Adapters
-from fctncalling.algorithms.vllm_server import VllmServer
+from fctncalling.algorithms.vllm_server import VllmClient
 
 KEPT = 2  # versions that stay: what is asked with the last but one may still be on its way
 
@@ -28,14 +28,14 @@ class Version(NamedTuple):
 class PublishedAdapters:
     """Writes versions below `folder`, which the server reads too, and has them served; `KEPT` of them stay."""
 
-    def __init__(self, server: VllmServer, folder: Path) -> None:
+    def __init__(self, server: VllmClient, folder: Path) -> None:
         self.server, self.folder = server, folder.resolve()
         self._run = uuid4().hex[
             :8
         ]  # of this process: a resumed run goes over the same numbers with other weights
         self._versions: list[Version] = []
         self._lock = threading.Lock()
-        server.missing = self.publish_again
+        server.missing = self.republish
 
     def publish(self, adapters: Adapters, number: int) -> str:
         """Return the name under which the adapter as it is is served; `number`: the updates behind it."""
@@ -54,7 +54,7 @@ class PublishedAdapters:
         self._versions = self._versions[-KEPT:]
         return name
 
-    def publish_again(self, name: str) -> None:
+    def republish(self, name: str) -> None:
         """Have a version served again that the server does not know any more, having been started anew."""
         with (
             self._lock

@@ -12,14 +12,14 @@ from fctncalling.algorithms.cache import RaggedCache, attention_mask, check_supp
 from fctncalling.algorithms.precision import pass_dtypes
 
 
-class Read(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What a model says behind the last token of each of n rows."""
 
     logits: Tensor  # (n, V)
     hidden: Tensor | None  # (n, H) the states they come from, where asked for
 
 
-class Reader(Protocol):
+class Decoder(Protocol):
     """A model and one growing sequence a row, whose keys and values it keeps."""
 
     num_tokens: int  # passed through the model so far, without padding
@@ -29,11 +29,11 @@ class Reader(Protocol):
         """Memory of the keys and values kept, rows' free places included."""
         ...
 
-    def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
+    def prefill(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> DecoderOutput:
         """Pass new tokens through the model, one list (not empty) a row; rows are any, each at most once."""
         ...
 
-    def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
+    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
         """Pass one token of each of the first rows through; what comes back for rows not active means nothing."""
         ...
 
@@ -54,7 +54,7 @@ class Reader(Protocol):
         """Let empty rows begin with the first `count` tokens of another, those it was opened with if it was."""
 
 
-class ModelReader:
+class TransformersDecoder:
     """Any causal language model of transformers, through its own forward."""
 
     def __init__(
@@ -71,7 +71,7 @@ class ModelReader:
         """Memory of the keys and values kept, rows' free places included."""
         return self.cache.num_bytes
 
-    def read(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> Read:
+    def prefill(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> DecoderOutput:
         """Pass new tokens through the model, rows of like length in one left-padded block."""
         by_length = sorted(range(len(news)), key=lambda i: len(news[i]))
         found: dict[int, tuple[Tensor, Tensor | None]] = {}
@@ -87,9 +87,9 @@ class ModelReader:
             for place, i in enumerate(group):
                 found[i] = (out.logits[place], None if out.hidden is None else out.hidden[place])
         logits, hidden = zip(*(found[i] for i in range(len(news))), strict=True)
-        return Read(torch.stack(logits), torch.stack(hidden) if self.hidden else None)
+        return DecoderOutput(torch.stack(logits), torch.stack(hidden) if self.hidden else None)
 
-    def step(self, tokens: Sequence[int], active: Sequence[bool]) -> Read:
+    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
         """Pass one token of each of the first rows through."""
         return self._forward(
             [[token] for token in tokens], list(map(int, active)), range(len(tokens))
@@ -109,7 +109,7 @@ class ModelReader:
 
     def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
         """Let empty rows begin with the same tokens, which are read once and copied."""
-        self.read(rows[:1], [prompt])
+        self.prefill(rows[:1], [prompt])
         self.share(rows[0], rows[1:], len(prompt))
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
@@ -117,7 +117,9 @@ class ModelReader:
         for row in rows:
             self.cache.share(source, row, count)
 
-    def _forward(self, block: list[list[int]], counts: list[int], rows: Sequence[int]) -> Read:
+    def _forward(
+        self, block: list[list[int]], counts: list[int], rows: Sequence[int]
+    ) -> DecoderOutput:
         """Return what is said behind the last column of a left-padded block; row i brings `counts[i]` tokens."""
         device, model = self._parameter.device, self.model
         places = self.cache.place(counts, len(block[0]), rows, device)
@@ -131,4 +133,6 @@ class ModelReader:
             logits_to_keep=1,
             output_hidden_states=self.hidden,
         )
-        return Read(output.logits[:, -1], output.hidden_states[-1][:, -1] if self.hidden else None)
+        return DecoderOutput(
+            output.logits[:, -1], output.hidden_states[-1][:, -1] if self.hidden else None
+        )

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fctncalling.algorithms.actor import Actor, RolloutError
+from fctncalling.algorithms.actor import Engine, RolloutError
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.environments import Answer, Environments, InlineEnvironments, TextEnv
-from fctncalling.algorithms.play import Play
-from fctncalling.algorithms.schedule import Schedule
+from fctncalling.algorithms.environments import EnvPool, EnvResponse, InlineEnvPool, TextEnv
+from fctncalling.algorithms.play import RunningEpisode
+from fctncalling.algorithms.schedule import ArrivalOrder
 from fctncalling.algorithms.template import ChatTemplate
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,8 @@ class _Ended(NamedTuple):
 
 
 def collect(
-    envs: list[TextEnv] | Environments,
-    actor: Actor,
+    envs: list[TextEnv] | EnvPool,
+    engine: Engine,
     template: ChatTemplate,
     task_ids: Sequence[str],
     *,
@@ -40,7 +40,7 @@ def collect(
     make_env: Callable[[], TextEnv] | None = None,
     on_episode: Callable[[EpisodeRecord], None] | None = None,
     deadline_s: float = math.inf,
-    schedule: Schedule | None = None,
+    arrivals: ArrivalOrder | None = None,
 ) -> list[EpisodeRecord]:
     """Return one episode a task id, in their order; `len(envs)` of them run at a time.
 
@@ -57,16 +57,16 @@ def collect(
     if not len(envs):
         raise ValueError("no environment to play in: give at least one")
     if isinstance(envs, list):
-        envs = InlineEnvironments(envs, make_env)
+        envs = InlineEnvPool(envs, make_env)
     seeds = [
         (_episode_seed(seed, number), _episode_seed(seed, number - number % group_size))
         for number in numbers or range(len(task_ids))
     ]
     plays = [
-        Play(index, task_id, *own_seeds, template, max_episode_tokens)
+        RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens)
         for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
     ]
-    collection = _Collection(envs, actor, schedule or Schedule(envs), deadline_s, on_episode)
+    collection = _Collection(envs, engine, arrivals or ArrivalOrder(envs), deadline_s, on_episode)
     collection.run(plays)
     return _checked([collection.done[index] for index in range(len(plays))], max_episode_tokens)
 
@@ -76,47 +76,47 @@ class _Collection:
 
     def __init__(
         self,
-        envs: Environments,
-        actor: Actor,
-        schedule: Schedule,
+        envs: EnvPool,
+        actor: Engine,
+        schedule: ArrivalOrder,
         deadline_s: float,
         on_episode: Callable[[EpisodeRecord], None] | None,
     ) -> None:
-        self.envs, self.actor, self.schedule = envs, actor, schedule
+        self.envs, self.engine, self.arrivals = envs, actor, schedule
         self.deadline_s, self.on_episode = deadline_s, on_episode
-        self.running: dict[int, Play] = {}  # slot -> its episode
+        self.running: dict[int, RunningEpisode] = {}  # slot -> its episode
         self.generating: set[int] = set()  # slots that the actor has a request of
         self.done: dict[int, _Ended] = {}
 
-    def run(self, plays: Sequence[Play]) -> None:
+    def run(self, plays: Sequence[RunningEpisode]) -> None:
         """Play all episodes."""
         waiting = list(reversed(plays))
         self.envs.start()
-        self.actor.start(len(self.envs))
-        self.actor.interrupted = self.schedule.interrupted
+        self.engine.start(len(self.envs))
+        self.engine.interrupted = self.arrivals.interrupted
         while waiting or self.running:
             for slot in range(len(self.envs)):
                 if slot not in self.running and waiting:
                     self.running[slot] = play = waiting.pop()
                     play.slot = slot
-                    self.envs.ask(slot, play.opening_question(), self.deadline_s)
-            for answer in self.schedule.answers(wait=not self.generating):
+                    self.envs.send(slot, play.opening_question(), self.deadline_s)
+            for answer in self.arrivals.recv(wait=not self.generating):
                 self._take(answer)
-            for slot, action in self.actor.advance():
+            for slot, action in self.engine.advance():
                 play = self.running[slot]
                 self.generating.discard(slot)
                 if action.failure is not None:
                     play.fail(action.failure)
                     self._end(play)
                     continue
-                self.envs.ask(
-                    slot, play.write(action), max(0.0, self.deadline_s - play.env_seconds)
+                self.envs.send(
+                    slot, play.on_action(action), max(0.0, self.deadline_s - play.env_seconds)
                 )
-        self.actor.start(
+        self.engine.start(
             0
         )  # the caches are of no use once the weights change, and an update needs the memory
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: EnvResponse) -> None:
         """Go on with an episode whose environment has answered."""
         play = self.running[answer.slot]
         play.env_seconds += answer.seconds
@@ -126,18 +126,18 @@ class _Collection:
             play.fail(answer.error)
             self.envs.replace(answer.slot)
         elif play.rows:
-            play.read(*answer.told)
+            play.on_step(*answer.result)
         else:
-            play.begin(self.actor, *answer.told)
+            play.on_reset(self.engine, *answer.result)
         if play.ended:
             self._end(play)
         else:
-            self.actor.submit(play.request(self.actor))
+            self.engine.submit(play.next_request(self.engine))
             self.generating.add(play.slot)
 
-    def _end(self, play: Play) -> None:
+    def _end(self, play: RunningEpisode) -> None:
         del self.running[play.slot]
-        self.done[play.index] = _Ended(play.record(), play.cause, play.overflow)
+        self.done[play.index] = _Ended(play.to_record(), play.cause, play.overflow)
         if self.on_episode is not None:
             self.on_episode(self.done[play.index].record)
 

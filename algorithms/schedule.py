@@ -7,33 +7,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fctncalling.algorithms.environments import Answer, Environments
+from fctncalling.algorithms.environments import EnvPool, EnvResponse
 
 
-class Meeting(NamedTuple):
+class Arrival(NamedTuple):
     """One time at which answers were fetched."""
 
     passes: int  # of the model since the last one, after which generation was interrupted; 0: it was not
     slots: tuple[int, ...]  # whose answers joined
 
 
-class ScheduleError(ValueError):
+class ArrivalLogError(ValueError):
     """What is played does not fit the schedule it is to follow."""
 
 
-class Schedule:
+class ArrivalOrder:
     """Fetches the answers of environments, and remembers when each joined; or has each join when a record says."""
 
-    def __init__(self, envs: Environments, recorded: Sequence[Meeting] | None = None) -> None:
+    def __init__(self, envs: EnvPool, recorded: Sequence[Arrival] | None = None) -> None:
         self._envs, self._recorded = envs, recorded
-        self._meetings: list[Meeting] = []
+        self._arrivals: list[Arrival] = []
         self._passes, self._interrupted = 0, False
-        self._early: dict[int, Answer] = {}  # arrived before the record has them join
+        self._early: dict[int, EnvResponse] = {}  # arrived before the record has them join
 
     @property
-    def meetings(self) -> list[Meeting]:
+    def arrivals(self) -> list[Arrival]:
         """When answers joined; empty where all were waited for, in order, and there is nothing to remember."""
-        return [] if self._envs.in_order else self._meetings
+        return [] if self._envs.in_order else self._arrivals
 
     def interrupted(self, wanted: int) -> bool:
         """Return, after each pass of the model, whether generation is to stop as `wanted` answers have come."""
@@ -44,55 +44,53 @@ class Schedule:
             self._interrupted = not self._envs.in_order and self._envs.num_arrived >= wanted
         return self._interrupted
 
-    def answers(self, *, wait: bool) -> list[Answer]:
+    def recv(self, *, wait: bool) -> list[EnvResponse]:
         """Return the answers that join now."""
         found = (
-            self._due(self._recorded)
-            if self._recorded is not None
-            else self._envs.answers(wait=wait)
+            self._due(self._recorded) if self._recorded is not None else self._envs.recv(wait=wait)
         )
         passes = self._passes if self._interrupted else 0
-        self._meetings.append(Meeting(passes, tuple(answer.slot for answer in found)))
+        self._arrivals.append(Arrival(passes, tuple(answer.slot for answer in found)))
         self._passes, self._interrupted = 0, False
         return found
 
-    def _due(self, recorded: Sequence[Meeting]) -> list[Answer]:
+    def _due(self, recorded: Sequence[Arrival]) -> list[EnvResponse]:
         """Wait for the answers of just the slots that the record has join now."""
         slots = self._next(recorded).slots
         while missing := [slot for slot in slots if slot not in self._early]:
-            if not (came := self._envs.answers(wait=True)):
-                raise ScheduleError(
+            if not (came := self._envs.recv(wait=True)):
+                raise ArrivalLogError(
                     f"the schedule has environments {missing} answer, which were asked nothing"
                 )
             self._early |= {answer.slot: answer for answer in came}
         return [self._early.pop(slot) for slot in slots]
 
-    def _next(self, recorded: Sequence[Meeting]) -> Meeting:
-        if len(self._meetings) >= len(recorded):
-            raise ScheduleError(
+    def _next(self, recorded: Sequence[Arrival]) -> Arrival:
+        if len(self._arrivals) >= len(recorded):
+            raise ArrivalLogError(
                 f"the schedule ends after {len(recorded)} meetings, and the episodes have not"
             )
-        return recorded[len(self._meetings)]
+        return recorded[len(self._arrivals)]
 
 
-class ScheduleLog:
+class ArrivalLog:
     """A file of schedules, a line a rollout; or one that is read, to play the same again."""
 
     def __init__(self, path: Path, *, replayed: bool) -> None:
-        self._path, self._lines = path, dict[str, list[Meeting]]()
+        self._path, self._lines = path, dict[str, list[Arrival]]()
         self.replayed = replayed
         if replayed:
             for line in path.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
                 self._lines[entry["rollout"]] = [
-                    Meeting(passes, tuple(slots)) for passes, slots in entry["meetings"]
+                    Arrival(passes, tuple(slots)) for passes, slots in entry["meetings"]
                 ]
 
-    def recorded(self, name: str) -> list[Meeting] | None:
+    def recorded(self, name: str) -> list[Arrival] | None:
         """Return the schedule to follow in a rollout; None where there is none, or all answers came in order."""
         return self._lines.get(name)
 
-    def note(self, name: str, meetings: Sequence[Meeting]) -> None:
+    def note(self, name: str, meetings: Sequence[Arrival]) -> None:
         """Write down a rollout that was played, if there is anything to follow."""
         if meetings and not self.replayed:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,13 +23,13 @@ class SettingError(ValueError):
     """A setting out of its range; the message names flag, value and range."""
 
 
-def setting(
+def field(
     default: Any,
     sentence: str,
     *,
-    within: str = "",
+    interval: str = "",
     choices: tuple[str, ...] = (),
-    bare: str | None = None,
+    const: str | None = None,
     group: str = "",
     basic: bool = False,
     metavar: str = "",
@@ -50,9 +50,9 @@ def setting(
         default=default,
         metadata={
             "sentence": sentence,
-            "within": within,
+            "within": interval,
             "choices": choices,
-            "bare": bare,
+            "bare": const,
             "group": group,
             "basic": basic,
             "metavar": metavar,
@@ -71,11 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> N
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
     for flag in flags(config_class):
-        options: dict[str, Any] = {} if flag.bare is None else {"nargs": "?", "const": flag.bare}
+        options: dict[str, Any] = {} if flag.const is None else {"nargs": "?", "const": flag.const}
         if flag.many:
             options = {"nargs": "+", "action": _JoinedAction}
         expected = "" if flag.base is str else f" Expected: {flag.expected}."  # the metavar tells
-        sentence = f"{flag.sentence}{expected} Default: {shown(flag.default)}."
+        sentence = f"{flag.sentence}{expected} Default: {format_value(flag.default)}."
         groups[BASIC if flag.basic else flag.group].add_argument(
             *(f"--{name}" for name in (flag.name, *flag.aliases)),
             dest=flag.name,
@@ -96,13 +96,13 @@ class _JoinedAction(argparse.Action):
         setattr(namespace, self.dest, ",".join(values))
 
 
-def check(config: Any) -> None:
+def check_ranges(config: Any) -> None:
     """Raise SettingError for the first field of a dataclass whose value is of the wrong type or out of its range."""
     for flag in flags(type(config)):
         value = getattr(config, flag.name)
         if not flag.fits(value):
             raise SettingError(
-                f"--{flag.name}: got {shown(value)}, expected {flag.expected}{flag.hint(value)}"
+                f"--{flag.name}: got {format_value(value)}, expected {flag.expected}{flag.hint(value)}"
             )
 
 
@@ -116,7 +116,7 @@ def flags(config_class: type[Any]) -> list[Flag]:
     return found
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as a message should show it: text in quotes, none and booleans as the command line writes them."""
     if isinstance(value, str):
         return f'"{value}"'
@@ -132,9 +132,9 @@ class Flag:
     optional: bool  # "none" is a value
     default: Any
     sentence: str
-    within: str
+    interval: str
     choices: tuple[str, ...]
-    bare: Any  # the value of the flag without one; None: it needs one
+    const: Any  # the value of the flag without one; None: it needs one
     group: str  # the help's heading
     basic: bool
     metavar: str
@@ -159,7 +159,7 @@ class Flag:
         words += ", or MODULE:NAME of your own" if self.own else ""
         return (
             words
-            + (f" in {self.within}" if self.within else "")
+            + (f" in {self.interval}" if self.interval else "")
             + (" or none" if self.optional else "")
         )
 
@@ -187,7 +187,7 @@ class Flag:
             value = text  # of the wrong type, so it does not fit
         if not self.fits(value):
             raise argparse.ArgumentTypeError(
-                f"got {shown(text)}, expected {self.expected}{self.hint(text)}"
+                f"got {format_value(text)}, expected {self.expected}{self.hint(text)}"
             )
         return value
 
@@ -203,7 +203,7 @@ class Flag:
             return True
         if self.choices and value not in self.choices:
             return False
-        return not self.within or _inside(value, self.within)
+        return not self.interval or _inside(value, self.interval)
 
     def _convert(self, text: str) -> Any:
         if self.optional and text.lower() in NONE_WORDS:

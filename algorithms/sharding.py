@@ -20,10 +20,10 @@ from fctncalling.algorithms.config import SettingError
 if TYPE_CHECKING:
     from fctncalling.algorithms.policy import ActorCritic
 
-ENTRANCES = ("values_at", "reference_logprobs")  # beside forward, the ways into a policy
+FORWARD_METHODS = ("values_at", "reference_logprobs")  # beside forward, the ways into a policy
 
 
-class Sharding:
+class FSDP:
     """Shards a policy: a unit a layer, and one of all the rest."""
 
     def __init__(self, plugin: Any) -> None:
@@ -32,7 +32,7 @@ class Sharding:
         self._copy: ActorCritic | None = None  # the policy with empty weights
 
     @classmethod
-    def configured(cls) -> Sharding:
+    def configured(cls) -> FSDP:
         """Return the sharding of accelerate's configuration (its FSDP_... variables); SettingError if version 1."""
         import os
 
@@ -57,7 +57,7 @@ class Sharding:
 
         # Its pre-backward hooks hang on our outputs, some of which are views; we change none of them in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-        self._copy = _emptied(policy)
+        self._copy = _on_meta_device(policy)
         # Where the weights lie; by itself it would take an accelerator that --device has left alone.
         device = next(policy.parameters()).device
         options = {
@@ -73,7 +73,7 @@ class Sharding:
         for module in [module for module in policy.modules() if type(module).__name__ in layers]:
             fully_shard(module, reshard_after_forward=self.plugin.reshard_after_forward, **options)
         fully_shard(policy, **options)
-        for name in ENTRANCES:
+        for name in FORWARD_METHODS:
             register_fsdp_forward_method(policy, name)
 
     @contextlib.contextmanager
@@ -85,7 +85,7 @@ class Sharding:
         parameters = dict(self._copy.named_parameters())
         with torch.no_grad():
             for name, weight in policy.named_parameters():
-                parameters[name].data = plain(weight.detach()).to(device)
+                parameters[name].data = full_tensor(weight.detach()).to(device)
         try:
             yield self._copy
         finally:
@@ -93,26 +93,26 @@ class Sharding:
                 parameter.data = parameter.data.new_empty(0)
 
 
-def plain(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """Return a tensor of which processes hold parts in one piece; all of them take part. Others as they are."""
     sharded: Any = tensor  # a DTensor, whose module is slow to import
     whole: Tensor = sharded.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole
 
 
-def local(tensor: Tensor) -> Tensor:
+def local_shard(tensor: Tensor) -> Tensor:
     """Return this process's part of a tensor."""
     sharded: Any = tensor
     part: Tensor = sharded.to_local() if hasattr(tensor, "to_local") else tensor
     return part
 
 
-def whole_state(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+def full_state_dict(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
     """Return the optimiser's state dict with every tensor in one piece: what one process would save."""
     state = optimiser.state_dict()
     slots = {
         number: {
-            name: plain(value) if isinstance(value, Tensor) else value
+            name: full_tensor(value) if isinstance(value, Tensor) else value
             for name, value in slot.items()
         }
         for number, slot in state["state"].items()
@@ -120,14 +120,14 @@ def whole_state(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
     return {**state, "state": slots}
 
 
-def load_whole_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+def load_full_state_dict(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Take over a state dict whose tensors are in one piece, each process its part.
 
     Its moments and step counts are taken, its rates and other settings are not: those are this run's own.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     slots = {
-        number: {name: _parted(value, parameters[number]) for name, value in slot.items()}
+        number: {name: _shard_like(value, parameters[number]) for name, value in slot.items()}
         for number, slot in state["state"].items()
     }
     own = optimiser.state_dict()["param_groups"]
@@ -137,7 +137,7 @@ def load_whole_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) ->
     optimiser.load_state_dict({"state": slots, "param_groups": own})
 
 
-def _parted(value: Any, parameter: Any) -> Any:
+def _shard_like(value: Any, parameter: Any) -> Any:
     """Return a value of an optimiser's state laid out as its parameter is; ValueError where it does not fit."""
     if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
         raise ValueError(
@@ -152,11 +152,11 @@ def _parted(value: Any, parameter: Any) -> Any:
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(
-        value.to(local(parameter).device), parameter.device_mesh, parameter.placements
+        value.to(local_shard(parameter).device), parameter.device_mesh, parameter.placements
     )
 
 
-def _emptied(policy: ActorCritic) -> ActorCritic:
+def _on_meta_device(policy: ActorCritic) -> ActorCritic:
     """Return a copy of the policy whose weights take no memory; a reference model is shared, not copied."""
     known: dict[int, Any] = {id(policy._reference): policy._reference}
     for weight in policy.parameters():

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms.blocks import Block, Seats
-from fctncalling.algorithms.kept_rows import KeptRows, whole_lines
+from fctncalling.algorithms.blocks import PrefixGroups, TokenBlock
+from fctncalling.algorithms.kept_rows import KVCache, whole_lines
 
 
-class SharedRows(KeptRows):
+class PrefixKVCache(KVCache):
     """Kept rows, each with a prompt before its first column or none; a prompt lives as long as a row has it.
 
     Attention is over the columns of prompts, as many as the longest has, and behind them a row's own.
@@ -21,12 +21,12 @@ class SharedRows(KeptRows):
         self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor
     ) -> None:
         super().__init__(num_layers, num_rows, num_heads, head_size, like)
-        self.prompts = KeptRows(num_layers, 0, num_heads, head_size, like)
+        self.prompts = KVCache(num_layers, 0, num_heads, head_size, like)
         self._prompt_of: list[int | None] = [
             None
         ] * num_rows  # a row -> its prompt's row among the prompts
         self._seated: list[int | None] = []  # prompts of the rows that `_seats` are of
-        self._seats: Seats | None = None
+        self._groups: PrefixGroups | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -83,16 +83,16 @@ class SharedRows(KeptRows):
             self.prompts.lengths[prompt] = count
         self.begin(rows, prompt)
 
-    def seats_of(self, rows: Sequence[int]) -> Seats | None:
+    def prefix_groups_of(self, rows: Sequence[int]) -> PrefixGroups | None:
         """Return how rows sit at shared prompts, where any of them does."""
         prompts = [self._prompt_of[row] for row in rows]
         if not self.prompts.lengths or prompts.count(None) == len(prompts):
             return None
         if prompts != self._seated:
-            self._seats, self._seated = self._new_seats(prompts), prompts
-        return self._seats
+            self._groups, self._seated = self._new_prefix_groups(prompts), prompts
+        return self._groups
 
-    def _new_seats(self, prompts: Sequence[int | None]) -> Seats:
+    def _new_prefix_groups(self, prompts: Sequence[int | None]) -> PrefixGroups:
         device, lengths = self.keys.device, self.prompts.lengths
         parties: list[list[int]] = [[] for _ in lengths]
         for row, prompt in enumerate(prompts):
@@ -106,7 +106,7 @@ class SharedRows(KeptRows):
                 back[row] = number * places + place
         last = torch.tensor(lengths, device=device).repeat_interleave(self.keys.shape[2]) - 1
         none = [row for row, prompt in enumerate(prompts) if prompt is None]
-        return Seats(
+        return PrefixGroups(
             torch.tensor([prompt or 0 for prompt in prompts], device=device),
             self.prompts.hidden_behind(last, whole_lines(max(lengths))).unsqueeze(1),
             torch.tensor(none, device=device) if none else None,
@@ -114,38 +114,39 @@ class SharedRows(KeptRows):
             None if ordered else torch.tensor(back, device=device),
         )
 
-    def _products(self, layer: int, block: Block, queries: Tensor, mask: Tensor) -> Tensor:
+    def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
         """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one product."""
-        if (seats := block.seats) is None:
+        if (seats := block.prefix_groups) is None:
             return super()._products(layer, block, queries, mask)
         keys, values = self._flat_own(layer, block)
         shared_keys, shared_values = self.prompts.flat[layer]
         by_row = (len(block.chosen), self.keys.shape[2], queries.shape[1], -1)
         own = torch.baddbmm(mask, queries, keys, alpha=self.scale).view(by_row)
-        scores = _at_seats(seats, queries.view(by_row), shared_keys, seats.mask, self.scale)
+        scores = _per_prefix(seats, queries.view(by_row), shared_keys, seats.mask, self.scale)
         if seats.none is not None:
             scores = scores.index_fill(0, seats.none, float("-inf"))
         shared_weights, own_weights = (
             torch.cat((scores, own), -1).softmax(-1).tensor_split((block.begin,), -1)
         )
-        read = _at_seats(seats, shared_weights, shared_values).flatten(0, 1)
+        read = _per_prefix(seats, shared_weights, shared_values).flatten(0, 1)
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
-    def mask(self, block: Block, groups: int) -> Tensor | None:
+    def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
         """Return what `KeptRows.mask` does: for products of a row's own columns, else of its prompt's too."""
         mask = super().mask(block, groups)
-        if mask is None or mask.dim() == 3 or (seats := block.seats) is None:
+        if mask is None or mask.dim() == 3 or (seats := block.prefix_groups) is None:
             return mask
         seen = seats.mask[:: self.keys.shape[2]].unsqueeze(1).index_select(0, seats.prompts)
         if seats.none is not None:
             seen = seen.index_fill(0, seats.none, float("-inf"))
         return torch.cat((seen.expand(-1, -1, block.longest, -1), mask), -1)
 
-    def _columns(self, layer: int, block: Block) -> tuple[Tensor, Tensor]:
-        if block.seats is None:
+    def _columns(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
+        if block.prefix_groups is None:
             return super()._columns(layer, block)
         keys, values = (
-            shared.index_select(0, block.seats.prompts) for shared in self.prompts.layers[layer]
+            shared.index_select(0, block.prefix_groups.prompts)
+            for shared in self.prompts.layers[layer]
         )
         own_keys, own_values = self._own(layer, block)
         return torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous(), torch.cat(
@@ -153,8 +154,12 @@ class SharedRows(KeptRows):
         )
 
 
-def _at_seats(
-    seats: Seats, states: Tensor, matrices: Tensor, added: Tensor | None = None, scale: float = 1.0
+def _per_prefix(
+    seats: PrefixGroups,
+    states: Tensor,
+    matrices: Tensor,
+    added: Tensor | None = None,
+    scale: float = 1.0,
 ) -> Tensor:
     """Return states (n, heads, g, x) times the matrices (G x heads, x, y) they sit at, (n, heads, g, y).
 

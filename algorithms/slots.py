@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import torch
 
 from fctncalling.algorithms.actor import Action, Request
-from fctncalling.algorithms.stopping import Stops
+from fctncalling.algorithms.stopping import StopCondition
 
 
 class Slot:
@@ -15,13 +15,13 @@ class Slot:
 
     def __init__(self, number: int, stream: torch.Generator) -> None:
         self.number, self.stream = number, stream
-        self.unread: list[int] = []  # sampled or given, not yet passed through the model
-        self.opening: tuple[int, ...] = ()  # what the sequence began with
+        self.pending: list[int] = []  # sampled or given, not yet passed through the model
+        self.prefix: tuple[int, ...] = ()  # what the sequence began with
         self.action = Action()
         self._request: Request | None = None
         self._noise: list[float] = []
 
-    def ask(
+    def start_request(
         self,
         request: Request,
         end_ids: Collection[int],
@@ -35,12 +35,12 @@ class Slot:
             raise ValueError(
                 f"slot {self.number} has a request already: wait for its action, or begin the slot again"
             )
-        if not self.unread and not request.new_ids:
+        if not self.pending and not request.new_ids:
             raise ValueError(
                 f"slot {self.number} has nothing to read: an action needs at least one prompt token"
             )
-        self._stops = Stops(request, end_ids, decode)
-        self.unread = [*self.unread, *request.new_ids]
+        self._stops = StopCondition(request, end_ids, decode)
+        self.pending = [*self.pending, *request.new_ids]
         self._request, self.action, self._end_ids = request, Action(), end_ids
         self._limit = min(request.max_new_tokens or max_new_tokens, max_new_tokens)
         self._plain = not (request.stop or request.stop_ids or request.on_token)
@@ -53,15 +53,15 @@ class Slot:
         )
 
     @property
-    def noise(self) -> float:
+    def uniform(self) -> float:
         """The next token's number, uniform in [0, 1)."""
         return self._noise[self._num_sampled]
 
-    def write(self, token: int, logprob: float, value: float | None) -> bool:
+    def append(self, token: int, logprob: float, value: float | None) -> bool:
         """Add a sampled token to the action; return whether the action ends with it."""
         action = self.action
         action.append(token, logprob, value)
-        self.unread = [token]
+        self.pending = [token]
         self._num_sampled += 1
         going_on = len(action.ids) < self._limit
         if self._plain and going_on and token not in self._end_ids:
@@ -87,6 +87,6 @@ class Slot:
             action.append(forced, None, 0.0 if action.values else None)
             if request.on_token is not None:
                 request.on_token(forced, None)
-        self.unread = [*self.unread, *ids]
-        self._stops.answered(action)
+        self.pending = [*self.pending, *ids]
+        self._stops.resume_after(action)
         return ""

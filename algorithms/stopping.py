@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from fctncalling.algorithms.actor import Action, Request
 
 
-class Stops:
+class StopCondition:
     """Watches one action for the ends its request names.
 
     Text is decoded from a window of last tokens just long enough for the longest string, so that a long action costs
@@ -45,6 +45,6 @@ class Stops:
                     return "stop"
         return ""
 
-    def answered(self, action: Action) -> None:
+    def resume_after(self, action: Action) -> None:
         """Go on behind an end that was answered by ids put in."""
         self._first, action.stop = len(action.ids), ""

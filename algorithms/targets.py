@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms import losses
-from fctncalling.algorithms.algorithm import Algorithm, Estimate, Timelines
+from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Trajectories
 from fctncalling.algorithms.batch import make_batch, microbatches
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.experience import Experience, Minibatch
@@ -17,7 +17,7 @@ from fctncalling.algorithms.finite import check_finite
 from fctncalling.algorithms.learning_signal import outcome_spread, scaled
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.precision import corrects_sampling
-from fctncalling.algorithms.processes import ALONE, Processes
+from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup
 
 
 class Targets(NamedTuple):
@@ -28,8 +28,8 @@ class Targets(NamedTuple):
     raw_advantages: Tensor  # before whitening; 0 where the token does not count
     advantages: Tensor  # 0 everywhere where nothing can be learned: the policy is to stand still
     returns: Tensor
-    counted: Tensor  # bool, the token enters the losses
-    weights: Tensor  # the token's share in the mean that a loss is
+    loss_mask: Tensor  # bool, the token enters the losses
+    loss_weights: Tensor  # the token's share in the mean that a loss is
     reference_logprobs: Tensor  # 0 where no reference is asked for
     importance: Tensor  # weight of the policy's loss: pi before the update / pi as sampled, cut; 1 where they are one
 
@@ -41,7 +41,7 @@ def compute_targets(
     algorithm: Algorithm,
     config: TrainConfig,
     generator: torch.Generator,
-    processes: Processes = ALONE,
+    processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Targets:
     """Return the targets of an update.
 
@@ -84,18 +84,18 @@ def _read_policy(
     experience: Experience,
     minibatches: Sequence[Minibatch],
     config: TrainConfig,
-    processes: Processes,
+    processes: ProcessGroup,
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities and values of all acted tokens, both (N,), under the weights as they are."""
     logprobs = torch.zeros_like(experience.tokens.rewards)
     values = torch.zeros_like(logprobs)
     for minibatch in minibatches:
-        for rows, counts in processes.share(minibatch):
+        for rows, counts in processes.shard_items(minibatch):
             batch, numbers = experience.batch(rows)
             outputs = policy(*batch, temperature=config.temperature)
             if counts:
                 logprobs[numbers], values[numbers] = outputs.logprobs, outputs.values
-    processes.add_up(logprobs, values)
+    processes.all_reduce(logprobs, values)
     return logprobs, values
 
 
@@ -104,23 +104,23 @@ def _read_reference(
     experience: Experience,
     minibatches: Sequence[Minibatch],
     config: TrainConfig,
-    processes: Processes,
+    processes: ProcessGroup,
 ) -> Tensor:
     """Return the reference's log-probabilities of all acted tokens, (N,); 0 where --kl_coef does not ask for them."""
     logprobs = torch.zeros_like(experience.tokens.rewards)
     for minibatch in minibatches if config.kl_coef else ():
-        for rows, counts in processes.share(minibatch):
+        for rows, counts in processes.shard_items(minibatch):
             batch, numbers = experience.batch(rows)
             outputs = policy.reference_logprobs(*batch, temperature=config.temperature)
             if counts:
                 logprobs[numbers] = outputs
-    processes.add_up(logprobs)
+    processes.all_reduce(logprobs)
     return logprobs
 
 
 @torch.no_grad()
 def _bootstrap(
-    policy: ActorCritic, experience: Experience, config: TrainConfig, processes: Processes
+    policy: ActorCritic, experience: Experience, config: TrainConfig, processes: ProcessGroup
 ) -> Tensor:
     """Return the value after the last token of each episode, (E,); 0 where it terminated: nothing comes after."""
     values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
@@ -129,7 +129,7 @@ def _bootstrap(
         return values
     last_rows = [experience.episodes[index].rows[-1] for index in cut]
     lengths = [len(row.ids) for row in last_rows]
-    for group, counts in processes.share(
+    for group, counts in processes.shard_items(
         microbatches(lengths, max_tokens=config.max_microbatch_tokens)
     ):
         batch = make_batch([last_rows[member] for member in group], device=values.device)
@@ -137,7 +137,7 @@ def _bootstrap(
         ends = policy.values_at(batch.ids, batch.attention_mask, columns)
         if counts:
             values[[cut[member] for member in group]] = ends
-    processes.add_up(values)
+    processes.all_reduce(values)
     return values
 
 
@@ -147,13 +147,15 @@ def _estimate(
     values: Tensor,
     bootstrap: Tensor | None,
     config: TrainConfig,
-) -> Estimate:
+) -> AdvantageEstimate:
     """Return the algorithm's estimate, flat (N,)."""
     timelines = _timelines(experience, values, bootstrap)
-    return Estimate(*(field[timelines.acted] for field in algorithm.estimate(timelines, config)))
+    return AdvantageEstimate(
+        *(field[timelines.acted] for field in algorithm.estimate(timelines, config))
+    )
 
 
-def _timelines(experience: Experience, values: Tensor, bootstrap: Tensor | None) -> Timelines:
+def _timelines(experience: Experience, values: Tensor, bootstrap: Tensor | None) -> Trajectories:
     """Return the acted tokens of each episode, end to end.
 
     So a row an episode and a row a step are one case, and context never enters.
@@ -169,7 +171,7 @@ def _timelines(experience: Experience, values: Tensor, bootstrap: Tensor | None)
             acted, flat
         )
 
-    return Timelines(
+    return Trajectories(
         laid_out(tokens.rewards),
         laid_out(values),
         acted,
@@ -213,7 +215,7 @@ def loss_divisor(targets: Targets, experience: Experience, config: TrainConfig) 
     """
     num_minibatches = min(config.num_mini_batch, len(experience.rows))
     if config.loss_aggregation != "token_sum":
-        return float(targets.weights.sum()) / num_minibatches
+        return float(targets.loss_weights.sum()) / num_minibatches
     constant = config.loss_token_divisor or config.max_episode_tokens
     return constant * len(experience.rows) / num_minibatches
 

@@ -82,7 +82,7 @@ class ChatTemplate:
             else "rewrites its history, one row per step",
         )
 
-    def first(
+    def render_prompt(
         self, messages: Sequence[Message], tools: Sequence[Any] = (), instructions: str = ""
     ) -> list[int]:
         """Return the ids of an episode's first prompt, generation prompt included.
@@ -92,7 +92,7 @@ class ChatTemplate:
         opened = self._clean(self._opening(messages, instructions))
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
-    def delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
+    def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
         """Return the ids to append after an action: its closing, the new messages, the next generation prompt.
 
         `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of the closing was
@@ -110,7 +110,7 @@ class ChatTemplate:
         skipped = len(self._closing)
         return ids[skipped:] if ended and skipped and ids[:skipped] == self._closing else list(ids)
 
-    def again(
+    def render_full(
         self,
         history: Sequence[Message],
         tools: Sequence[Any] = (),
@@ -136,9 +136,9 @@ class ChatTemplate:
         `tags` are the environment's own marks, which it has broken in what tools said itself: some tokenizers have a
         token for them, and they are to be read as that.
         """
-        return self.encode(self.harmless(text, tags))
+        return self.encode(self.escape_specials(text, tags))
 
-    def harmless(self, text: str, tags: Sequence[str] = ()) -> str:
+    def escape_specials(self, text: str, tags: Sequence[str] = ()) -> str:
         """Return a text in which every special token and template marker is broken, but those in `tags`."""
         if self._forbidden is None:
             return text

@@ -13,7 +13,7 @@ MAX_LOGITS = (
 )  # logits held at once, 64 MiB in fp32: positions are taken in chunks of this over the vocabulary
 
 
-def token_scores(
+def token_logprobs_and_entropies(
     model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities and entropies, both (N,) fp32, of tokens (N,), from hidden states (N, H) before them.
@@ -23,26 +23,29 @@ def token_scores(
     chunk = max(1, MAX_LOGITS // model.get_output_embeddings().weight.shape[0])
     pieces = list(zip(torch.split(hidden, chunk), torch.split(tokens, chunk), strict=True))
     if len(pieces) <= 1:
-        return _score(model, hidden, tokens, temperature, entropy_gradient)
+        return _chunk(model, hidden, tokens, temperature, entropy_gradient)
     scores = [
-        checkpoint(_score, model, *piece, temperature, entropy_gradient, use_reentrant=False)
+        checkpoint(_chunk, model, *piece, temperature, entropy_gradient, use_reentrant=False)
         for piece in pieces
     ]
     logprobs, entropies = zip(*scores, strict=True)
     return torch.cat(logprobs), torch.cat(entropies)
 
 
-def _score(
+def _chunk(
     model: Any, hidden: Tensor, tokens: Tensor, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    logits = _adjusted(model.get_output_embeddings()(hidden).float(), model.config) / temperature
+    logits = (
+        _model_logit_scaling(model.get_output_embeddings()(hidden).float(), model.config)
+        / temperature
+    )
     log_softmax = logits.log_softmax(-1)  # (N, V)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(log_softmax.exp() * log_softmax).sum(-1)
     return log_softmax.gather(1, tokens[:, None]).squeeze(1), entropies
 
 
-def _adjusted(logits: Tensor, config: Any) -> Tensor:
+def _model_logit_scaling(logits: Tensor, config: Any) -> Tensor:
     """Return the logits as the model's own forward scales or caps them (Granite, Cohere; Gemma)."""
     if scaling := getattr(config, "logits_scaling", None):
         logits = logits / scaling

@@ -8,32 +8,32 @@ batch. 3. Truncated episodes bootstrap. 4. The value loss has its own clip range
 from __future__ import annotations
 
 from fctncalling.algorithms.algorithm import (
+    AdvantageEstimate,
     Algorithm,
-    Estimate,
-    Timelines,
+    Trajectories,
     token_estimate,
     token_log_ratio,
 )
 from fctncalling.algorithms.config import TrainConfig
 
 
-def exact(timelines: Timelines, config: TrainConfig) -> Estimate:
+def tppo_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return TPPO's estimate: time passes between actions only, unless --gamma_token and --lam_token say otherwise."""
     return token_estimate(
         timelines, config, gamma_token=config.gamma_token, lam_token=config.lam_token
     )
 
 
-def as_published(timelines: Timelines, config: TrainConfig) -> Estimate:
+def poad_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return POAD's estimate: no discount inside an action, but the trace fades inside it too."""
     return token_estimate(timelines, config, gamma_token=1.0, lam_token=None)
 
 
-def naive(timelines: Timelines, config: TrainConfig) -> Estimate:
+def ntpo_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return NTPO's estimate: every token is a step in time, so a longer wording of the same call is worth less."""
     return token_estimate(timelines, config, gamma_token=config.discount, lam_token=None)
 
 
-TPPO = Algorithm("TPPO", exact, token_log_ratio)
-POAD = Algorithm("POAD", as_published, token_log_ratio)
-NTPO = Algorithm("NTPO", naive, token_log_ratio)
+TPPO = Algorithm("TPPO", tppo_estimate, token_log_ratio)
+POAD = Algorithm("POAD", poad_estimate, token_log_ratio)
+NTPO = Algorithm("NTPO", ntpo_estimate, token_log_ratio)

@@ -17,16 +17,16 @@ from torch import Tensor
 BLOCK = 128  # queries at a time: fewer cost more calls than they save products
 
 
-def has_training_pass(model: Any, decoder: Any) -> bool:
+def supports_sparse_forward(model: Any, decoder: Any) -> bool:
     """Return whether this file reads with a decoder of the model's kind just as its own forward does.
 
     Hooks on that (autocast, an onlooker's) would be passed over; elsewhere than on a CPU this is untried.
     """
     from fctncalling.algorithms.decoder import (
-        has_fast_path,
+        supports_fused_decoder,
     )  # loads transformers, which losses do not need
 
-    if not has_fast_path(model) or decoder._forward_pre_hooks or decoder._forward_hooks:
+    if not supports_fused_decoder(model) or decoder._forward_pre_hooks or decoder._forward_hooks:
         return False
     weight: Tensor = decoder.embed_tokens.weight
     plain = (
@@ -38,7 +38,7 @@ def has_training_pass(model: Any, decoder: Any) -> bool:
     return bool(plain and not drops and decoder.config._attn_implementation == "sdpa")
 
 
-def wanted_states(
+def hidden_states_at(
     decoder: Any,
     ids: Tensor,  # (B, T), padded on the right
     rows: Tensor,  # (N,) ascending
@@ -51,14 +51,14 @@ def wanted_states(
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (T, 1, head size)
     for layer in below:
         states = layer.input_layernorm(hidden)
-        read = _read_all(
+        read = _causal_attention(
             _queries(layer, states, cos, sin), *_keys_and_values(layer, states, cos, sin)
         )
-        hidden = _finished(layer, hidden, read)
+        hidden = _layer_output(layer, hidden, read)
     states = last.input_layernorm(hidden)
     queries = _queries(last, states[rows, columns], cos[columns], sin[columns])
-    read = _read_some(queries, *_keys_and_values(last, states, cos, sin), rows, columns)
-    wanted: Tensor = decoder.norm(_finished(last, hidden[rows, columns], read))
+    read = _attention_at(queries, *_keys_and_values(last, states, cos, sin), rows, columns)
+    wanted: Tensor = decoder.norm(_layer_output(last, hidden[rows, columns], read))
     return wanted
 
 
@@ -66,7 +66,7 @@ def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return the queries of normed states (..., H), turned to their positions, (..., heads, size)."""
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
-    return _turned(
+    return _apply_rope(
         attention.q_norm(queries) if hasattr(attention, "q_norm") else queries, cos, sin
     )  # Qwen3
 
@@ -78,7 +78,7 @@ def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tu
         it(states).unflatten(-1, (-1, int(attention.head_dim)))
         for it in (attention.k_proj, attention.v_proj)
     )
-    keys = _turned(attention.k_norm(keys) if hasattr(attention, "k_norm") else keys, cos, sin)
+    keys = _apply_rope(attention.k_norm(keys) if hasattr(attention, "k_norm") else keys, cos, sin)
     groups = int(attention.num_key_value_groups)
     return (
         (keys, values)
@@ -87,20 +87,20 @@ def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tu
     )
 
 
-def _finished(layer: Any, hidden: Tensor, read: Tensor) -> Tensor:
+def _layer_output(layer: Any, hidden: Tensor, read: Tensor) -> Tensor:
     """Return the layer's output (..., H) from its input and from what attention read (..., heads, size)."""
     between = hidden + layer.self_attn.o_proj(read.flatten(-2))
     output: Tensor = between + layer.mlp(layer.post_attention_layernorm(between))
     return output
 
 
-def _turned(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _apply_rope(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return queries or keys turned by the angles of their positions."""
     first, second = heads.chunk(2, -1)
     return heads * cos + torch.cat((-second, first), -1) * sin
 
 
-def _read_all(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def _causal_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Return what each query reads of the keys up to its own column; all (B, T, heads, size)."""
     length = queries.shape[1]
     if length <= BLOCK:
@@ -115,7 +115,7 @@ def _read_all(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return torch.cat(blocks, 1)
 
 
-def _read_some(
+def _attention_at(
     queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor
 ) -> Tensor:
     """Return what N queries (N, heads, size) read of their rows' keys up to their own column, (N, heads, size)."""

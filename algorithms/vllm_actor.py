@@ -7,13 +7,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from fctncalling.algorithms.actor import Action, Actor, ActorError, Request
-from fctncalling.algorithms.vllm_server import Completion, VllmServer
+from fctncalling.algorithms.actor import Action, Engine, EngineError, Request
+from fctncalling.algorithms.vllm_server import Completion, VllmClient
 
 POLL_S = 0.02  # how often environments may break in while answers are waited for
 
 
-class VllmActor(Actor):
+class VllmEngine(Engine):
     """Sends each slot's whole sequence as token ids and gets ids with log-probabilities: nothing is encoded twice.
 
     The server keeps the sequences' caches. Requests carry seeds from the slot's own stream, and actions end where
@@ -23,7 +23,7 @@ class VllmActor(Actor):
 
     def __init__(
         self,
-        server: VllmServer,
+        server: VllmClient,
         model: str,
         stop_ids: Iterable[int],
         *,
@@ -88,7 +88,7 @@ class VllmActor(Actor):
     def _taken(self, slot: int) -> Action:
         try:
             action = self._asked.pop(slot).result()
-        except ActorError as error:
+        except EngineError as error:
             return Action(failure=error)
         self._ids[slot] += action.ids
         self.num_sampled_tokens += sum(action.acted)
@@ -123,7 +123,7 @@ class VllmActor(Actor):
     def _ended(self, action: Action, told: Completion, request: Request, limit: int) -> bool:
         """Set why the action ended; or append what answers its stop, and return False."""
         if not told.ids:
-            raise ActorError(f"{self.server.url}: an answer without a token")
+            raise EngineError(f"{self.server.url}: an answer without a token")
         action.stop_reason = "length"
         if told.reason == "length" and action.ids[-1] not in self.stop_ids:
             return True

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.algorithms.actor import ActorError, RolloutError
+from fctncalling.algorithms.actor import EngineError, RolloutError
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Completion(NamedTuple):
     stop: str | int | None  # the string or the token that ended it, where the server tells
 
 
-class VllmServer:
+class VllmClient:
     """Asks a server, from any thread. While it is away, everyone waits up to `patience_s`, then RolloutError.
 
     `missing` is called with a model's name that the server does not know, such as an adapter's after a restart, before
@@ -84,11 +84,11 @@ class VllmServer:
             [choice] = _json(reply)["choices"]
             ids, logprobs = list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ActorError(
+            raise EngineError(
                 f"{self.url}: no token ids with their log-probabilities in the answer ({error!r})"
             ) from None
         if len(ids) != len(logprobs):
-            raise ActorError(
+            raise EngineError(
                 f"{self.url}: {len(ids)} token ids came with {len(logprobs)} log-probabilities"
             )
         return Completion(
@@ -154,7 +154,7 @@ class VllmServer:
                 self._back()
                 return reply
             if self._closed.wait(wait_s):
-                raise ActorError(f"{self.url}: the run ended before there was an answer")
+                raise EngineError(f"{self.url}: the run ended before there was an answer")
             wait_s = min(MAX_WAIT_S, 2.0 * wait_s)
 
     def _away(self, told: str) -> None:
@@ -183,5 +183,5 @@ class VllmServer:
 def _json(reply: Any) -> Any:
     """Return what a reply says; ActorError where it says that it failed."""
     if reply.status_code >= 300:
-        raise ActorError(f"{reply.url}: HTTP {reply.status_code}: {reply.text[:300]}")
+        raise EngineError(f"{reply.url}: HTTP {reply.status_code}: {reply.text[:300]}")
     return reply.json()

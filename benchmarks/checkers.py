@@ -28,10 +28,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.agents.agent import handler_of
+from fctncalling.agents.agent import handler_for
 from fctncalling.agents.scripted import ScriptedAgent
 from fctncalling.checkers.leaderboard import LIVE, MULTI_TURN, NON_LIVE
-from fctncalling.cli.records import TaskFolder
+from fctncalling.cli.records import TaskIndex
 from fctncalling.cli.score_inputs import tasks_of
 from fctncalling.cli.score_tree import folder_of
 from fctncalling.data.types import Task
@@ -45,7 +45,7 @@ TARGETS = {"multi-turn": 4.0, "AST": 1.5, "score, whole process": 3.0}
 
 def answer(task: Task) -> Any:
     """Return the ground truth as a prompted model would write it."""
-    player = ScriptedAgent("oracle").player(task, handler_of(task, "prompting"), 0)
+    player = ScriptedAgent("oracle").player(task, handler_for(task, "prompting"), 0)
     texts = [player.answer("", {"turn": turn}) for turn in range(len(task.question))]
     return [[text] for text in texts] if task.is_multi_turn else texts[0]
 
@@ -213,7 +213,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="both sides take this many turns")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        TaskFolder(args.data_dir)  # its long-context tables go before those elsewhere
+        TaskIndex(args.data_dir)  # its long-context tables go before those elsewhere
         answers = write_results(args.data_dir, Path(folder) / "result")
         official = Official(args.official, Path(folder) / "result")
         met = list(

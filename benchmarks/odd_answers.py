@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.agents.agent import handler_of
+from fctncalling.agents.agent import handler_for
 from fctncalling.agents.scripted import ScriptedAgent
 from fctncalling.cli.records import Line
 from fctncalling.cli.score_inputs import tasks_of
@@ -61,7 +61,7 @@ class OddAnswers:
     def one(self) -> tuple[Task, str]:
         """Return a task and an answer to it."""
         task = self._random.choice(self._tasks)
-        name = handler_of(task, "prompting")
+        name = handler_for(task, "prompting")
         handler = get_handler(name)
         calls = handler.decode(
             ScriptedAgent("oracle").player(task, name, 0).answer("", {"turn": 0})

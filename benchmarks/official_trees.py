@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.agents.agent import handler_of, posed
+from fctncalling.agents.agent import handler_for, task_for_form
 from fctncalling.agents.scripted import ScriptedAgent
 from fctncalling.checkers import kind_of
 from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, WEB_SEARCH
@@ -174,7 +174,7 @@ class Model:
 def truth(task: Task, calls: bool) -> list[str]:
     """Return the messages of an agent that knows the truth."""
     form = "tool_call" if calls else "prompting"
-    player = ScriptedAgent("oracle").player(posed(task, form), handler_of(task, form), 0)
+    player = ScriptedAgent("oracle").player(task_for_form(task, form), handler_for(task, form), 0)
     return [player.answer("", {"turn": turn}) for turn in range(len(task.question))]
 
 

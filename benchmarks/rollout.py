@@ -28,7 +28,7 @@ from rollout_slow import slow_tools
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.generation import GenerationEngine, Request
-from fctncalling.algorithms.kept_rows import KeptRows
+from fctncalling.algorithms.kept_rows import KVCache
 
 NEVER = (
     1  # an end token that is never likely enough to be sampled: all actions have the same length
@@ -184,7 +184,7 @@ def attention_seconds(more: torch.Tensor | None = None) -> Iterator[list[float]]
     with ExitStack() as stack:
         for part in ("write", "mask", "attend"):
             stack.enter_context(
-                patch.object(KeptRows, part, timed(getattr(KeptRows, part), part == "attend"))
+                patch.object(KVCache, part, timed(getattr(KVCache, part), part == "attend"))
             )
         yield spent
 

@@ -12,7 +12,7 @@ import gymnasium
 from transformers import AutoTokenizer
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.env_threads import ThreadedEnvironments
+from fctncalling.algorithms.env_threads import ThreadEnvPool
 from fctncalling.algorithms.generation import GenerationEngine
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.rollout import collect
@@ -53,13 +53,13 @@ def slow_tools(rounds: int) -> tuple[float, float, bool]:
     for num_slow in (NUM_SLOW, 0):
         delays = iter([TOOL_S] * num_slow + [0.0] * NUM_ENVS)
         pools.append(
-            ThreadedEnvironments(
+            ThreadEnvPool(
                 lambda d=delays: SlowTool(FunctionCallingEnv(tasks=tasks), next(d)), NUM_ENVS
             )
         )  # type: ignore[misc]
     ids = [task.id for task in tasks]
 
-    def steps_a_second(pool: ThreadedEnvironments, count: int) -> float:
+    def steps_a_second(pool: ThreadEnvPool, count: int) -> float:
         """Count until the last episodes are handed out: how long those take is no question of throughput."""
         ended: list[tuple[float, int]] = []
         note = partial(_note, ended)

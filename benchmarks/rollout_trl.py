@@ -24,7 +24,7 @@ import torch
 from transformers import AddedToken, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.env_threads import ThreadedEnvironments
+from fctncalling.algorithms.env_threads import ThreadEnvPool
 from fctncalling.algorithms.generation import GenerationEngine
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -148,7 +148,7 @@ def our_iteration(folder: Path) -> Any:
         algorithm_name="GRPO", episodes_per_update=size, group_size=GROUP_SIZE, num_mini_batch=1, ppo_epoch=1, lr=LR,
         entropy_coef=0.0, target_kl=None, max_microbatch_tokens=2**16,
     )  # fmt: skip
-    optimisers, envs = make_optimisers(policy, config), ThreadedEnvironments(AdderEnv, size)
+    optimisers, envs = make_optimisers(policy, config), ThreadEnvPool(AdderEnv, size)
     ids = [
         f"{question}.{member}" for question in range(NUM_QUESTIONS) for member in range(GROUP_SIZE)
     ]

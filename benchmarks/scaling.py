@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fctncalling.algorithms.acting_weights import acting_weights, take_weights
+from fctncalling.algorithms.acting_weights import load_policy_state, policy_state
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, acted_tokens
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.data.bfcl import embedded_path, load_tasks
@@ -108,12 +108,12 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
 def weights() -> None:
     """Print what taking the weights out of a policy and into another costs, against a plain copy."""
     policy = ActorCritic.load(embedded_path("model"))
-    taken = acting_weights(policy)
+    taken = policy_state(policy)
     size = sum(weight.nbytes for weight in taken.values())
     flat = np.zeros(size, dtype=np.uint8)
     print(f"weights of the embedded model: {size / 1e6:.2f} MB in {len(taken)} pieces; a plain copy "
-          f"{least(flat.copy, 50) * 1e3:.2f} ms, out {least(lambda: acting_weights(policy), 50) * 1e3:.2f} ms, "
-          f"in {least(lambda: take_weights(policy, taken), 50) * 1e3:.2f} ms of CPU time")  # fmt: skip
+          f"{least(flat.copy, 50) * 1e3:.2f} ms, out {least(lambda: policy_state(policy), 50) * 1e3:.2f} ms, "
+          f"in {least(lambda: load_policy_state(policy, taken), 50) * 1e3:.2f} ms of CPU time")  # fmt: skip
 
 
 def object_store(ray: Any) -> None:

@@ -28,7 +28,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fctncalling import TextEnvironment, embedded_path
-from fctncalling.envs.tool_text_math import CalculatorTasks, MadeTasks, MathTasks
+from fctncalling.envs.tool_text_math import CalculatorTasks, GeneratedTasks, MathTasks
 from fctncalling.envs.tools.calculator import calculate
 from fctncalling.envs.tools.callables import as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
@@ -169,9 +169,9 @@ def loaded(folder: str | Path) -> tuple[Any, Any]:
     )
 
 
-def questions(tasks: MadeTasks, count: int) -> list[str]:
+def questions(tasks: GeneratedTasks, count: int) -> list[str]:
     """Return made questions, as the embedded models' chat template writes them."""
-    named = [tasks.named(f"train_{number}").prompt for number in range(count)]
+    named = [tasks.by_id(f"train_{number}").prompt for number in range(count)]
     return [f"<|user|>{prompt}<|end|><|assistant|>" for prompt in named]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.data.errors import Place, TaskWarning
+from fctncalling.data.errors import Location, TaskWarning
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.validation import explain, is_answer
 
@@ -31,7 +31,7 @@ class PossibleAnswers:
         self._waiting: dict[str, Mapping[str, Any]] = {}
         self._missing_told = False
 
-    def find(self, place: Place) -> Mapping[str, Any] | None:
+    def find(self, place: Location) -> Mapping[str, Any] | None:
         """Return the answer entry of the entry at `place`, privately; None, with one warning, where no file is.
 
         Raises TaskError where there are answers but none for this id, or where a file asked for is not there.
@@ -63,10 +63,10 @@ class PossibleAnswers:
     def _read(self) -> Iterator[Mapping[str, Any]]:
         for line, answer in read_entries(self._path):
             if not is_answer(answer):
-                raise Place(self._path, line).error(explain(answer, "answer"))
+                raise Location(self._path, line).error(explain(answer, "answer"))
             yield answer
 
-    def _tell_missing(self, place: Place) -> None:
+    def _tell_missing(self, place: Location) -> None:
         if not self._missing_told:
             self._missing_told = True
             warnings.warn(

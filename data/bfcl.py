@@ -21,7 +21,7 @@ from fctncalling.data.categories import (
     category_of,
     named_category,
 )
-from fctncalling.data.errors import Place, TaskError, TaskWarning
+from fctncalling.data.errors import Location, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.places import official_data_folder, user_data_folder
@@ -66,7 +66,7 @@ def load_tasks(
     `self_documented` classes, and of those an entry names by their path, docs may be missing: environments make them.
     Raises TaskError, with file, line, id and field, for what cannot be read, and for an id that stands twice.
     """
-    tasks, places = [], dict[str, Place]()
+    tasks, places = [], dict[str, Location]()
     for place, task in _read(path, possible_answers, function_docs, self_documented):
         if task.id in places:
             raise place.error(
@@ -127,7 +127,7 @@ def _read(
     possible_answers: AnswerSource | None,
     function_docs: DocSource | None,
     self_documented: Collection[str],
-) -> Iterator[tuple[Place, Task]]:
+) -> Iterator[tuple[Location, Task]]:
     docs_of_folder: dict[Path, FunctionDocs] = {}
     path = task_path(path)
     variant = variant_of(path)
@@ -139,7 +139,7 @@ def _read(
             )
         docs, answers = docs_of_folder[sibling], PossibleAnswers(possible_answers, file)
         for line, entry in read_entries(file):
-            place, category = _identify(entry, Place(file, line))
+            place, category = _identify(entry, Location(file, line))
             if variant is None:
                 yield place, _task(entry, category, place, docs, answers)
             else:
@@ -171,10 +171,10 @@ def _is_format_sensitivity(path: Path) -> bool:
     return path.stem.endswith("_format_sensitivity")
 
 
-def _identify(entry: Any, place: Place) -> tuple[Place, str]:
+def _identify(entry: Any, place: Location) -> tuple[Location, str]:
     """Return the place with the entry's id, and the entry's category; TaskError where the entry is not well formed."""
     if isinstance(entry, dict) and isinstance(entry.get("id"), str):
-        place = Place(place.path, place.line, entry["id"])
+        place = Location(place.path, place.line, entry["id"])
     if not is_task(entry):
         raise place.error(explain(entry, "task"))
     try:
@@ -196,7 +196,7 @@ def _identify(entry: Any, place: Place) -> tuple[Place, str]:
 def _task(
     entry: Mapping[str, Any],
     category: str,
-    place: Place,
+    place: Location,
     docs: FunctionDocs,
     answers: PossibleAnswers,
 ) -> Task:
@@ -234,7 +234,7 @@ def _task(
 def _functions(
     listed: Sequence[Any] | None,
     classes: Sequence[str],
-    place: Place,
+    place: Location,
     docs: FunctionDocs,
     own: Collection[str],
 ) -> tuple[FunctionDoc, ...]:
@@ -246,7 +246,7 @@ def _functions(
     )
 
 
-def _check_ground_truth_turns(task: Task, place: Place) -> None:
+def _check_ground_truth_turns(task: Task, place: Location) -> None:
     if task.ground_truth is None:
         return
     for turn, calls in enumerate(task.ground_truth):
@@ -261,7 +261,7 @@ def _check_ground_truth_turns(task: Task, place: Place) -> None:
         )
 
 
-def _check_accepted_calls(task: Task, place: Place) -> None:
+def _check_accepted_calls(task: Task, place: Location) -> None:
     for index, call in enumerate(task.ground_truth or ()):
         field = f"ground_truth[{index}]"
         if not isinstance(call, dict) or not all(
@@ -279,7 +279,7 @@ def _check_accepted_calls(task: Task, place: Place) -> None:
 
 
 def _missed_functions(
-    entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Place, *, more_later: bool
+    entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Location, *, more_later: bool
 ) -> dict[int, tuple[str, ...]]:
     known = {function.name for function in functions}
     missed: dict[int, tuple[str, ...]] = {}

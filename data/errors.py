@@ -15,7 +15,7 @@ class TaskWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where an entry stands, so that every message about it can say so."""
 
     path: Path

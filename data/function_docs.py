@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.data.errors import Place, TaskError
+from fctncalling.data.errors import Location, TaskError
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.types import FunctionDoc
 from fctncalling.data.validation import explain, is_function_doc
@@ -52,13 +52,13 @@ class FunctionDocs:
         self._by_name: dict[str, FunctionDoc] | None = None
 
     def of_classes(
-        self, classes: Sequence[str], place: Place, own: Collection[str] = ()
+        self, classes: Sequence[str], place: Location, own: Collection[str] = ()
     ) -> tuple[FunctionDoc, ...]:
         """Return the docs of the classes, in their order; TaskError at `place` where one that is not `own` has none."""
         return tuple(doc for name in classes for doc in self._docs_of(name, place, own))
 
     def named(
-        self, name: str, classes: Sequence[str], place: Place, own: Collection[str] = ()
+        self, name: str, classes: Sequence[str], place: Location, own: Collection[str] = ()
     ) -> FunctionDoc:
         """Return the doc of one function: of the involved classes first, then of any class of the source."""
         for doc in self.of_classes(classes, place, own):
@@ -74,7 +74,7 @@ class FunctionDocs:
             )
         return self._by_name[name]
 
-    def _docs_of(self, name: str, place: Place, own: Collection[str]) -> tuple[FunctionDoc, ...]:
+    def _docs_of(self, name: str, place: Location, own: Collection[str]) -> tuple[FunctionDoc, ...]:
         if name in self._of_class:
             return self._of_class[name]
         try:
@@ -86,7 +86,7 @@ class FunctionDocs:
         self._of_class[name] = docs
         return docs
 
-    def _find(self, name: str, place: Place) -> tuple[FunctionDoc, ...]:
+    def _find(self, name: str, place: Location) -> tuple[FunctionDoc, ...]:
         if isinstance(self._source, Mapping):
             if name in self._source:
                 return tuple(_from_mapping(self._source[name], f'function docs of class "{name}"'))
@@ -130,7 +130,7 @@ def function_doc(raw: Mapping[str, Any]) -> FunctionDoc:
 def _from_file(path: Path) -> Iterator[FunctionDoc]:
     for line, raw in read_entries(path):
         if not is_function_doc(raw):
-            raise Place(path, line).error(explain(raw, "function_doc"))
+            raise Location(path, line).error(explain(raw, "function_doc"))
         yield function_doc(raw)
 
 

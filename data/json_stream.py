@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from fctncalling.data.errors import Place, TaskError
+from fctncalling.data.errors import Location, TaskError
 
 CHUNK_CHARS = 1 << 16
 BLANK = " \t\r\n"
@@ -46,11 +46,11 @@ def _line_entries(stream: TextIO, path: Path) -> Iterator[tuple[int, Any]]:
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:
-            raise Place(path, line).error(
+            raise Location(path, line).error(
                 f"broken JSON ({error.msg}, column {error.colno}): {EXPECTED}"
             ) from None
         except (RecursionError, ValueError) as error:
-            raise Place(path, line).error(
+            raise Location(path, line).error(
                 f"JSON beyond what can be read ({error}): {EXPECTED}"
             ) from None
         yield line, value
@@ -90,7 +90,7 @@ class _Window:
         self._decoder = json.JSONDecoder()
 
     def error(self, text: str, line: int | None = None) -> TaskError:
-        return Place(self._path, self.line if line is None else line).error(
+        return Location(self._path, self.line if line is None else line).error(
             f"broken JSON ({text}): {EXPECTED}"
         )
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.data.errors import Place
+from fctncalling.data.errors import Location
 
 _PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)[.:]([A-Za-z_]\w*)")
 
 
 def named_classes(
-    entry: Mapping[str, Any], place: Place
+    entry: Mapping[str, Any], place: Location
 ) -> tuple[tuple[str, ...], dict[str, str], Mapping[str, Mapping[str, Any]]]:
     """Return an entry's classes by their bare names, name -> "module:Class", and name -> scenario.
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # At once, not lazily: importing the module of the same name would otherwise put the module in the function's place.
-from fctncalling.envs.judge import judge, judge_turns, replay_truth
+from fctncalling.envs.judge import judge, judge_turns, replay_ground_truth
 
 if TYPE_CHECKING:
     from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -19,7 +19,7 @@ __all__ = [
     "judge",
     "judge_turns",
     "oracle_calls",
-    "replay_truth",
+    "replay_ground_truth",
 ]
 
 _ROOMS = {

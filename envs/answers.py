@@ -8,7 +8,7 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers import DecodeError, Handler, LenientCalls
 
 
-class Answer(NamedTuple):
+class ParsedMessage(NamedTuple):
     """One message, read."""
 
     calls: tuple[Call, ...]
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
     repairs: tuple[str, ...] = ()  # what a lenient mode mended before it read the calls
 
 
-def read_answer(handler: Handler, text: str, *, executes: bool) -> Answer:
+def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessage:
     """Return what a message holds. Raises only for a missing extra: all else a decoder meets is the model's mistake.
 
     Were a decoder's crash taken for failed infrastructure, a policy could learn to have its bad episodes dropped.
@@ -35,17 +35,19 @@ def read_answer(handler: Handler, text: str, *, executes: bool) -> Answer:
         calls = tuple(handler.decode(text))
         executed = tuple(handler.decode_execute(text)) if executes else ()
     except DecodeError as error:
-        return _unread(handler, text, record, error.message)
+        return _unparsed(handler, text, record, error.message)
     except ImportError:
         raise  # an extra that is not installed is nobody's answer
     except Exception as error:
-        return _unread(handler, text, record, f"{type(error).__name__}: {error}")
+        return _unparsed(handler, text, record, f"{type(error).__name__}: {error}")
     repairs = handler.read(text).repairs if isinstance(handler, LenientCalls) else ()
-    return Answer(calls, executed, record, None if calls else "no_call", "", repairs)
+    return ParsedMessage(calls, executed, record, None if calls else "no_call", "", repairs)
 
 
-def _unread(handler: Handler, text: str, record: Any, message: str) -> Answer:
-    return Answer((), (), record, "malformed" if _recognises(handler, text) else "no_call", message)
+def _unparsed(handler: Handler, text: str, record: Any, message: str) -> ParsedMessage:
+    return ParsedMessage(
+        (), (), record, "malformed" if _recognises(handler, text) else "no_call", message
+    )
 
 
 def _recognises(handler: Handler, text: Any) -> bool:

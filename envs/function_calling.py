@@ -16,14 +16,14 @@ from fctncalling.data.agentic import is_prerequisite
 from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Episode, Message, StepRecord, Task
 from fctncalling.envs import prompts
-from fctncalling.envs.answers import Answer, read_answer
+from fctncalling.envs.answers import ParsedMessage, parse_message
 from fctncalling.envs.handlers import Handler, LenientCalls, get_handler
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.mistakes import corrected, mistake
-from fctncalling.envs.offer import Offer
-from fctncalling.envs.own_tools import GivenTools, OwnTools
-from fctncalling.envs.play import Play, as_infrastructure
-from fctncalling.envs.referee import Referee, remembered
+from fctncalling.envs.mistakes import classify_error, with_corrections
+from fctncalling.envs.offer import TaskPrompt
+from fctncalling.envs.own_tools import ToolsArgument, UserTools
+from fctncalling.envs.play import EpisodeState, reraise_as_infrastructure
+from fctncalling.envs.referee import EpisodeJudge, bounded_memo
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.strictness import strict_verdict
@@ -31,7 +31,7 @@ from fctncalling.envs.task_set import task_set
 from fctncalling.envs.tools.extras import MissingExtra
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.envs.tools.long_context import LongContextError
-from fctncalling.envs.tools.toolbox import within
+from fctncalling.envs.tools.toolbox import truncate_together
 from fctncalling.envs.transcript import transcript
 
 MAX_STEP_OUTPUT = (
@@ -89,7 +89,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         strict: bool = False,
         retry_malformed: bool = False,
         corrective_feedback: bool = False,
-        tools: GivenTools = None,
+        tools: ToolsArgument = None,
         allow_task_tools: bool = False,
         user: User | None = None,
         render_mode: str | None = None,
@@ -112,9 +112,11 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         )  # may wait for anything
         self.metadata = {**self.metadata, "in_process_tools": not foreign}
         self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
-        self._own_tools, self._user = OwnTools(tools), user
-        self._tasks = task_set(dataset_path, tasks, self._own_tools.given)
-        self._own_tools.admit(self._tasks.tasks, self._tasks.origin, allowed=allow_task_tools)
+        self._own_tools, self._user = UserTools(tools), user
+        self._tasks = task_set(dataset_path, tasks, self._own_tools.specified)
+        self._own_tools.import_task_tools(
+            self._tasks.tasks, self._tasks.origin, allowed=allow_task_tools
+        )
         self._handler, self._reward = get_handler(handler), get_reward(reward)
         self._max_steps_per_turn = max_steps_per_turn
         self._strict, self._retry_malformed, self._corrective = (
@@ -122,9 +124,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             retry_malformed,
             corrective_feedback,
         )
-        self._referee = Referee(self._own_tools.classes)
-        self._offers: dict[str, Offer] = {}
-        self._play: Play | None = None
+        self._referee = EpisodeJudge(self._own_tools.classes)
+        self._offers: dict[str, TaskPrompt] = {}
+        self._play: EpisodeState | None = None
         self._num_rendered = 0  # messages that are already on the screen ("human")
 
     @property
@@ -143,8 +145,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         for a class of which no docs can be made.
         """
         super().reset(seed=seed)
-        task = self._tasks.chosen(options, self.np_random)
-        play, extra = Play(task, None), dict[str, Any]()
+        task = self._tasks.choose(options, self.np_random)
+        play, extra = EpisodeState(task, None), dict[str, Any]()
         try:
             play.session = self._own_tools.session(task)
         except InfrastructureError as failure:  # told now; the first step ends the episode
@@ -153,11 +155,13 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             play.invalid_reason = str(failure)
             extra = {"invalid": True, "invalid_reason": str(failure)}
         self._play, self._num_rendered = play, 0
-        play.task = self._own_tools.widened(task)
+        play.task = self._own_tools.with_tool_docs(task)
         offer = self._offer(play.task)
         messages = offer.messages(0, play.session.context() if play.session else "")
-        observation = f"{offer.system}\n\n{prompts.contents(messages)}"
-        return self._told(play, observation, messages, {"instructions": offer.system, **extra})
+        observation = f"{offer.system}\n\n{prompts.join_contents(messages)}"
+        return self._observation_and_info(
+            play, observation, messages, {"instructions": offer.system, **extra}
+        )
 
     def step(self, action: str) -> Step:
         """Play one assistant message; returns (observation, reward, terminated, truncated, info).
@@ -178,30 +182,30 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         try:
             if play.invalid_reason is not None:
                 raise InfrastructureError(play.invalid_reason)
-            return self._played(play, text)
+            return self._step_message(play, text)
         except InfrastructureError as failure:
             play.invalid_reason, play.terminated, play.truncated = str(failure), False, True
             play.steps.append(StepRecord(play.turn, text))
             extra = {"verdict": None, "invalid": True, "invalid_reason": str(failure)}
-            observation, info = self._told(play, "", [], extra)
+            observation, info = self._observation_and_info(play, "", [], extra)
             return observation, 0.0, False, True, info
 
-    def _played(self, play: Play, text: str) -> Step:
+    def _step_message(self, play: EpisodeState, text: str) -> Step:
         """Return the step that a message makes. Raises InfrastructureError."""
-        answer = read_answer(self._handler_of(play.task), text, executes=play.session is not None)
+        answer = parse_message(self._handler_of(play.task), text, executes=play.session is not None)
         results = play.execute(answer.executed, self._own_tools)
         step = StepRecord(play.turn, text, answer.calls, answer.executed, results, answer.error)
         if answer.calls:
-            step = replace(step, error=mistake(step, play.task.functions, play.knows))
+            step = replace(step, error=classify_error(step, play.task.functions, play.knows))
         told = (
-            corrected(step, self._offer(play.task).functions(play.turn), play.knows)
+            with_corrections(step, self._offer(play.task).functions(play.turn), play.knows)
             if self._corrective
             else results
         )
-        shown = replace(step, results=tuple(within(told, MAX_STEP_OUTPUT)))
+        shown = replace(step, results=tuple(truncate_together(told, MAX_STEP_OUTPUT)))
         messages, observation = (
             prompts.tool_messages(shown.executed, shown.results),
-            prompts.feedback(shown),
+            prompts.results_message(shown),
         )
         turn_ends = not answer.executed
         play.last_message = text if turn_ends else play.last_message
@@ -218,22 +222,22 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             else:
                 play.next_turn()
                 messages = self._offer(play.task).messages(play.turn)
-                observation = prompts.contents(messages)
-        step = self._rewarded(play, step, turn_ends)
-        extra = self._final(play) if play.terminated else {}
+                observation = prompts.join_contents(messages)
+        step = self._apply_reward(play, step, turn_ends)
+        extra = self._final_info(play) if play.terminated else {}
         if isinstance(self._handler_of(play.task), LenientCalls):
             extra["repairs"] = list(answer.repairs)
-        observation, info = self._told(play, observation, messages, extra)
+        observation, info = self._observation_and_info(play, observation, messages, extra)
         return observation, step.reward, play.terminated, False, info
 
-    def _reply(self, play: Play, answer: Answer) -> str | None:
+    def _reply(self, play: EpisodeState, answer: ParsedMessage) -> str | None:
         """Return what answers a message without calls within its turn; None where the turn ends."""
         if answer.error == "malformed" and self._retry_malformed:
-            return prompts.unreadable(answer.complaint)
+            return prompts.unreadable_message(answer.complaint)
         if self._user is None:
             return None
         about = {"task_id": play.task.id, "category": play.task.category, "turn": play.turn}
-        with as_infrastructure("user"):
+        with reraise_as_infrastructure("user"):
             reply = self._user(copy.deepcopy(play.conversation), about)
         if reply is not None and not isinstance(reply, str):
             raise TypeError(
@@ -241,7 +245,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             )
         return reply
 
-    def _rewarded(self, play: Play, step: StepRecord, turn_ends: bool) -> StepRecord:
+    def _apply_reward(self, play: EpisodeState, step: StepRecord, turn_ends: bool) -> StepRecord:
         """Return the step with its reward, and keep it."""
         if self._strict and play.verdict is not None:
             play.strict_verdict = strict_verdict(play.task, (*play.steps, step), play.verdict)
@@ -251,7 +255,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         play.steps.append(step)
         return step
 
-    def _final(self, play: Play) -> dict[str, Any]:
+    def _final_info(self, play: EpisodeState) -> dict[str, Any]:
         if is_prerequisite(
             play.task
         ):  # what a question's `snapshot` is: the notes its conversations left behind
@@ -261,8 +265,12 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             final["strict_verdict"] = play.strict_verdict
         return final
 
-    def _told(
-        self, play: Play, observation: str, messages: list[Message], extra: Mapping[str, Any]
+    def _observation_and_info(
+        self,
+        play: EpisodeState,
+        observation: str,
+        messages: list[Message],
+        extra: Mapping[str, Any],
     ) -> tuple[str, dict[str, Any]]:
         """Return an observation within its bound and its `info`, in which nothing is shared with the environment."""
         observation, messages = encodable(observation), encodable_value(messages)
@@ -312,9 +320,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         """Go back to a state of `get_state`, of this environment or of one with the same tasks and keywords."""
         play = None
         if state["play"] is not None:
-            task = self._tasks.named(state["play"]["task_id"])
+            task = self._tasks.by_id(state["play"]["task_id"])
             session = None if state["play"]["session"] is None else self._own_tools.session(task)
-            play = Play(self._own_tools.widened(task), session)
+            play = EpisodeState(self._own_tools.with_tool_docs(task), session)
             play.set_state(state["play"])
         self._np_random = copy.deepcopy(state["np_random"])
         self._np_random_seed = state["np_random_seed"]
@@ -328,10 +336,10 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         language = language_of(task.category)
         return self._handler if language == "python" else get_handler(f"{language}_calls")
 
-    def _offer(self, task: Task) -> Offer:
-        return remembered(self._offers, task.id, lambda: Offer(task, self._handler_of(task)))
+    def _offer(self, task: Task) -> TaskPrompt:
+        return bounded_memo(self._offers, task.id, lambda: TaskPrompt(task, self._handler_of(task)))
 
-    def _required_play(self, what: str) -> Play:
+    def _required_play(self, what: str) -> EpisodeState:
         if self._play is None:
             raise ResetNeeded(f"{what}: no task has begun. Call reset() first.")
         return self._play

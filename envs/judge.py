@@ -15,13 +15,13 @@ from fctncalling.data.types import Task, TurnRecord, Verdict
 from fctncalling.envs.handlers import DecodeError, Handler, get_handler
 from fctncalling.envs.handlers.plain_calls import PlainCall
 from fctncalling.envs.handlers.python_calls import PythonCalls
-from fctncalling.envs.truths import ExtraTools, Truths, played, replay_truth
+from fctncalling.envs.truths import ExtraTools, GroundTruthCache, replay_ground_truth, replay_turns
 
-__all__ = ["FORMS", "judge", "judge_turns", "replay_truth"]
+__all__ = ["FORMS", "judge", "judge_turns", "replay_ground_truth"]
 
 _HANDLER_OF_FORM = {"prompting": "python_calls", "tool_call": "tool_calls"}
 FORMS = (*_HANDLER_OF_FORM, "decoded_calls")
-TRUTHS = Truths()
+TRUTHS = GroundTruthCache()
 """What `judge` remembers of the tasks that it is asked about more than once."""
 
 
@@ -45,11 +45,13 @@ def judge(
         raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
     if kind_of(task.category) == "multi_turn":
         if not isinstance(response, list):
-            return check(task, None, replay_truth(task, extra_tools) if truth is None else truth)
-        expected = TRUTHS.turns_of(task, extra_tools) if truth is None else iter(truth)
+            return check(
+                task, None, replay_ground_truth(task, extra_tools) if truth is None else truth
+            )
+        expected = TRUTHS.ground_truth(task, extra_tools) if truth is None else iter(truth)
         num_expected = len(task.ground_truth or ()) if truth is None else len(truth)
         # What an answer with a wrong number of turns left behind is looked at only as far as the truth goes.
-        turns = played(
+        turns = replay_turns(
             task,
             [_calls_of_turn(turn, form) for turn in response[:num_expected]],
             extra_tools,

@@ -20,7 +20,7 @@ MAX_QUOTED = 80  # characters of a name of the model's that are repeated to it
 MAX_NAMES = 5  # and how many of such names
 
 
-def mistake(
+def classify_error(
     step: StepRecord,
     functions: Sequence[FunctionDoc],
     known: Callable[[str], bool],  # whether the tools have a function of this name
@@ -34,7 +34,7 @@ def mistake(
     return "tool_error" if any(map(is_tool_error, step.results)) else None
 
 
-def corrected(
+def with_corrections(
     step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
 ) -> tuple[str, ...]:
     """Return the results of a step, each wrong call's followed by what to mend; offered: the functions of its turn.
@@ -62,7 +62,7 @@ def _advice(
             like = ", ".join(get_close_matches(_quoted(call.name), docs, n=3, cutoff=0.0)) or "none"
             yield f'There is no function "{_quoted(call.name)}"; offered and nearest in name: {like}.'
         return
-    missing, unexpected = _names_amiss(call, doc)
+    missing, unexpected = _argument_name_errors(call, doc)
     properties = doc.parameters.get("properties", {})
     if missing:
         yield f"{doc.name} lacks {', '.join(f'{name} ({_expected(properties.get(name, {}))})' for name in missing)}."
@@ -75,7 +75,7 @@ def _advice(
                 yield f"{name} must be of type {_expected(properties[name])}, not {_type_name(value)}."
 
 
-def _names_amiss(call: Call, doc: FunctionDoc) -> tuple[list[str], list[str]]:
+def _argument_name_errors(call: Call, doc: FunctionDoc) -> tuple[list[str], list[str]]:
     """Return which required parameters a call lacks, and which of its arguments the function does not take."""
     known, required = doc.parameters.get("properties", {}), doc.parameters.get("required", ())
     return [name for name in required if name not in call.arguments], [
@@ -84,7 +84,7 @@ def _names_amiss(call: Call, doc: FunctionDoc) -> tuple[list[str], list[str]]:
 
 
 def _arguments_fit(call: Call, doc: FunctionDoc) -> bool:
-    return not any(_names_amiss(call, doc))
+    return not any(_argument_name_errors(call, doc))
 
 
 def _expected(schema: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ def executes_calls(task: Task) -> bool:
     return kind_of(task.category) in ("multi_turn", "agentic")
 
 
-class Offer:
+class TaskPrompt:
     """The model's view of one task; what it returns is fresh, and the caller's to change."""
 
     def __init__(self, task: Task, handler: object) -> None:
@@ -27,7 +27,7 @@ class Offer:
         asked = kind_of(task.category) == "agentic" and not is_prerequisite(task)
         self._answer_form = prompts.AGENTIC_ANSWER if asked else ""
         self._missed = {turn: frozenset(names) for turn, names in task.missed_functions.items()}
-        self._docs = prompts.hinted(task.functions, task.category)
+        self._docs = prompts.docs_for_prompt(task.functions, task.category)
         self._schemas: dict[frozenset[str], bytes] = {}
         self.system = prompts.instructions(
             self._offered(0), handler, many_turns=executes_calls(task)
@@ -51,7 +51,13 @@ class Offer:
         messages: list[Message] = [{"role": "system", "content": opening}] if opening else []
         if offered := [doc for doc in self._docs if doc.name in self._missed.get(turn, ())]:
             tools = [openai_tool(doc) for doc in offered]
-            messages.append({"role": "user", "content": prompts.held_out(offered), "tools": tools})
+            messages.append(
+                {
+                    "role": "user",
+                    "content": prompts.held_out_functions_message(offered),
+                    "tools": tools,
+                }
+            )
         return [*messages, *copy.deepcopy(list(self._question[turn]) if self._question else [])]
 
     def functions(self, turn: int) -> Sequence[FunctionDoc]:

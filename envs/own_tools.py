@@ -24,10 +24,10 @@ from fctncalling.envs.tools import tool_class
 from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.toolbox import ToolBox
 
-GivenTools = Mapping[str, Any] | ToolBox | Iterable[Any] | None
+ToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any] | None
 
 
-class OwnTools:
+class UserTools:
     """What `FunctionCallingEnv(tools=...)` was given, sorted; raises ToolDefinitionError for what is no tool.
 
     A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself. Everything in a list is
@@ -36,7 +36,7 @@ class OwnTools:
     docs of all its public methods are made from signatures and docstrings.
     """
 
-    def __init__(self, given: GivenTools) -> None:
+    def __init__(self, given: ToolsArgument) -> None:
         self.classes: dict[str, Any] = {}  # class name -> class, or "module:Class"
         self._offered: dict[str, type] = {}
         self.box: ToolBox | None = None
@@ -47,7 +47,7 @@ class OwnTools:
             self.box = given
         elif given is not None:
             self._sort(given)
-        self.given = frozenset(self.classes)
+        self.specified = frozenset(self.classes)
         self._docs_of_class: dict[str, tuple[FunctionDoc, ...]] = {}
         offered = [doc for name in self._offered for doc in self._made_docs(name)]
         self._docs = [*(self.box.docs if self.box else ()), *offered]
@@ -69,13 +69,15 @@ class OwnTools:
         elif others:
             self.box, self._owns_box = ToolBox(others), True
 
-    def admit(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
+    def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
         """Import the classes that tasks name by their paths, but those given; raises TaskError where one cannot be.
 
         `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the messages.
         """
         paths: dict[str, str] = {}
-        for name, path, place in named_by_path(tasks, origin, allowed=allowed, given=self.given):
+        for name, path, place in named_by_path(
+            tasks, origin, allowed=allowed, given=self.specified
+        ):
             if paths.get(name, path) != path:
                 raise TaskError(
                     f'{place} is a second class called "{name}": expected "{paths[name]}" everywhere'
@@ -83,7 +85,7 @@ class OwnTools:
             if name not in paths:
                 paths[name], self.classes[name] = path, _imported(path, place)
 
-    def widened(self, task: Task) -> Task:
+    def with_tool_docs(self, task: Task) -> Task:
         """Return the task with docs made of its classes that lack them, and what is offered beside its own functions.
 
         Raises ToolDefinitionError for a class of which docs cannot be made, TaskError for a function held out by a

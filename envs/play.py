@@ -10,13 +10,13 @@ from typing import Any
 
 from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnRecord, Verdict
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
-from fctncalling.envs.own_tools import OwnTools
+from fctncalling.envs.own_tools import UserTools
 
 _SHARED = ("task", "session")  # the task never changes; the session copies its state itself
 
 
 @dataclass
-class Play:
+class EpisodeState:
     """Where an episode stands. Only the environment that made it changes it."""
 
     task: Task
@@ -45,7 +45,7 @@ class Play:
         """Whether no scripted turn follows this one."""
         return self.turn + 1 >= len(self.task.question)
 
-    def execute(self, calls: Sequence[str], own_tools: OwnTools) -> tuple[str, ...]:
+    def execute(self, calls: Sequence[str], own_tools: UserTools) -> tuple[str, ...]:
         """Return the result texts of one message's calls and keep them for the checker. Raises InfrastructureError."""
         if not calls:
             return ()
@@ -98,7 +98,7 @@ class Play:
 
 
 @contextmanager
-def as_infrastructure(culprit: str) -> Iterator[None]:
+def reraise_as_infrastructure(culprit: str) -> Iterator[None]:
     """Turn whatever is raised inside into an InfrastructureError that names the culprit."""
     try:
         yield

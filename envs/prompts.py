@@ -55,7 +55,7 @@ AGENTIC_ANSWER = (
 _DOCS = "The functions you may call, as JSON:"
 
 
-def hinted(functions: Sequence[FunctionDoc], category: str) -> list[FunctionDoc]:
+def docs_for_prompt(functions: Sequence[FunctionDoc], category: str) -> list[FunctionDoc]:
     """Return the docs as BFCL shows them to a model, the checkers keeping the originals.
 
     Each description names the syntax; for Java and JavaScript every parameter becomes a string that holds source
@@ -115,22 +115,22 @@ def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Messa
     ]
 
 
-def feedback(step: StepRecord) -> str:
+def results_message(step: StepRecord) -> str:
     """Return the text by which a model without a tool role sees the results of a step; empty without calls."""
     return repr(tool_messages(step.executed, step.results)) if step.executed else ""
 
 
-def held_out(functions: Sequence[FunctionDoc]) -> str:
+def held_out_functions_message(functions: Sequence[FunctionDoc]) -> str:
     """Return the user text that offers functions which were held out until now."""
     return f"{[as_in_file(doc) for doc in functions]!r}\n{MORE_FUNCTIONS}"
 
 
-def contents(messages: Sequence[Message]) -> str:
+def join_contents(messages: Sequence[Message]) -> str:
     """Return the contents of user messages as one observation."""
     return "\n\n".join(str(message.get("content") or "") for message in messages)
 
 
-def unreadable(complaint: str) -> str:
+def unreadable_message(complaint: str) -> str:
     """Return the answer to a message whose calls cannot be read, where it may be repeated."""
     return (
         f"Your message could not be read as function calls: {complaint}. "

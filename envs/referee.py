@@ -9,8 +9,8 @@ from fctncalling.checkers import check, kind_of
 from fctncalling.data.agentic import is_prerequisite
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import StepRecord, Task, TurnRecord, Verdict
-from fctncalling.envs.judge import judge_turns, replay_truth
-from fctncalling.envs.play import Play, as_infrastructure
+from fctncalling.envs.judge import judge_turns, replay_ground_truth
+from fctncalling.envs.play import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.rewards import Outcome, scored_turns
 from fctncalling.envs.strictness import forgiven_in_turn
 
@@ -18,14 +18,14 @@ Kept = TypeVar("Kept")
 TASKS_KEPT = 64  # tasks of which an environment keeps truth and schemas; long-context truths take about 1 MB each
 
 
-class Referee:
+class EpisodeJudge:
     """Checks plays without executing anything of theirs again; raises InfrastructureError where it cannot."""
 
     def __init__(self, tools: Mapping[str, type]) -> None:
         self._tools = dict(tools)
         self._truths: dict[str, tuple[TurnRecord, ...]] = {}
 
-    def verdict(self, play: Play, record: Any) -> Verdict | None:
+    def verdict(self, play: EpisodeState, record: Any) -> Verdict | None:
         """Return the official verdict on a play that ended; None for a task without answers.
 
         `record` is the last message as the single-turn checkers read it.
@@ -35,7 +35,7 @@ class Referee:
             task.ground_truth is None and task.category not in WITHOUT_ANSWER
         ):
             return None
-        with as_infrastructure("checker"):
+        with reraise_as_infrastructure("checker"):
             if kind_of(task.category) == "agentic":
                 return check(task, play.last_message)
             return (
@@ -44,16 +44,16 @@ class Referee:
                 else check(task, record)
             )
 
-    def passed(self, play: Play, turn: int) -> bool:
+    def passed(self, play: EpisodeState, turn: int) -> bool:
         """Whether a turn that ended is one BFCL checks, and passes by itself, whatever came before."""
         if not any(scored_turns(play.task)[turn : turn + 1]):
             return False
         if not play.task.is_multi_turn:
             return play.verdict is not None and play.verdict.valid
-        with as_infrastructure("checker"):
+        with reraise_as_infrastructure("checker"):
             return judge_turns(play.task, play.turns, self._truth(play.task)).per_turn[turn]
 
-    def outcome(self, play: Play, step: StepRecord, *, turn_ends: bool) -> Outcome:
+    def outcome(self, play: EpisodeState, step: StepRecord, *, turn_ends: bool) -> Outcome:
         """Return what a reward may look at after a step that is not yet among those of the play."""
         steps = (*play.steps, step)
         return Outcome(
@@ -67,10 +67,10 @@ class Referee:
         )
 
     def _truth(self, task: Task) -> tuple[TurnRecord, ...]:
-        return remembered(self._truths, task.id, lambda: replay_truth(task, self._tools))
+        return bounded_memo(self._truths, task.id, lambda: replay_ground_truth(task, self._tools))
 
 
-def remembered(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:
+def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:
     """Return what is kept of a task, made where it is not; what was made first is forgotten first."""
     if key not in memory:
         while len(memory) >= TASKS_KEPT:

@@ -42,7 +42,7 @@ class TaskSet:
     def __len__(self) -> int:
         return len(self.tasks)
 
-    def named(self, task_id: str) -> Task:
+    def by_id(self, task_id: str) -> Task:
         """Return the task of an id; UnknownTask, naming some that exist, where there is none."""
         if task_id not in self._by_id:
             shown = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
@@ -52,7 +52,7 @@ class TaskSet:
             )
         return self._by_id[task_id]
 
-    def chosen(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
+    def choose(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
         """Return the task of `options["task_id"]`, or one drawn at random; raises UnknownTask, ValueError."""
         if unknown := set(options or ()) - {"task_id"}:
             raise ValueError(
@@ -60,7 +60,7 @@ class TaskSet:
             )
         task_id = (options or {}).get("task_id")
         return (
-            self.tasks[int(random.integers(len(self)))] if task_id is None else self.named(task_id)
+            self.tasks[int(random.integers(len(self)))] if task_id is None else self.by_id(task_id)
         )
 
 

@@ -17,12 +17,12 @@ from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.handlers.text_calls import Pause, TextCalls
-from fctncalling.envs.play import as_infrastructure
+from fctncalling.envs.handlers.text_calls import InlineCalls, Pause
+from fctncalling.envs.play import reraise_as_infrastructure
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.tool_text_math import CalculatorTasks
-from fctncalling.envs.tool_text_tasks import ListedTasks, TextTask, TextTasks, load_text_tasks
-from fctncalling.envs.tool_text_tools import GivenTextTools, TextTools
+from fctncalling.envs.tool_text_tasks import TaskList, TextTask, TextTasks, load_text_tasks
+from fctncalling.envs.tool_text_tools import GivenTextTools, InlineTools
 from fctncalling.envs.tools.extras import extra_module
 from fctncalling.envs.transcript import transcript
 
@@ -103,9 +103,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         }
         self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
         self.tasks = _tasks(tasks, dataset_path)
-        self._syntax: TextCalls = TEXT_HANDLERS[handler]
+        self._syntax: InlineCalls = TEXT_HANDLERS[handler]
         self._reward, self._prompt, self._max_turns = reward, prompt, max_turns
-        self._tools = TextTools(tools, self._syntax, max_characters=max_tool_response)
+        self._tools = InlineTools(tools, self._syntax, max_characters=max_tool_response)
         if reward == "symbolic":
             extra_module("sympy", "math", 'reward="symbolic"')
         self._comparer = SymbolicComparer() if reward == "symbolic" else None
@@ -122,10 +122,10 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             raise ValueError(
                 f'reset: unknown options {sorted(map(str, options))}: expected only "task_id".'
             )
-        task = self.tasks.drawn(self.np_random) if task_id is None else self.tasks.named(task_id)
+        task = self.tasks.sample(self.np_random) if task_id is None else self.tasks.by_id(task_id)
         question: Message = {"role": "user", "content": f"{self._prompt}{task.prompt}"}
         self._message = _Message(task, conversation=[dict(question)])
-        return self._told(
+        return self._observation_and_info(
             self._message, str(question["content"]), [question], {"continuation": "message"}
         )
 
@@ -145,7 +145,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         pause = self._syntax.pause(message.words, start)
         try:
             if pause.kind == "open" and message.num_steps <= self._max_turns * 4:
-                observation, info = self._told(message, "", [], {})
+                observation, info = self._observation_and_info(message, "", [], {})
                 return observation, 0.0, False, False, info
             if pause.kind == "call" and message.num_calls < self._max_turns:
                 return self._answered(message, pause)
@@ -153,7 +153,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         except InfrastructureError as failure:
             message.ended = True
             extra = {"verdict": None, "invalid": True, "invalid_reason": str(failure)}
-            observation, info = self._told(message, "", [], extra)
+            observation, info = self._observation_and_info(message, "", [], extra)
             return observation, 0.0, False, True, info
 
     def _answered(self, message: _Message, pause: Pause) -> Step:
@@ -165,7 +165,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         result: Message = {"role": "tool", "name": answer.executed, "content": answer.text}
         calls = [Call(name, arguments) for name, arguments in (pause.block.record or {}).items()]
         extra = {"calls": calls, "error": answer.error}
-        observation, info = self._told(message, self._syntax.respond(answer.text), [result], extra)
+        observation, info = self._observation_and_info(
+            message, self._syntax.respond(answer.text), [result], extra
+        )
         return observation, 0.0, False, False, info
 
     def _ended(self, message: _Message, error: str | None) -> Step:
@@ -177,14 +179,14 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             "error": error,
             "ground_truth": message.task.answer,
         }
-        observation, info = self._told(message, "", [], extra)
+        observation, info = self._observation_and_info(message, "", [], extra)
         return observation, message.verdict.score, True, False, info
 
     def _judged(self, message: _Message) -> Verdict:
         answer, task = self._syntax.answer(message.words), message.task
         if callable(self._reward):
-            with as_infrastructure("reward"):
-                reward = float(self._reward(self._syntax.said(message.words), task))
+            with reraise_as_infrastructure("reward"):
+                reward = float(self._reward(self._syntax.text_without_calls(message.words), task))
             return Verdict(reward > 0, reward)
         if self._reward == "text":
             right = " ".join(answer.split()) == " ".join(task.answer.split())
@@ -195,11 +197,11 @@ class ToolTextEnv(gymnasium.Env[str, str]):
                 return Verdict(
                     False, 0.0, "answer:restated", f"{answer!r:.100} is the question's own"
                 )
-            with as_infrastructure("reward"):
+            with reraise_as_infrastructure("reward"):
                 return check_answer(answer, [task.answer], form, comparer=self._comparer)
         return check_answer(answer, [task.answer], form, tolerance=NUMERIC_TOLERANCE)
 
-    def _told(
+    def _observation_and_info(
         self, message: _Message, observation: str, messages: list[Message], extra: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Return an observation within its bound and its `info`, in which nothing is shared with the environment."""
@@ -262,7 +264,7 @@ def _tasks(
             f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two."
         )
     if dataset_path is not None:
-        return ListedTasks(load_text_tasks(dataset_path), str(dataset_path))
+        return TaskList(load_text_tasks(dataset_path), str(dataset_path))
     if tasks is None:
         return CalculatorTasks()
-    return ListedTasks(tasks) if isinstance(tasks, Sequence) else tasks
+    return TaskList(tasks) if isinstance(tasks, Sequence) else tasks

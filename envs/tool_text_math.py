@@ -37,7 +37,7 @@ class Problem(NamedTuple):
 Maker = Callable[[np.random.Generator], Problem]
 
 
-class MadeTasks:
+class GeneratedTasks:
     """Tasks from makers of problems, any number of them; `seed` changes them all."""
 
     def __init__(self, makers: dict[str, Maker], *, seed: int = 0) -> None:
@@ -45,7 +45,7 @@ class MadeTasks:
             raise ValueError("no maker of problems is given: expected at least one kind.")
         self._makers, self._seed = makers, seed
 
-    def named(self, task_id: str) -> TextTask:
+    def by_id(self, task_id: str) -> TextTask:
         """Return the task of an id, train_N or held_out_N; UnknownTask for any other."""
         match = _ID.fullmatch(task_id)
         if match is None:
@@ -66,12 +66,12 @@ class MadeTasks:
             f"{kind}: no question is {'held out' if held_out else 'left to train on'}: widen its range."
         )
 
-    def drawn(self, generator: np.random.Generator) -> TextTask:
+    def sample(self, generator: np.random.Generator) -> TextTask:
         """Return a training task at random."""
-        return self.named(f"train_{int(generator.integers(_DRAWN))}")
+        return self.by_id(f"train_{int(generator.integers(_DRAWN))}")
 
 
-class CalculatorTasks(MadeTasks):
+class CalculatorTasks(GeneratedTasks):
     """TRL's "learning to use a calculator": two whole numbers below `limit`, and one of `operators` between them."""
 
     def __init__(self, *, seed: int = 0, limit: int = 50, operators: str = "+-*") -> None:
@@ -98,7 +98,7 @@ class SumOfTwo:
         return Problem(f"What is {expression}?", calculate(expression), f"print({expression})")
 
 
-class MathTasks(MadeTasks):
+class MathTasks(GeneratedTasks):
     """Arithmetic and word problems whose answers are whole numbers from 0 to 999; `kinds` some of MAKERS."""
 
     def __init__(self, *, seed: int = 0, kinds: tuple[str, ...] = ()) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fctncalling.data.errors import Place, TaskError
+from fctncalling.data.errors import Location, TaskError
 from fctncalling.data.json_stream import read_entries
 from fctncalling.envs.task_set import UnknownTask
 
@@ -32,16 +32,16 @@ class TextTask:
 class TextTasks(Protocol):
     """Where tasks come from: a list, or a maker that knows no end of them."""
 
-    def named(self, task_id: str) -> TextTask:
+    def by_id(self, task_id: str) -> TextTask:
         """Return the task of an id; raises UnknownTask."""
         ...
 
-    def drawn(self, generator: np.random.Generator) -> TextTask:
+    def sample(self, generator: np.random.Generator) -> TextTask:
         """Return a task at random."""
         ...
 
 
-class ListedTasks:
+class TaskList:
     """Tasks in order and by id; raises ValueError for none, or an id that stands twice."""
 
     def __init__(self, tasks: Sequence[TextTask], origin: str = "tasks") -> None:
@@ -54,7 +54,7 @@ class ListedTasks:
                 f"{origin}: ids must be unique, and {len(self.tasks) - len(self._by_id)} are not."
             )
 
-    def named(self, task_id: str) -> TextTask:
+    def by_id(self, task_id: str) -> TextTask:
         """Return the task of an id; UnknownTask, naming one that exists, where there is none."""
         if task_id not in self._by_id:
             raise UnknownTask(
@@ -62,7 +62,7 @@ class ListedTasks:
             )
         return self._by_id[task_id]
 
-    def drawn(self, generator: np.random.Generator) -> TextTask:
+    def sample(self, generator: np.random.Generator) -> TextTask:
         """Return a task at random, each as likely."""
         return self.tasks[int(generator.integers(len(self.tasks)))]
 
@@ -75,7 +75,7 @@ def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[Te
     """
     path, tasks = Path(path), list[TextTask]()
     for line, entry in read_entries(path):
-        place = Place(path, line)
+        place = Location(path, line)
         if not isinstance(entry, dict):
             raise place.error(
                 f"expected an object with a question and its answer, got {type(entry).__name__}"
@@ -89,7 +89,7 @@ def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[Te
     return tasks
 
 
-def _field(entry: Mapping[str, Any], names: Sequence[str], place: Place) -> str:
+def _field(entry: Mapping[str, Any], names: Sequence[str], place: Location) -> str:
     name = next((name for name in names if name in entry), None)
     if name is None:
         raise place.error(

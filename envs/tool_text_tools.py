@@ -13,7 +13,7 @@ from fctncalling.envs.handlers.execution import InfrastructureError, render_call
 from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.records import parse_json
 from fctncalling.envs.handlers.request_call import QUERY
-from fctncalling.envs.handlers.text_calls import Block, TextCalls
+from fctncalling.envs.handlers.text_calls import CallBlock, InlineCalls
 from fctncalling.envs.tools.callables import Tool, ToolDefinitionError, as_tool
 from fctncalling.envs.tools.extras import MissingExtra
 from fctncalling.envs.tools.local_corpus import CorpusError, LocalCorpus, default_corpus
@@ -28,7 +28,7 @@ _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
 )
 
 
-class ToolAnswer(NamedTuple):
+class InlineToolResult(NamedTuple):
     """What came of one call."""
 
     text: str  # for the model: neutralised, cut
@@ -36,7 +36,7 @@ class ToolAnswer(NamedTuple):
     error: str | None = None  # unknown_function, bad_arguments, malformed, tool_error
 
 
-class TextTools:
+class InlineTools:
     """A box of tools for calls in mid-generation.
 
     `given`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a PythonExecutor, or
@@ -45,7 +45,7 @@ class TextTools:
     """
 
     def __init__(
-        self, given: GivenTextTools, syntax: TextCalls, *, max_characters: int | None = None
+        self, given: GivenTextTools, syntax: InlineCalls, *, max_characters: int | None = None
     ) -> None:
         self.syntax, self.max_characters = syntax, max_characters
         self._executors: list[PythonExecutor] = []
@@ -53,32 +53,34 @@ class TextTools:
         self.box = given if isinstance(given, ToolBox) else ToolBox(self._tools(given))
         self._threads: ThreadPoolExecutor | None = None
 
-    def answer(self, block: Block) -> ToolAnswer:
+    def answer(self, block: CallBlock) -> InlineToolResult:
         """Return what a block is answered with; raises InfrastructureError where a tool's process died."""
         if block.record is None:
-            return ToolAnswer(self._shown(f"Tool error: {block.complaint}"), error="malformed")
+            return InlineToolResult(
+                self._truncate(f"Tool error: {block.complaint}"), error="malformed"
+            )
         [(name, arguments)] = block.record.items()
         if name not in self.box:
             known = ", ".join(doc.name for doc in self.box.docs)
-            return ToolAnswer(
-                self._shown(f"Unknown tool {name}. There are: {known}"), error="unknown_function"
+            return InlineToolResult(
+                self._truncate(f"Unknown tool {name}. There are: {known}"), error="unknown_function"
             )
-        named = self._named(name, arguments)
+        named = self._bind_arguments(name, arguments)
         if isinstance(named, str):
-            return ToolAnswer(self._shown(f"Tool error: {named}"), error="bad_arguments")
+            return InlineToolResult(self._truncate(f"Tool error: {named}"), error="bad_arguments")
         text = self.box.call(Call(name, named))
         failed = text.startswith("Tool error: ") or _TRACEBACK.search(text) is not None
-        return ToolAnswer(
-            self._shown(text), render_call(name, named), "tool_error" if failed else None
+        return InlineToolResult(
+            self._truncate(text), render_call(name, named), "tool_error" if failed else None
         )
 
-    def answers(self, blocks: Sequence[Block]) -> list[ToolAnswer | InfrastructureError]:
+    def answers(self, blocks: Sequence[CallBlock]) -> list[InlineToolResult | InfrastructureError]:
         """Return what many episodes' blocks are answered with, in order; they run at once."""
         if len(blocks) < 2:
-            return [self._safe(block) for block in blocks]
+            return [self._answer_or_failure(block) for block in blocks]
         if self._threads is None:
             self._threads = ThreadPoolExecutor(MAX_THREADS, "text-tools")
-        return list(self._threads.map(self._safe, blocks))
+        return list(self._threads.map(self._answer_or_failure, blocks))
 
     def close(self) -> None:
         """End what this object started; a ToolBox that was given is its maker's to close."""
@@ -89,13 +91,13 @@ class TextTools:
         for executor in self._executors:
             executor.close()
 
-    def _safe(self, block: Block) -> ToolAnswer | InfrastructureError:
+    def _answer_or_failure(self, block: CallBlock) -> InlineToolResult | InfrastructureError:
         try:
             return self.answer(block)
         except InfrastructureError as failure:
             return failure
 
-    def _named(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
+    def _bind_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
         """Return a call's arguments by the tool's own names, or what is wrong with them."""
         parameters = self.box.parameters(name)
         query = arguments.get(QUERY)
@@ -116,7 +118,7 @@ class TextTools:
             return f"{name} takes a JSON object of {', '.join(parameters)}"
         return value
 
-    def _shown(self, text: str) -> str:
+    def _truncate(self, text: str) -> str:
         text = neutralise(text, self.syntax.tags)
         limit = self.max_characters
         if limit is None or len(text) <= limit:

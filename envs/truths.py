@@ -27,7 +27,9 @@ MAX_TRUTHS = 512
 _REPEATABLE = frozenset(TOOL_CLASSES) - AGENTIC_TOOLS
 
 
-def replay_truth(task: Task, extra_tools: ExtraTools | None = None) -> tuple[TurnRecord, ...]:
+def replay_ground_truth(
+    task: Task, extra_tools: ExtraTools | None = None
+) -> tuple[TurnRecord, ...]:
     """Return what the ground truth's calls leave behind, turn by turn, on fresh tools.
 
     Raises ValueError for a task without ground truth, LookupError for a class without tool, InfrastructureError where
@@ -35,7 +37,7 @@ def replay_truth(task: Task, extra_tools: ExtraTools | None = None) -> tuple[Tur
     """
     turns: list[TurnRecord] = []
     before: States = {}
-    for turn in live_truth(task, extra_tools):
+    for turn in iter_ground_truth(task, extra_tools):
         try:
             before = _copied(turn.states, before)
         except RecursionError as error:
@@ -46,7 +48,7 @@ def replay_truth(task: Task, extra_tools: ExtraTools | None = None) -> tuple[Tur
     return tuple(turns)
 
 
-def live_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[LiveTurn]:
+def iter_ground_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[LiveTurn]:
     """Yield what each turn leaves behind, to be looked at before the next is asked for.
 
     Raises as `replay_truth`.
@@ -55,10 +57,10 @@ def live_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Li
         raise ValueError(
             f'task "{task.id}": category {task.category} cannot be judged without a ground truth'
         )
-    return played(task, task.ground_truth, extra_tools, "ground_truth")
+    return replay_turns(task, task.ground_truth, extra_tools, "ground_truth")
 
 
-def played(
+def replay_turns(
     task: Task,
     turns: Sequence[Sequence[str | PlainCall]],
     extra_tools: ExtraTools | None,
@@ -95,7 +97,7 @@ def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
     return copied
 
 
-class Truths:
+class GroundTruthCache:
     """The truths of the tasks that were asked for more than once. Threads may share it."""
 
     def __init__(self, max_truths: int = MAX_TRUTHS) -> None:
@@ -106,13 +108,13 @@ class Truths:
         )
         self._lock = threading.Lock()
 
-    def turns_of(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:
+    def ground_truth(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:
         """Yield what each turn of the truth leaves behind, to be compared before the next is asked for.
 
         Raises as `replay_truth`.
         """
         if extra_tools or not _REPEATABLE.issuperset(task.involved_classes):
-            return live_truth(task, extra_tools)
+            return iter_ground_truth(task, extra_tools)
         with self._lock:
             reference, turns = self._known.get(id(task), (None, None))
             again = reference is not None and reference() is task
@@ -121,12 +123,12 @@ class Truths:
             else:
                 self._keep(task, None)
         if not again:
-            return live_truth(task)
+            return iter_ground_truth(task)
         if turns is None:
             try:
-                turns = replay_truth(task)
+                turns = replay_ground_truth(task)
             except InfrastructureError:
-                return live_truth(task)
+                return iter_ground_truth(task)
             with self._lock:
                 self._keep(task, turns)
         return iter(turns)

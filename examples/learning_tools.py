@@ -105,7 +105,7 @@ def wiki_tasks(count: int) -> tuple[list[str], list[str]]:
 
 def python_tasks(count: int) -> tuple[list[str], list[str]]:
     """Return made problems."""
-    tasks = [MathTasks().named(f"train_{random.randint(0, 10**6)}") for _ in range(count)]
+    tasks = [MathTasks().by_id(f"train_{random.randint(0, 10**6)}") for _ in range(count)]
     return [task.prompt for task in tasks], [task.answer for task in tasks]
 
 

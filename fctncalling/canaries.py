@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.oracle import oracle_calls
-from fctncalling.lint_answers import accepted_answer, written
+from fctncalling.lint_answers import accepted_answer, render_calls
 
 DONE = "Done."
 _WORD = re.compile(r"\w+")
 
 
-class Situation(NamedTuple):
+class PolicyInput(NamedTuple):
     """What a policy sees before a message."""
 
     task: Task
@@ -31,25 +31,25 @@ class Situation(NamedTuple):
     instructions: str  # the system text
 
 
-Policy = Callable[[Situation], str]
+Policy = Callable[[PolicyInput], str]
 
 
-def noop(_: Situation) -> str:
+def noop(_: PolicyInput) -> str:
     """Say nothing."""
     return ""
 
 
-def echo(situation: Situation) -> str:
+def echo(situation: PolicyInput) -> str:
     """Repeat the user."""
     return situation.user_text
 
 
-def first_function(situation: Situation) -> str:
+def first_function(situation: PolicyInput) -> str:
     """Call the first offered function once in each turn, required arguments filled by their type."""
     return always_call(situation) if situation.step_in_turn == 0 else DONE
 
 
-def always_call(situation: Situation) -> str:
+def always_call(situation: PolicyInput) -> str:
     """Call the first offered function in every message."""
     if not situation.tools:
         return DONE
@@ -76,7 +76,7 @@ def placeholder(schema: Mapping[str, Any]) -> Any:
     )
 
 
-def oracle(situation: Situation) -> str:
+def oracle(situation: PolicyInput) -> str:
     """Play the ground truth; an agentic task's is its final message."""
     if kind_of(situation.task.category) == "agentic":
         return str(situation.task.ground_truth[0]) if situation.task.ground_truth else DONE
@@ -107,7 +107,7 @@ class HistoryBlind:
                     if value not in pool:
                         pool.append(value)
 
-    def __call__(self, situation: Situation) -> str:
+    def __call__(self, situation: PolicyInput) -> str:
         """Return the turn's calls, untold values guessed; the same guesses for the same seed and task."""
         if situation.step_in_turn:
             return DONE
@@ -117,7 +117,7 @@ class HistoryBlind:
         return _written(situation.task, guessed)
 
     def _guessed(
-        self, call: Call, situation: Situation, words: set[str], draw: random.Random
+        self, call: Call, situation: PolicyInput, words: set[str], draw: random.Random
     ) -> Call:
         docs = {
             tool["function"]["name"]: tool["function"]["parameters"] for tool in situation.tools
@@ -165,12 +165,12 @@ def _calls(task: Task) -> list[Call]:
         return []
 
 
-def _turn(situation: Situation) -> list[Call]:
+def _turn(situation: PolicyInput) -> list[Call]:
     return oracle_calls(situation.task)[situation.turn]
 
 
 def _written(task: Task, calls: Sequence[Call]) -> str:
-    return written(task, calls) if calls else DONE
+    return render_calls(task, calls) if calls else DONE
 
 
 def policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:

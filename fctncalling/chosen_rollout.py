@@ -7,13 +7,13 @@ from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.algorithms.processes import Processes
+from fctncalling.algorithms.processes import ProcessGroup
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.rollouts import LocalRollout, Rollout
-from fctncalling.surroundings import Surroundings
+from fctncalling.surroundings import RunConfig
 
 
-def check_rollout(config: TrainConfig, surroundings: Surroundings) -> None:
+def check_rollout(config: TrainConfig, surroundings: RunConfig) -> None:
     """Raise SettingError where settings of playing do not go together."""
     if config.max_staleness and not surroundings.num_rollout_workers:
         raise SettingError(
@@ -32,7 +32,7 @@ def check_rollout(config: TrainConfig, surroundings: Surroundings) -> None:
             raise SettingError(
                 "--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays along"
             )
-    if config.schedule is not None and surroundings.num_rollout_workers:
+    if config.replay_arrivals is not None and surroundings.num_rollout_workers:
         raise SettingError(
             "--schedule: workers keep schedules of their own; it needs --num_rollout_workers 0"
         )
@@ -45,12 +45,12 @@ def check_rollout(config: TrainConfig, surroundings: Surroundings) -> None:
 
 def chosen_rollout(
     config: TrainConfig,
-    surroundings: Surroundings,
+    surroundings: RunConfig,
     *,
     policy: ActorCritic,
     template: ChatTemplate,
     make_env: Callable[[], Any],
-    processes: Processes,
+    processes: ProcessGroup,
 ) -> Rollout:
     """Return what plays the episodes of a run."""
     if surroundings.num_rollout_workers:

@@ -25,7 +25,7 @@ CONTEXT_OVERFLOW = "context_overflow"
 
 
 @dataclasses.dataclass
-class Played:
+class PlayedEpisode:
     """One episode as an agent saw it."""
 
     episode: Episode
@@ -36,7 +36,9 @@ class Played:
     failure: str = ""  # why it failed beside its verdict: CONTEXT_OVERFLOW, or nothing
 
 
-def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None = None) -> Played:
+def play(
+    env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None = None
+) -> PlayedEpisode:
     """Return one episode. Where the agent or infrastructure fails it is invalid, with the reason."""
     observation, info = env.reset(seed=seed, options={"task_id": task_id})
     steps: list[StepRecord] = []
@@ -67,7 +69,7 @@ def play(env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None
         task_id, str(info["category"]), steps, verdict,
         terminated=terminated, truncated=truncated, invalid=bool(reason), seed=seed,
     )  # fmt: skip
-    return Played(episode, observations, reason, messages, failure)
+    return PlayedEpisode(episode, observations, reason, messages, failure)
 
 
 def noted(turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
@@ -105,7 +107,7 @@ def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) ->
     }
 
 
-def episode_fields(played: Played) -> dict[str, Any]:
+def episode_json(played: PlayedEpisode) -> dict[str, Any]:
     """Return what replaying and reading need: all messages, every step, and how the episode ended.
 
     `messages` are those that open the episode; a step's own are what users said behind it, its tool results are in
@@ -114,7 +116,7 @@ def episode_fields(played: Played) -> dict[str, Any]:
     episode = played.episode
     steps = [as_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
-        step["observation_sha256"] = digest(observation)
+        step["observation_sha256"] = sha256(observation)
     told: dict[str, Any] = {"invalid_reason": played.reason} if episode.invalid else {}
     told |= {played.failure: True} if played.failure else {}
     return {
@@ -128,7 +130,7 @@ def episode_fields(played: Played) -> dict[str, Any]:
     }
 
 
-def digest(text: str) -> str:
+def sha256(text: str) -> str:
     """Return what tells one text from another."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

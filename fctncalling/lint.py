@@ -21,7 +21,7 @@ from fctncalling.envs.judge import judge
 from fctncalling.envs.mistakes import is_tool_error
 from fctncalling.envs.oracle import written_call
 from fctncalling.envs.truths import ExtraTools
-from fctncalling.lint_answers import answers, return_format_faults, reversed_answer
+from fctncalling.lint_answers import possible_texts, return_format_faults, reversed_answer
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Finding:
     message: str
 
 
-def findings(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Finding]:
+def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Finding]:
     """Yield what is wrong with a task; `extra_tools` are a user's own classes.
 
     Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
@@ -50,7 +50,7 @@ def findings(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Find
     elif kind == "agentic":
         rules = (_agentic_truth,)
     else:
-        rules = (_against_docs, _single_turn_truth)
+        rules = (_check_docs, _single_turn_truth)
     for rule in rules:
         for severity, name, message in rule(task):
             yield Finding(task.id, task.category, severity, name, message)
@@ -72,7 +72,7 @@ def _offers_nothing(task: Task) -> Found:
         )
 
 
-def _against_docs(task: Task) -> Found:
+def _check_docs(task: Task) -> Found:
     """Where the ground truth and the function docs disagree."""
     docs = {doc.name: doc.parameters for doc in task.functions}
     for expected in task.ground_truth or ():
@@ -111,9 +111,9 @@ def _against_docs(task: Task) -> Found:
 
 def _single_turn_truth(task: Task) -> Found:
     passed, fault = {}, "no answer can be written"
-    for form, style, text in answers(task):
+    for form, style, text in possible_texts(task):
         if form not in passed:
-            verdict = _judged(task, text, form)
+            verdict = _verdict(task, text, form)
             if verdict.valid:
                 passed[form] = style
             elif style == "natural":
@@ -135,7 +135,7 @@ def _single_turn_truth(task: Task) -> Found:
             yield "suspicious", "order_matters", "the same calls in reversed order are rejected"
 
 
-def _judged(task: Task, text: str, form: str) -> Verdict:
+def _verdict(task: Task, text: str, form: str) -> Verdict:
     """Return the verdict; a ground truth that the checker stumbles over rejects every answer."""
     try:
         return judge(task, text, form)

@@ -17,7 +17,7 @@ _MAX_ALTERNATIVES = 4
 _RETURN_FORMATS = ("bfcl_json", "bfcl_verbose_xml", "bfcl_concise_xml")
 
 
-def answers(task: Task) -> Iterator[tuple[str, str, str]]:
+def possible_texts(task: Task) -> Iterator[tuple[str, str, str]]:
     """Yield (form, style, text) of answers, the most natural ones first, then other accepted values."""
     language = language_of(task.category)
     for calls in _alternatives(task):
@@ -27,7 +27,7 @@ def answers(task: Task) -> Iterator[tuple[str, str, str]]:
                     yield form, "natural", text
             continue
         for style in STYLES if language == "java" else STYLES[:2]:
-            yield "prompting", style, written(task, calls, style)
+            yield "prompting", style, render_calls(task, calls, style)
             unquoted = [_as_source(task, call, language, style, quoted=False) for call in calls]
             if not style.endswith("text_block") and (text := _tool_calls(unquoted)):
                 yield "tool_call", style, text
@@ -38,13 +38,13 @@ def accepted_answer(task: Task, form: str) -> str | None:
 
     Where none does, the most natural one; None where no call can be written.
     """
-    texts = [text for told, _, text in answers(task) if told == form]
+    texts = [text for told, _, text in possible_texts(task) if told == form]
     return next(
         (text for text in texts if judge(task, text, form).valid), texts[0] if texts else None
     )
 
 
-def written(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> str:
+def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> str:
     """Return calls as a model writes them that is prompted, values as literals of the task's language.
 
     Raises ValueError for values that have none.
@@ -100,17 +100,17 @@ def _chosen(accepted: Mapping[str, Any], index: int, *, omit: bool) -> dict[str,
     for key, values in accepted.items():
         listed = values if isinstance(values, list) else [values]
         if listed and not (omit and "" in listed):
-            chosen[key] = _plain(listed[min(index, len(listed) - 1)])
+            chosen[key] = _unwrap(listed[min(index, len(listed) - 1)])
     return chosen
 
 
-def _plain(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     """Return an accepted value itself: dicts hold lists of accepted values in their turn."""
     if isinstance(value, dict):
         inner = {key: each if isinstance(each, list) else [each] for key, each in value.items()}
-        return {key: _plain(each[0]) for key, each in inner.items() if each and each[0] != ""}
+        return {key: _unwrap(each[0]) for key, each in inner.items() if each and each[0] != ""}
     if isinstance(value, list):
-        return [_plain(each) if isinstance(each, dict) else each for each in value]
+        return [_unwrap(each) if isinstance(each, dict) else each for each in value]
     return value
 
 

@@ -9,8 +9,8 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.policy_parts import complete, weights_folder
-from fctncalling.surroundings import Surroundings
+from fctncalling.policy_parts import attach_parts, weights_source
+from fctncalling.surroundings import RunConfig
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +24,7 @@ class ModelError(Exception):
 
 
 def load_policy(
-    config: TrainConfig, surroundings: Surroundings, checkpoint: Path | None, device: torch.device
+    config: TrainConfig, surroundings: RunConfig, checkpoint: Path | None, device: torch.device
 ) -> tuple[ActorCritic, ChatTemplate]:
     """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and every seed."""
     import torch
@@ -38,7 +38,7 @@ def load_policy(
     disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
     torch.set_num_threads(config.torch_threads)
     seed_streams(config.seed)
-    source, dtype = weights_folder(config, checkpoint), base_dtype(config, device)
+    source, dtype = weights_source(config, checkpoint), base_dtype(config, device)
     with _reading(source, checkpoint):
         tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
         policy = ActorCritic.load(
@@ -48,7 +48,7 @@ def load_policy(
             critic_detach=config.detaches_critic,
             dtype=dtype,
         )
-        complete(policy, config, checkpoint, device)
+        attach_parts(policy, config, checkpoint, device)
         _check_tokenizer(tokenizer, policy.model)
     positions = getattr(policy.model.config, "max_position_embeddings", None)
     if positions is not None and positions < config.max_episode_tokens:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.policy import ActorCritic
 
 
-def complete(
+def attach_parts(
     policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device
 ) -> None:
     """Give the policy what the settings ask for beside the model; SettingError where a file does not fit."""
@@ -23,7 +23,7 @@ def complete(
 
     dtype = compute_dtype(config, device)
     if config.critic == "full":
-        policy.give_critic_a_model()
+        policy.add_critic_model()
     if config.lora_r:
         _adapt(policy, config, checkpoint)
     if config.critic == "full" and checkpoint is not None:
@@ -31,15 +31,15 @@ def complete(
     if config.kl_coef and not config.lora_r:
         reference = _load_model(base_model(config)).to(device)
         compute_in(reference, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
-        policy.refer_to(reference)
+        policy.set_reference(reference)
     if config.init_critic_from is not None and checkpoint is None:
-        _take_over_critic(policy, config, Path(config.init_critic_from))
+        _load_critic_from(policy, config, Path(config.init_critic_from))
     compute_in(policy.model, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
     if policy.critic_model is not None:
         compute_in(policy.critic_model, dtype, device)
 
 
-def weights_folder(config: TrainConfig, checkpoint: Path | None) -> str:
+def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
     """Return where the language model's weights lie: in the checkpoint, unless that holds adapters alone."""
     return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
 
@@ -47,7 +47,7 @@ def weights_folder(config: TrainConfig, checkpoint: Path | None) -> str:
 def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) -> None:
     """Put adapters into the policy, fresh ones or the checkpoint's; with them comes its critic."""
     try:
-        policy.adapt(
+        policy.add_lora(
             r=config.lora_r,
             alpha=config.lora_alpha,
             targets=config.lora_targets,
@@ -60,11 +60,11 @@ def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) ->
         policy.load_critic(checkpoint)
 
 
-def _take_over_critic(policy: ActorCritic, config: TrainConfig, folder: Path) -> None:
+def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) -> None:
     """Let the policy's critic be that of a checkpoint, which must read with what this run's reads with."""
     from safetensors import SafetensorError
 
-    kind = kind_of_critic(folder)
+    kind = critic_kind(folder)
     if kind is not None and kind != config.critic:
         raise SettingError(
             f"--init_critic_from {folder}: its critic was trained with --critic {kind}, this run's is {config.critic}; "
@@ -76,7 +76,7 @@ def _take_over_critic(policy: ActorCritic, config: TrainConfig, folder: Path) ->
         raise SettingError(f"--init_critic_from: {error}") from error
 
 
-def kind_of_critic(folder: Path) -> str | None:
+def critic_kind(folder: Path) -> str | None:
     """Return the --critic that a checkpoint was made with; None where it holds none."""
     from fctncalling.algorithms.adapters import CRITIC
     from fctncalling.algorithms.policy import CRITIC_MODEL_FILE

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fctncalling.algorithms import env_threads
-from fctncalling.algorithms.asked import Asked
+from fctncalling.algorithms.asked import AsyncEnvPool
 from fctncalling.algorithms.generation import GenerationEngine
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.tools.toolbox import ToolBox
@@ -32,7 +32,7 @@ def profiling(run: TrainingRun, wanted: bool) -> Iterator[None]:
         return
     folder = run.log.folder / "profile"
     folder.mkdir(exist_ok=True)
-    profile = Profile(run, folder)
+    profile = Profiler(run, folder)
     with profile.installed():
         yield
     table = profile.table()
@@ -42,7 +42,7 @@ def profiling(run: TrainingRun, wanted: bool) -> Iterator[None]:
     )
 
 
-class Profile:
+class Profiler:
     """Seconds by what they went to, while a run collects and learns."""
 
     def __init__(self, run: TrainingRun, folder: Path) -> None:
@@ -62,7 +62,7 @@ class Profile:
             for owner, name, part, clock in (
                 (GenerationEngine, "_join", "prefill", time.perf_counter),
                 (GenerationEngine, "_step", "decode", time.perf_counter),
-                (Asked, "answers", "wait", time.perf_counter),
+                (AsyncEnvPool, "answers", "wait", time.perf_counter),
                 (env_threads, "asked", "environment", time.thread_time),
                 (ToolSession, "execute", "tools", time.thread_time),
                 (ToolSession, "execute", "tools' time", time.perf_counter),

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fctncalling.algorithms.acting_weights import Weights, acting_weights
+from fctncalling.algorithms.acting_weights import Weights, policy_state
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.algorithms.processes import ALONE, Processes
+from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup
 from fctncalling.envs.tools.extras import MissingExtra, extra_module
 from fctncalling.rollout_worker import RolloutWorker
-from fctncalling.rollouts import OnEpisode, Played, Round
-from fctncalling.surroundings import Surroundings
+from fctncalling.rollouts import OnEpisode, RolloutResult, RolloutRound
+from fctncalling.surroundings import RunConfig
 from fctncalling.worker_pool import Job, WorkerLost, WorkerPool
 
 PATHS = frozenset(
@@ -31,27 +31,27 @@ PATHS = frozenset(
         "tool_config_path",
     }
 )
-NEWS_S = 30.0  # until Ray knows that a node is gone: it asks each every 3 s, five times
-SLOW_STARTS = {  # Ray's own 15 to 60 s are too few on a busy machine
+NODE_DEATH_DELAY_S = 30.0  # until Ray knows that a node is gone: it asks each every 3 s, five times
+RAY_TIMEOUTS = {  # Ray's own 15 to 60 s are too few on a busy machine
     "RAY_raylet_start_wait_time_s": "180",
     "RAY_worker_register_timeout_seconds": "600",
     "RAY_agent_register_timeout_ms": "600000",
 }
-T = TypeVar("T", TrainConfig, Surroundings)
+T = TypeVar("T", TrainConfig, RunConfig)
 
 
 class Share(NamedTuple):
     """What one worker plays of a round."""
 
     weights: Any  # a reference into the object store
-    wanted: Round
+    wanted: RolloutRound
     numbers: Sequence[int]
 
 
 class RayTransport:
     """Workers as Ray actors, spread over the machines of a cluster."""
 
-    def __init__(self, ray: Any, config: TrainConfig, surroundings: Surroundings) -> None:
+    def __init__(self, ray: Any, config: TrainConfig, surroundings: RunConfig) -> None:
         self._ray, self._arguments = ray, (config, surroundings)
         self._places: dict[Any, str] = {}  # worker -> machine and process
         self._nodes: dict[Any, str] = {}  # worker -> the node Ray put it on
@@ -61,7 +61,7 @@ class RayTransport:
             scheduling_strategy="SPREAD",
         )
 
-    def hire(self, number: int) -> tuple[Any, Any]:
+    def start_worker(self, number: int) -> tuple[Any, Any]:
         """Start an actor; the ticket is ready when its environments and its model are."""
         worker = self._kind.remote(*self._arguments, number)
         return worker, worker.place.remote()
@@ -88,24 +88,28 @@ class RayTransport:
                 f"a rollout worker on {self._places.get(worker, 'its way')} failed: {error}"
             ) from error
         except exceptions.RayError as error:
-            raise WorkerLost(self._obituary(worker, error)) from error
-        if not isinstance(result, Played):
+            raise WorkerLost(self._describe_loss(worker, error)) from error
+        if not isinstance(result, RolloutResult):
             host, process, node = result
             self._places[worker], self._nodes[worker] = f"{host}, process {process}", node
         return result
 
-    def dismiss(self, worker: Any) -> None:
+    def stop_worker(self, worker: Any) -> None:
         """End an actor."""
         with contextlib.suppress(Exception):  # it may be gone, as may all of Ray
             self._ray.kill(worker)
         self._places.pop(worker, None)
         self._nodes.pop(worker, None)
 
-    def _obituary(self, worker: Any, error: Exception) -> str:
+    def _describe_loss(self, worker: Any, error: Exception) -> str:
         """Return where a lost actor was and what is known of its end."""
         where, node = self._places.get(worker, "not yet placed"), self._nodes.get(worker)
         # A closed connection comes before the news of what closed it.
-        patience = NEWS_S if isinstance(error, self._ray.exceptions.ActorUnavailableError) else 0
+        patience = (
+            NODE_DEATH_DELAY_S
+            if isinstance(error, self._ray.exceptions.ActorUnavailableError)
+            else 0
+        )
         until = time.monotonic() + patience
         while (alive := self._is_alive(node)) and time.monotonic() < until:
             time.sleep(0.2)
@@ -129,9 +133,9 @@ class RayRollout:
     def __init__(
         self,
         config: TrainConfig,
-        surroundings: Surroundings,
+        surroundings: RunConfig,
         policy: ActorCritic,
-        processes: Processes = ALONE,
+        processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         self.policy, self.processes, self._count = (
             policy,
@@ -139,18 +143,20 @@ class RayRollout:
             surroundings.num_rollout_workers,
         )
         self._weights: tuple[int, Any] | None = None  # version and reference of what was put last
-        self._begun: dict[Round, Job | None] = {}
-        self._kept: dict[Round, Any] = {}  # references to the weights of rounds not played yet
+        self._begun: dict[RolloutRound, Job | None] = {}
+        self._kept: dict[
+            RolloutRound, Any
+        ] = {}  # references to the weights of rounds not played yet
         if processes.is_first:
-            self._ray, self._started = connected(
+            self._ray, self._started = connect_ray(
                 surroundings.ray_address, self._count * config.torch_threads
             )
             self.transport = RayTransport(self._ray, _absolute(config), _absolute(surroundings))
             self.pool = WorkerPool(self.transport, self._count)
 
     def play(
-        self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None
-    ) -> Played:
+        self, wanted: RolloutRound, interruption: Interruption, on_episode: OnEpisode | None = None
+    ) -> RolloutResult:
         """Return the episodes of a round; the first process has them played, the others get them from it."""
         if wanted not in self._kept:
             self.begin(wanted)
@@ -158,7 +164,7 @@ class RayRollout:
             self._start(wanted)
         job, parts = self._begun.pop(wanted), None
 
-        def told(part: Played) -> None:
+        def told(part: RolloutResult) -> None:
             for episode in part.episodes if on_episode is not None else ():
                 on_episode(episode)  # type: ignore[misc]
 
@@ -172,11 +178,13 @@ class RayRollout:
         episodes = [
             parts[n % len(parts)].episodes[n // len(parts)] for n in range(len(wanted.task_ids))
         ]
-        return Played(
+        return RolloutResult(
             episodes, *(sum(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
         )
 
-    def begin(self, wanted: Round, weights: Weights | None = None, *, now: bool = True) -> None:
+    def begin(
+        self, wanted: RolloutRound, weights: Weights | None = None, *, now: bool = True
+    ) -> None:
         """Have a round played with the weights as they are, or with these; `play` gets it."""
         if weights is None:
             self._kept[wanted] = self._put(wanted.version)
@@ -185,14 +193,14 @@ class RayRollout:
         if now:
             self._start(wanted)
 
-    def weights_of(self, wanted: Round) -> Weights | None:
+    def weights_of(self, wanted: RolloutRound) -> Weights | None:
         """Return what a round that was begun is played with; the first process knows it."""
         if wanted not in self._kept or not self.processes.is_first:
             return None
         weights: Weights = self._ray.get(self._kept[wanted])
         return weights
 
-    def _start(self, wanted: Round) -> None:
+    def _start(self, wanted: RolloutRound) -> None:
         """Hand out the shares of a round whose weights are kept."""
         count, weights = min(self._count, len(wanted.task_ids)), self._kept[wanted]
         numbers = range(len(wanted.task_ids))
@@ -210,13 +218,13 @@ class RayRollout:
     def _put(self, version: int) -> Any:
         """Return a reference to the weights as they are; all processes take part, the first one puts them."""
         if self._weights is None or self._weights[0] != version:
-            with self.processes.whole(self.policy) as policy:
+            with self.processes.unsharded(self.policy) as policy:
                 first = self.processes.is_first
-                self._weights = version, self._ray.put(acting_weights(policy)) if first else None
+                self._weights = version, self._ray.put(policy_state(policy)) if first else None
         return self._weights[1]
 
 
-def connected(address: str | None, num_cpus: int) -> tuple[Any, bool]:
+def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
     """Return Ray, connected to a cluster or (address none) to one started here, and whether it was started here."""
     try:
         ray = extra_module("ray", "ray", "--num_rollout_workers")
@@ -236,7 +244,7 @@ def connected(address: str | None, num_cpus: int) -> tuple[Any, bool]:
             ) from error
         return ray, False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    for name, value in SLOW_STARTS.items():
+    for name, value in RAY_TIMEOUTS.items():
         os.environ.setdefault(name, value)
     ray.init(
         num_cpus=max(os.cpu_count() or 1, num_cpus), include_dashboard=False, log_to_driver=True

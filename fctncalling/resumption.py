@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.settings import shown
+from fctncalling.algorithms.settings import format_value
 
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
-SHAPES = (
+FIXED_SETTINGS = (
     "algorithm_name",
     "lora_r",
     "lora_alpha",
@@ -21,10 +21,17 @@ SHAPES = (
     "critic_head",
     "critic_hidden",
 )
-FREE = ("resume", "num_updates", "experiment_name", "results_dir")  # no one need be told of these
+FREE_SETTINGS = (
+    "resume",
+    "num_updates",
+    "experiment_name",
+    "results_dir",
+)  # no one need be told of these
 
 
-def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -> Path | None:
+def checkpoint_to_resume(
+    config: TrainConfig, folder: Path, *, is_first: bool = True
+) -> Path | None:
     """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed before it saved.
 
     Raises RunExistsError where a new run would overwrite one (the first process looks, before it writes itself),
@@ -32,14 +39,14 @@ def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -
     it was made with settings that do not fit.
     """
     from fctncalling.algorithms.checkpoint import CheckpointError, check_digests, find_checkpoint
-    from fctncalling.algorithms.logs import refuse_held
+    from fctncalling.algorithms.logs import require_empty_run_folder
     from fctncalling.algorithms.run_lock import refuse_locked
 
     if is_first:
         refuse_locked(folder)
     if config.resume is None:
         if is_first:
-            refuse_held(folder)
+            require_empty_run_folder(folder)
         return None
     try:
         checkpoint = find_checkpoint(folder / "checkpoints", config.resume)
@@ -50,8 +57,8 @@ def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -
         return None
     if is_first:
         check_digests(checkpoint)
-    changed = changes(config, checkpoint)
-    _refuse(changed, checkpoint)
+    changed = changed_settings(config, checkpoint)
+    _reject_incompatible(changed, checkpoint)
     if changed:
         told = "; ".join(
             f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items()
@@ -60,7 +67,7 @@ def checkpoint_of(config: TrainConfig, folder: Path, *, is_first: bool = True) -
     return checkpoint
 
 
-def changes(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
+def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
     """Return the settings that differ from those the checkpoint's run had last: name -> (before, now)."""
     try:
         before = json.loads(
@@ -71,7 +78,7 @@ def changes(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]
     now = {
         name: _as_json(value)
         for name, value in dataclasses.asdict(config).items()
-        if name not in FREE
+        if name not in FREE_SETTINGS
     }
     return {
         name: (before[name], value)
@@ -80,8 +87,8 @@ def changes(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]
     }
 
 
-def _refuse(changed: dict[str, tuple[Any, Any]], checkpoint: Path) -> None:
-    for name in SHAPES:
+def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) -> None:
+    for name in FIXED_SETTINGS:
         if name in changed:
             before, now = changed[name]
             raise SettingError(
@@ -95,4 +102,4 @@ def _as_json(value: Any) -> Any:
 
 
 def _word(value: Any) -> str:
-    return value if isinstance(value, str) else shown(value)
+    return value if isinstance(value, str) else format_value(value)

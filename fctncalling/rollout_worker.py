@@ -10,11 +10,11 @@ import socket
 import time
 from collections.abc import Sequence
 
-from fctncalling.algorithms.acting_weights import Weights, take_weights
+from fctncalling.algorithms.acting_weights import Weights, load_policy_state
 from fctncalling.algorithms.config import TrainConfig, resolve_device
-from fctncalling.algorithms.processes import Processes
-from fctncalling.rollouts import LocalRollout, Played, Round
-from fctncalling.surroundings import Surroundings, environments
+from fctncalling.algorithms.processes import ProcessGroup
+from fctncalling.rollouts import LocalRollout, RolloutResult, RolloutRound
+from fctncalling.surroundings import RunConfig, environments
 
 
 class RolloutWorker:
@@ -24,7 +24,7 @@ class RolloutWorker:
     weights it got last.
     """
 
-    def __init__(self, config: TrainConfig, surroundings: Surroundings, number: int) -> None:
+    def __init__(self, config: TrainConfig, surroundings: RunConfig, number: int) -> None:
         from fctncalling.policy_files import load_policy
 
         self.config = dataclasses.replace(
@@ -40,7 +40,7 @@ class RolloutWorker:
             make_env, _, _ = environments(self.config, surroundings)
             self.policy, template = load_policy(self.config, surroundings, None, device)
         self._version: int | None = None
-        own = Processes(
+        own = ProcessGroup(
             rank=number + 1, device=device
         )  # what it notes of slow tools' answers has a file of its own
         self._rollout = LocalRollout(self.config, self.policy, template, make_env, own)
@@ -51,11 +51,11 @@ class RolloutWorker:
 
         return socket.gethostname(), os.getpid(), str(ray.get_runtime_context().get_node_id())
 
-    def play(self, weights: Weights, wanted: Round, numbers: Sequence[int]) -> Played:
+    def play(self, weights: Weights, wanted: RolloutRound, numbers: Sequence[int]) -> RolloutResult:
         """Return the episodes of these numbers of a round."""
         cpu = time.process_time()
         if self._version != wanted.version:
-            take_weights(self.policy, weights)
+            load_policy_state(self.policy, weights)
             self._version = wanted.version
         played = self._rollout.play_share(wanted, numbers)
         return played._replace(cpu_seconds=time.process_time() - cpu)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fctncalling.algorithms.acting_weights import Weights
-from fctncalling.algorithms.actor import Actor
+from fctncalling.algorithms.actor import Engine
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.env_pool import deadline_s, env_pool
@@ -18,15 +18,15 @@ from fctncalling.algorithms.logs import results_folder
 from fctncalling.algorithms.play import TextEnv
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.precision import computing
-from fctncalling.algorithms.processes import ALONE, Processes
+from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.rollout import collect
-from fctncalling.algorithms.schedule import Schedule, ScheduleLog
+from fctncalling.algorithms.schedule import ArrivalLog, ArrivalOrder
 from fctncalling.algorithms.template import ChatTemplate
 
 OnEpisode = Callable[[EpisodeRecord], None]
 
 
-class Round(NamedTuple):
+class RolloutRound(NamedTuple):
     """Episodes to play. What is said and done in the i-th of them follows from weights, seed, i and its task alone."""
 
     task_ids: tuple[str, ...]  # one episode each
@@ -36,7 +36,7 @@ class Round(NamedTuple):
     group_size: int = 1  # so many neighbours share a task and their environments' seed
 
 
-class Played(NamedTuple):
+class RolloutResult(NamedTuple):
     """The episodes of a round, in the order of its tasks, and what they took."""
 
     episodes: list[EpisodeRecord]
@@ -49,19 +49,21 @@ class Rollout(Protocol):
     """Plays rounds with the policy as it is. The processes of a run call it alike, and get the same."""
 
     def play(
-        self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None
-    ) -> Played:
+        self, wanted: RolloutRound, interruption: Interruption, on_episode: OnEpisode | None = None
+    ) -> RolloutResult:
         """Return the episodes of a round; raises KeyboardInterrupt in all processes where one was interrupted."""
         ...
 
-    def begin(self, wanted: Round, weights: Weights | None = None, *, now: bool = True) -> None:
+    def begin(
+        self, wanted: RolloutRound, weights: Weights | None = None, *, now: bool = True
+    ) -> None:
         """Have a round that `play` will ask for later played meanwhile, where that is possible.
 
         weights: none: the policy's as they are. Not `now`: they are kept for it, and it is played when asked for.
         """
         ...
 
-    def weights_of(self, wanted: Round) -> Weights | None:
+    def weights_of(self, wanted: RolloutRound) -> Weights | None:
         """Return what a round that was begun and not yet played is played with, where this process knows it."""
         ...
 
@@ -70,7 +72,7 @@ class Rollout(Protocol):
         ...
 
 
-MakeActor = Callable[[ActorCritic, Round], Actor]
+MakeEngine = Callable[[ActorCritic, RolloutRound], Engine]
 
 
 class LocalRollout:
@@ -85,8 +87,8 @@ class LocalRollout:
         policy: ActorCritic,
         template: ChatTemplate,
         make_env: Callable[[], TextEnv],
-        processes: Processes = ALONE,
-        make_actor: MakeActor | None = None,
+        processes: ProcessGroup = SINGLE_PROCESS,
+        make_actor: MakeEngine | None = None,
     ) -> None:
         self.config, self.policy, self.template, self.processes = (
             config,
@@ -94,36 +96,38 @@ class LocalRollout:
             template,
             processes,
         )
-        self.make_actor = make_actor or self._engine
+        self.make_engine = make_actor or self._engine
         self.envs = env_pool(config, make_env, processes.count)
-        self._schedules = schedule_log(config, processes.rank)
+        self._arrival_logs = arrival_log(config, processes.rank)
 
     def play(
-        self, wanted: Round, interruption: Interruption, on_episode: OnEpisode | None = None
-    ) -> Played:
+        self, wanted: RolloutRound, interruption: Interruption, on_episode: OnEpisode | None = None
+    ) -> RolloutResult:
         """Return the episodes of a round; an interrupt of one process ends the playing of all."""
         numbers = range(len(wanted.task_ids))[self.processes.rank :: self.processes.count]
         own: list[EpisodeRecord] | None = None
-        with self._acting(wanted) as actor:
+        with self._engine_running(wanted) as actor:
             with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
                 own = self._collect(actor, wanted, numbers, on_episode)
             parts = [part for part in self.processes.gather(own) if part is not None]
         if len(parts) < self.processes.count:
             raise KeyboardInterrupt
-        tokens = (self.processes.total(number) for number in _tokens(actor))
-        return Played(
+        tokens = (self.processes.sum(number) for number in _tokens(actor))
+        return RolloutResult(
             [parts[n % len(parts)][n // len(parts)] for n in range(len(wanted.task_ids))], *tokens
         )
 
-    def play_share(self, wanted: Round, numbers: Sequence[int]) -> Played:
+    def play_share(self, wanted: RolloutRound, numbers: Sequence[int]) -> RolloutResult:
         """Return the episodes of these numbers of a round, played by this process alone."""
-        with self._acting(wanted) as actor:
-            return Played(self._collect(actor, wanted, numbers), *_tokens(actor))
+        with self._engine_running(wanted) as actor:
+            return RolloutResult(self._collect(actor, wanted, numbers), *_tokens(actor))
 
-    def begin(self, wanted: Round, weights: Weights | None = None, *, now: bool = True) -> None:
+    def begin(
+        self, wanted: RolloutRound, weights: Weights | None = None, *, now: bool = True
+    ) -> None:
         """Do nothing: whoever learns cannot play meanwhile."""
 
-    def weights_of(self, wanted: Round) -> Weights | None:
+    def weights_of(self, wanted: RolloutRound) -> Weights | None:
         """Return None: nothing is begun here."""
         return None
 
@@ -132,22 +136,22 @@ class LocalRollout:
         self.envs.close()
 
     @contextlib.contextmanager
-    def _acting(self, wanted: Round) -> Iterator[Actor]:
+    def _engine_running(self, wanted: RolloutRound) -> Iterator[Engine]:
         """Yield an actor of the policy as it is."""
         with (
-            self.processes.whole(self.policy) as policy,
+            self.processes.unsharded(self.policy) as policy,
             computing(self.config, self.processes.device),
         ):
-            yield self.make_actor(policy, wanted)
+            yield self.make_engine(policy, wanted)
 
     def _collect(
         self,
-        actor: Actor,
-        wanted: Round,
+        actor: Engine,
+        wanted: RolloutRound,
         numbers: Sequence[int],
         on_episode: OnEpisode | None = None,
     ) -> list[EpisodeRecord]:
-        schedule = Schedule(self.envs, self._schedules.recorded(_name(wanted)))
+        schedule = ArrivalOrder(self.envs, self._arrival_logs.recorded(_name(wanted)))
         episodes = collect(
             self.envs,
             actor,
@@ -159,12 +163,12 @@ class LocalRollout:
             group_size=wanted.group_size,
             on_episode=on_episode,
             deadline_s=deadline_s(self.config),
-            schedule=schedule,
+            arrivals=schedule,
         )
-        self._schedules.note(_name(wanted), schedule.meetings)
+        self._arrival_logs.note(_name(wanted), schedule.arrivals)
         return episodes
 
-    def _engine(self, policy: ActorCritic, wanted: Round) -> GenerationEngine:
+    def _engine(self, policy: ActorCritic, wanted: RolloutRound) -> GenerationEngine:
         return GenerationEngine(
             policy.model,
             self.template.stop_ids,
@@ -175,24 +179,24 @@ class LocalRollout:
         )
 
 
-def schedule_log(config: TrainConfig, rank: int) -> ScheduleLog:
+def arrival_log(config: TrainConfig, rank: int) -> ArrivalLog:
     """Return the log of when slow tools' answers joined; SettingError where the one to follow cannot be read."""
     name = f"schedule_{rank}.jsonl" if rank else "schedule.jsonl"
     try:
-        return ScheduleLog(
-            Path(config.schedule or results_folder(config) / name),
-            replayed=config.schedule is not None,
+        return ArrivalLog(
+            Path(config.replay_arrivals or results_folder(config) / name),
+            replayed=config.replay_arrivals is not None,
         )
     except (OSError, ValueError) as error:
         raise SettingError(f"--schedule: {error}") from error
 
 
-def _name(wanted: Round) -> str:
+def _name(wanted: RolloutRound) -> str:
     """Return what tells a round from all others of a run."""
     return f"{wanted.version}/{wanted.temperature:g}/{wanted.seed}"
 
 
-def _tokens(actor: Actor) -> tuple[float, float]:
+def _tokens(actor: Engine) -> tuple[float, float]:
     """Return how many tokens an actor has sampled and passed through a model; 0 where it does not tell."""
     return float(getattr(actor, "num_sampled_tokens", 0)), float(
         getattr(actor, "num_forward_tokens", 0)

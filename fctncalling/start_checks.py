@@ -8,8 +8,8 @@ from pathlib import Path
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.trackers import check_wandb
 from fctncalling.policy_files import ModelError
-from fctncalling.policy_parts import kind_of_critic
-from fctncalling.surroundings import Surroundings
+from fctncalling.policy_parts import critic_kind
+from fctncalling.surroundings import RunConfig
 
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt"),
@@ -18,7 +18,7 @@ TOKENIZER_FILES = (
 WEIGHTS_PATTERNS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
 
 
-def check_start(config: TrainConfig, surroundings: Surroundings) -> None:
+def check_start(config: TrainConfig, surroundings: RunConfig) -> None:
     """Raise SettingError or ModelError, naming flag and cure, for what would end the run later."""
     check_wandb(surroundings.wandb)
     _check_results_dir(Path(config.results_dir))
@@ -28,12 +28,12 @@ def check_start(config: TrainConfig, surroundings: Surroundings) -> None:
         ("chat_template", surroundings.chat_template),
         ("prompt_path", surroundings.prompt_path),
         ("tool_config_path", surroundings.tool_config_path),
-        ("schedule", config.schedule),
+        ("schedule", config.replay_arrivals),
     ):
         if path is not None and not Path(path).is_file():
             raise SettingError(f"--{flag} {path}: cannot be read (there is no such file)")
     critic = config.init_critic_from
-    if critic is not None and kind_of_critic(Path(critic)) is None:
+    if critic is not None and critic_kind(Path(critic)) is None:
         raise SettingError(
             f"--init_critic_from: {critic} holds no critic; give a folder such as RUN/checkpoints/last"
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.settings import setting
+from fctncalling.algorithms.settings import field
 from fctncalling.algorithms.task_sampling import Candidate
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
 from fctncalling.data.categories import WITHOUT_ANSWER
@@ -21,10 +21,10 @@ HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
 
 
 @dataclass
-class Surroundings:
+class RunConfig:
     """Settings that the learning algorithm does not see."""
 
-    handler: str = setting(
+    handler: str = field(
         "auto",
         "How calls are written; auto: BFCL's form of the task's language. One of "
         + ", ".join((*HANDLERS, *TEXT_HANDLERS))
@@ -32,82 +32,82 @@ class Surroundings:
         group="environments and tools",
         metavar="NAME",
     )
-    chat_template: str | None = setting(
+    chat_template: str | None = field(
         None, "File with a chat template; none: the tokenizer's own.", metavar="FILE"
     )
-    corrective_feedback: bool = setting(
+    corrective_feedback: bool = field(
         False,
         "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts stay the same.",
     )
-    prompt_path: str | None = setting(
+    prompt_path: str | None = field(
         None,
         "File whose text stands before every question (calculator, python_math, tool_text); none: nothing.",
     )
-    tools: str | None = setting(
+    tools: str | None = field(
         None,
         "Stateful classes of your own, by the names that tasks involve them by; several parted by blanks.",
         metavar="NAME=MODULE:CLASS",
         many=True,
     )
-    allow_task_tools: bool = setting(
+    allow_task_tools: bool = field(
         False,
         "Whether classes that a task file names by their path are imported, which runs their modules' code.",
     )
-    enable_tool_use: bool = setting(
+    enable_tool_use: bool = field(
         False,
         "Whether a confined Python executor and a calculator are offered beside the tasks' own functions.",
     )
-    num_tool_executors: int | None = setting(
+    num_tool_executors: int | None = field(
         None,
         "Snippets that run at once; none: the configuration's, or one a core.",
-        within="[1, inf)",
+        interval="[1, inf)",
     )
-    tool_config_path: str | None = setting(
+    tool_config_path: str | None = field(
         None,
         "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults.",
     )
-    tensorboard: bool = setting(
+    tensorboard: bool = field(
         True, "Whether tensorboard events are written, where it is installed.", group="logs"
     )
-    wandb: str = setting("off", "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
+    wandb: str = field("off", "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
                          choices=("off", "online", "offline"))  # fmt: skip
-    num_rollout_workers: int = setting(
+    num_rollout_workers: int = field(
         0, "Ray workers that play the episodes, on any machines of a cluster; 0: those who learn play.",
-        within="[0, inf)", group="rollout workers and vLLM")  # fmt: skip
-    ray_address: str | None = setting(
+        interval="[0, inf)", group="rollout workers and vLLM")  # fmt: skip
+    ray_address: str | None = field(
         None,
         "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this machine alone.",
     )
-    rollout_worker_gpus: float = setting(
-        0.0, "GPUs that each Ray worker takes; a fraction shares one.", within="[0, inf)"
+    rollout_worker_gpus: float = field(
+        0.0, "GPUs that each Ray worker takes; a fraction shares one.", interval="[0, inf)"
     )
-    vllm_url: str | None = setting(
+    vllm_url: str | None = field(
         None, "Address of the vLLM server of --rollout_engine vllm, such as http://localhost:8000."
     )
-    vllm_adapter_dir: str | None = setting(
+    vllm_adapter_dir: str | None = field(
         None, "Folder that this process and the vLLM server both see, for versions of the adapter; none: adapters "
         "in the run's own results folder."
     )  # fmt: skip
-    vllm_patience_s: float = setting(
+    vllm_patience_s: float = field(
         600.0,
         "Seconds that a vLLM server may be away before the run is saved and ends.",
-        within="(0, inf)",
+        interval="(0, inf)",
         metavar="S",
     )
-    profile: bool = setting(
+    profile: bool = field(
         False,
         "Whether profile/ gets a torch profiler trace of the second update, and a table of where time goes.",
         group="logs",
     )
-    log_episodes_interval: int = setting(
+    log_episodes_interval: int = field(
         10,
         "Updates between two whose training episodes are written out, first and last always; 0: none.",
-        within="[0, inf)",
+        interval="[0, inf)",
     )
 
 
 def environments(
-    config: TrainConfig, surroundings: Surroundings
+    config: TrainConfig, surroundings: RunConfig
 ) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
     """Return a maker of environments, the training tasks to draw from and the ids of the held-out tasks."""
     if config.env_name != "fctncalling_env" and (surroundings.tools or ":" in config.reward):
@@ -122,9 +122,9 @@ def environments(
     if config.env_name != "fctncalling_env":
         return _registered_environments(config)
     from fctncalling.envs.function_calling import FunctionCallingEnv
-    from fctncalling.tool_use import tools_of
+    from fctncalling.tool_use import make_toolbox
 
-    tools = tools_of(
+    tools = make_toolbox(
         enabled=surroundings.enable_tool_use,
         num_executors=surroundings.num_tool_executors,
         config_path=surroundings.tool_config_path,
@@ -189,7 +189,7 @@ def _check_handler(name: str) -> None:
 
 
 def _admitted_task_sets(
-    config: TrainConfig, surroundings: Surroundings, own_tools: Collection[str]
+    config: TrainConfig, surroundings: RunConfig, own_tools: Collection[str]
 ) -> tuple[list[Task], list[Task]]:
     """Return `load_task_sets`; TaskError, naming the file, for a class without leave, or a task without truth."""
     from fctncalling.envs.own_tools import named_by_path

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fctncalling.envs.handlers.request_call import CALL, REQUEST, RESPONSE, SUBMIT, RequestCalls
-from fctncalling.envs.handlers.text_calls import TextCalls
-from fctncalling.envs.tool_text_tools import GivenTextTools, TextTools
+from fctncalling.envs.handlers.text_calls import InlineCalls
+from fctncalling.envs.tool_text_tools import GivenTextTools, InlineTools
 from fctncalling.envs.tools.toolbox import ToolBox
-from fctncalling.text_sampling import sampling_of
-from fctncalling.text_speaker import OnToken, TextSpeaker, language_model
-from fctncalling.text_template import TextTemplate
+from fctncalling.text_sampling import parse_generation_kwargs
+from fctncalling.text_speaker import HistoryGenerator, OnToken, language_model
+from fctncalling.text_template import RawTextTemplate
 
 
 class FollowsAssignments:
@@ -29,17 +29,17 @@ class FollowsAssignments:
     max_tool_response: int
     max_length: int | None
     on_token: OnToken | None
-    syntax: TextCalls
-    template: TextTemplate
+    syntax: InlineCalls
+    template: RawTextTemplate
 
-    def _build(self, syntax: TextCalls, tools: GivenTextTools) -> None:
+    def _build(self, syntax: InlineCalls, tools: GivenTextTools) -> None:
         """Build every part for the first time."""
         self.syntax = self._built_syntax = syntax
         self._built_marks = (REQUEST, CALL, RESPONSE, SUBMIT)
-        self.template = TextTemplate(self.tokenizer, tags=syntax.tags)
+        self.template = RawTextTemplate(self.tokenizer, tags=syntax.tags)
         self._built_tokenizer, self._built_model = self.tokenizer, self.model
         given = tools if isinstance(tools, Mapping | ToolBox) else _listed(tools)
-        self._tools = TextTools(given, syntax, max_characters=self.max_tool_response)
+        self._tools = InlineTools(given, syntax, max_characters=self.max_tool_response)
         self.tools = _by_name(given, self._tools.box)
         self._built_tools = dict(self.tools)
         self._speak_anew()
@@ -54,7 +54,9 @@ class FollowsAssignments:
             self.max_length = self.max_length if bounded else None
             self._speak_anew()
         self._speaker.on_token = self.on_token
-        self._speaker.sample(sampling_of(self.generation_kwargs, self.template.stop_ids))
+        self._speaker.sample(
+            parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
+        )
         self._refresh_tools()
 
     def _refresh_syntax(self) -> None:
@@ -68,23 +70,23 @@ class FollowsAssignments:
             self.syntax, self._built_marks = RequestCalls(*marks), marks
         if self.syntax is not self._built_syntax or self.tokenizer is not self._built_tokenizer:
             self._built_syntax, self._built_tokenizer = self.syntax, self.tokenizer
-            self.template = TextTemplate(self.tokenizer, tags=self.syntax.tags)
+            self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
             self._speaker.write_as(self.template, self.syntax.stop)
             self._tools.syntax = self.syntax
 
     def _refresh_tools(self) -> None:
         if not isinstance(self.tools, Mapping):
             given = _listed(self.tools)
-            self.tools = _by_name(given, TextTools(given, self.syntax).box)
+            self.tools = _by_name(given, InlineTools(given, self.syntax).box)
         if not _same(self.tools, self._built_tools):
-            old, self._tools = self._tools, TextTools(self.tools, self.syntax)
+            old, self._tools = self._tools, InlineTools(self.tools, self.syntax)
             self._built_tools = dict(self.tools)
             old.close()
         self._tools.max_characters = self.max_tool_response
 
     def _speak_anew(self) -> None:
-        sampling = sampling_of(self.generation_kwargs, self.template.stop_ids)
-        self._speaker = TextSpeaker(
+        sampling = parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
+        self._speaker = HistoryGenerator(
             language_model(self.model), self.template, sampling, self.syntax.stop, self.on_token
         )
         if self.max_length is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fctncalling.algorithms.actor import ScriptedActor
+from fctncalling.algorithms.actor import ScriptedEngine
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.rollout import collect
 from fctncalling.algorithms.template import ChatTemplate
@@ -45,7 +45,7 @@ class TextDemonstrator:
 
     def __call__(self, task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
         """Return what is written up to the next pause."""
-        task = self._tasks.named(task_id)
+        task = self._tasks.by_id(task_id)
         generator = np.random.default_rng([self._seed, zlib.crc32(task_id.encode())])
         careless, breaks, stubborn = generator.random(3)
         slips = careless < self._careless * (1.0 if "*" in task.extra["code"] else 0.5)
@@ -74,7 +74,7 @@ def text_demonstrations(
     """Return the demonstrator's episodes, with the ids and masks that learning will see."""
     envs: list[Any] = [make_env() for _ in range(min(NUM_ENVS, len(task_ids)))]
     try:
-        actor = ScriptedActor(script, template.encode, template.end_of_turn_id)
+        actor = ScriptedEngine(script, template.encode, template.end_of_turn_id)
         return collect(envs, actor, template, task_ids, max_episode_tokens=max_episode_tokens)
     finally:
         for env in envs:

@@ -16,11 +16,11 @@ from torch import Tensor
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.handlers.request_call import QUERY
-from fctncalling.envs.handlers.text_calls import Block, Pause
+from fctncalling.envs.handlers.text_calls import CallBlock, Pause
 from fctncalling.envs.tool_text_tools import GivenTextTools
 from fctncalling.text_attributes import FollowsAssignments, overridden
 from fctncalling.text_history import TextHistory
-from fctncalling.text_reward import RewardFunction, rewards_of
+from fctncalling.text_reward import RewardFunction, call_reward_fn
 from fctncalling.text_speaker import OnToken
 
 Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
@@ -102,7 +102,7 @@ class TextEnvironment(FollowsAssignments):
 
     def _play(self, histories: list[TextHistory], first: int) -> list[TextHistory]:
         """Play episodes side by side to their ends; the first of them is query number `first`."""
-        with self._speaker.listening(histories, first):
+        with self._speaker.session(histories, first):
             while any(not history.completed for history in histories):
                 histories = self.generate(histories)
                 for history in histories:
@@ -125,7 +125,7 @@ class TextEnvironment(FollowsAssignments):
         for history in histories:
             if not history.completed and (self._full(history) or not history.ids):
                 history.complete(truncated=True)
-        self._speaker.speak(
+        self._speaker.generate(
             [history for history in histories if not history.completed], self.max_length
         )
         return list(histories)
@@ -206,9 +206,11 @@ class TextEnvironment(FollowsAssignments):
                 "no reward_fn was given: pass one to TextEnvironment, or rewards of your own to the trainer"
             )
         self._refresh()
-        responses = [self.syntax.said(self._words(history)[0]) for history in histories]
+        responses = [
+            self.syntax.text_without_calls(self._words(history)[0]) for history in histories
+        ]
         for history, reward in zip(
-            histories, rewards_of(self.reward_fn, responses, reward_kwargs), strict=True
+            histories, call_reward_fn(self.reward_fn, responses, reward_kwargs), strict=True
         ):
             history.reward = math.nan if history.invalid else reward
         return list(histories)
@@ -231,7 +233,7 @@ class TextEnvironment(FollowsAssignments):
         histories = [TextHistory(self.template.spell(ids := [int(each) for each in query]), ids)
                      for query in query_tensors]  # fmt: skip
         for first in range(0, len(histories), batch_size):
-            self._speaker.speak(histories[first : first + batch_size], self.max_length)
+            self._speaker.generate(histories[first : first + batch_size], self.max_length)
         return [history.last_token_segment for history in histories]
 
     def _opened(self, query: str) -> TextHistory:
@@ -246,7 +248,7 @@ class TextEnvironment(FollowsAssignments):
         blocks = [(history, self._read(*self._pause(history))) for history in histories]
         self._answer([(history, block) for history, block in blocks if block is not None])
 
-    def _answer(self, blocks: Sequence[tuple[TextHistory, Block | None]]) -> None:
+    def _answer(self, blocks: Sequence[tuple[TextHistory, CallBlock | None]]) -> None:
         given = [block for _, block in blocks if block is not None]
         for (history, _), answer in zip(blocks, self._tools.answers(given), strict=True):
             if isinstance(answer, InfrastructureError):
@@ -256,14 +258,16 @@ class TextEnvironment(FollowsAssignments):
             ids = self.template.encode_untrusted(self.syntax.respond(answer.text))
             if self.max_length is not None:
                 ids = ids[: max(0, self.max_length - len(history.ids))]
-            self._speaker.hear(history, ids)
+            self._speaker.append_tool_output(history, ids)
 
-    def _read(self, words: str, pause: Pause) -> Block | None:
+    def _read(self, words: str, pause: Pause) -> CallBlock | None:
         """Return the call of a pause, as a subclass's `parse_tool_call` reads it where there is one."""
         if not overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
             return pause.block
         tool, query = self.parse_tool_call(words)
-        return pause.block if tool is None else Block(0, len(words), {tool: {QUERY: query or ""}})
+        return (
+            pause.block if tool is None else CallBlock(0, len(words), {tool: {QUERY: query or ""}})
+        )
 
     def _pause(self, history: TextHistory) -> tuple[str, Pause]:
         words, start = self._words(history)

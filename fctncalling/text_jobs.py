@@ -12,10 +12,10 @@ from fctncalling.algorithms.task_sampling import Candidate
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.tool_text import ToolTextEnv
 from fctncalling.envs.tool_text_jobs import JOBS
-from fctncalling.envs.tool_text_tasks import ListedTasks, TextTask, load_text_tasks
+from fctncalling.envs.tool_text_tasks import TaskList, TextTask, load_text_tasks
 from fctncalling.envs.tools.toolbox import ToolBox
-from fctncalling.surroundings import HELD_OUT_SHARE, Surroundings
-from fctncalling.tool_use import text_tools_of
+from fctncalling.surroundings import HELD_OUT_SHARE, RunConfig
+from fctncalling.tool_use import make_inline_toolbox
 
 MADE_TASKS = 20_000  # questions that are made before the first comes again
 MAX_TURNS = 4  # calls of an answer that are run, where the tool configuration sets no other number
@@ -23,7 +23,7 @@ MAX_TURNS = 4  # calls of an answer that are run, where the tool configuration s
 Environments = tuple[Callable[[], Any], list[Candidate], list[str]]
 
 
-def text_environments(config: TrainConfig, surroundings: Surroundings) -> Environments:
+def text_environments(config: TrainConfig, surroundings: RunConfig) -> Environments:
     """Return a maker of environments, the training tasks to draw from and the ids of the held-out ones.
 
     All environments share one box of tools. Raises SettingError and TaskError.
@@ -45,7 +45,7 @@ def text_environments(config: TrainConfig, surroundings: Surroundings) -> Enviro
     if config.dataset_path is not None:
         training, held_out = _listed(config)
         every = {task.id: task for task in (*training, *held_out)}
-        keywords["tasks"] = ListedTasks(tuple(every.values()), config.dataset_path)
+        keywords["tasks"] = TaskList(tuple(every.values()), config.dataset_path)
         candidates = [Candidate(task.id, task.category) for task in training]
         held_out_ids = [task.id for task in held_out]
     elif config.env_name == "tool_text":
@@ -59,7 +59,7 @@ def text_environments(config: TrainConfig, surroundings: Surroundings) -> Enviro
     return make_env, candidates, held_out_ids
 
 
-def _tools(config: TrainConfig, surroundings: Surroundings) -> dict[str, Any]:
+def _tools(config: TrainConfig, surroundings: RunConfig) -> dict[str, Any]:
     """Return the tools and, where their configuration says so, how many calls of an answer are run."""
     asked = (
         surroundings.enable_tool_use
@@ -68,7 +68,7 @@ def _tools(config: TrainConfig, surroundings: Surroundings) -> dict[str, Any]:
     )
     if config.env_name == "calculator" and not asked:
         return {}
-    box, max_calls = text_tools_of(
+    box, max_calls = make_inline_toolbox(
         num_executors=surroundings.num_tool_executors, config_path=surroundings.tool_config_path
     )
     tools: dict[str, Any] = {"tools": box}

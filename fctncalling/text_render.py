@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fctncalling.text_history import TextHistory
 
 
-class Paint(NamedTuple):
+class Style(NamedTuple):
     """What one author's words look like."""
 
     label: str
@@ -25,10 +25,10 @@ class Paint(NamedTuple):
 
 
 # Black text on each: 10:1 or more (WCAG AA asks for 4.5:1). Written as numbers, as themes change what "black" is.
-PROMPT = Paint("Prompt", "#000000 on #d9d9d9", "#d9d9d9")
-SYSTEM = Paint("Tool", "#000000 on #5fd7c7", "#5fd7c7")
-MODEL = Paint("Model", "#000000 on #8fd0ff", "#8fd0ff")
-REWARD = Paint("Reward", "#000000 on #ffc4ff", "#ffc4ff")
+PROMPT = Style("Prompt", "#000000 on #d9d9d9", "#d9d9d9")
+SYSTEM = Style("Tool", "#000000 on #5fd7c7", "#5fd7c7")
+MODEL = Style("Model", "#000000 on #8fd0ff", "#8fd0ff")
+REWARD = Style("Reward", "#000000 on #ffc4ff", "#ffc4ff")
 CONTEXT = 8  # tokens before one that are decoded with it: a character has four bytes at most
 PAINTS = (PROMPT, SYSTEM, MODEL, REWARD)
 
@@ -56,21 +56,21 @@ def console_or_default(console: Console | None) -> Console:
     return RichConsole()
 
 
-def segments(history: TextHistory) -> Iterator[tuple[str, Paint]]:
+def segments(history: TextHistory) -> Iterator[tuple[str, Style]]:
     """Yield each segment's text and paint."""
     for index, ((start, end), system) in enumerate(
         zip(history.text_spans, history.system_spans, strict=True)
     ):
-        yield history.text[start:end], _paint(index, system)
+        yield history.text[start:end], _style(index, system)
 
 
-def painted_tokens(history: TextHistory) -> Iterator[tuple[int, Paint]]:
+def styled_tokens(history: TextHistory) -> Iterator[tuple[int, Style]]:
     """Yield the position of each token, with its paint."""
     for index, ((start, end), system) in enumerate(
         zip(history.token_spans, history.system_spans, strict=True)
     ):
         for position in range(start, end):
-            yield position, _paint(index, system)
+            yield position, _style(index, system)
 
 
 def rich_text(history: TextHistory) -> Text:
@@ -88,7 +88,7 @@ def rich_tokens(history: TextHistory, tokenizer: Any) -> Text:
     from rich.text import Text
 
     text = Text()
-    for position, paint in painted_tokens(history):
+    for position, paint in styled_tokens(history):
         spelling = token_text(tokenizer, history.ids, position)
         text.append(shown(spelling).replace("\n", "\\n"), style=paint.style).append(" ")
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
@@ -127,14 +127,14 @@ def _html_segments(history: TextHistory) -> Iterator[str]:
 
 
 def _html_tokens(history: TextHistory, tokenizer: Any) -> Iterator[str]:
-    for position, paint in painted_tokens(history):
+    for position, paint in styled_tokens(history):
         token, logprob = history.ids[position], history.logprobs[position]
         tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
         spelling = html.escape(shown(token_text(tokenizer, history.ids, position)))
         yield f'<span class="token {paint.label.lower()}" title="{tip}">{spelling}</span>'
 
 
-def _paint(index: int, system: bool) -> Paint:
+def _style(index: int, system: bool) -> Style:
     return PROMPT if index == 0 else SYSTEM if system else MODEL
 
 

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 RewardFunction = Callable[..., Any]
 
 
-def rewards_of(
+def call_reward_fn(
     function: RewardFunction, responses: Sequence[str], keywords: Mapping[str, Any]
 ) -> list[Any]:
     """Return one reward a response.
@@ -22,10 +22,10 @@ def rewards_of(
     every response. One that names its parameters in the singular (`answer`, where `answers` is given) is asked response
     by response; where it raises for one, that response's reward is NaN, which learning leaves out.
     """
-    single = _singular(function, keywords)
+    single = _singular_arguments(function, keywords)
     if single is not None:
         return [
-            _asked(function, index, response, single) for index, response in enumerate(responses)
+            _call_one(function, index, response, single) for index, response in enumerate(responses)
         ]
     rewards = function(list(responses), **keywords)
     if not hasattr(rewards, "__len__"):
@@ -37,7 +37,7 @@ def rewards_of(
     return list(rewards)
 
 
-def _singular(
+def _singular_arguments(
     function: RewardFunction, keywords: Mapping[str, Any]
 ) -> dict[str, Sequence[Any]] | None:
     """Return keyword -> its values, one a response, under the names of a function that takes one; None for others."""
@@ -53,7 +53,7 @@ def _singular(
     return found if found and len(found) == len(keywords) else None
 
 
-def _asked(
+def _call_one(
     function: RewardFunction, index: int, response: str, keywords: Mapping[str, Sequence[Any]]
 ) -> Any:
     own = {name: values[index] for name, values in keywords.items()}

@@ -35,7 +35,9 @@ class Sampling:
     stop_ids: frozenset[int] = frozenset()
 
 
-def sampling_of(keywords: Mapping[str, Any] | None, stop_ids: Collection[int]) -> Sampling:
+def parse_generation_kwargs(
+    keywords: Mapping[str, Any] | None, stop_ids: Collection[int]
+) -> Sampling:
     """Return what keywords in the form of transformers' `generate` ask for.
 
     `eos_token_id`: an id, several, or -1 for none; not given, it is the tokenizer's. Raises ValueError for what would

@@ -15,12 +15,12 @@ from fctncalling.algorithms.generation import GenerationEngine
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.text_history import TextHistory
 from fctncalling.text_sampling import Sampling
-from fctncalling.text_template import TextTemplate
+from fctncalling.text_template import RawTextTemplate
 
 OnToken = Callable[[int, int, float | None], None]
 
 
-class TextSpeaker:
+class HistoryGenerator:
     """Writes on in histories, whose attention caches it keeps while it listens to them.
 
     Every episode draws from a random stream of its own, seeded from torch's global one: `torch.manual_seed` makes a run
@@ -30,7 +30,7 @@ class TextSpeaker:
     def __init__(
         self,
         model: nn.Module,
-        template: TextTemplate,
+        template: RawTextTemplate,
         sampling: Sampling,
         stop: Sequence[str],
         on_token: OnToken | None = None,
@@ -61,13 +61,13 @@ class TextSpeaker:
         engine.temperature, engine.stop_ids = sampling.temperature, sampling.stop_ids
         engine.max_new_tokens = sampling.max_new_tokens
 
-    def write_as(self, template: TextTemplate, stop: Sequence[str]) -> None:
+    def write_as(self, template: RawTextTemplate, stop: Sequence[str]) -> None:
         """Go on with another tokenizer, or with other marks at which the policy pauses."""
         self.template, self.stop = template, tuple(stop)
         self.engine.decode = template.spell
 
     @contextmanager
-    def listening(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
+    def session(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
         """Keep the caches of these histories; they may only grow meanwhile, and the weights must stand still."""
         self.engine.start(len(histories))
         for slot, seed in enumerate(torch.randint(2**31 - 1, (len(histories),)).tolist()):
@@ -80,11 +80,11 @@ class TextSpeaker:
             self.engine.start(0)  # the caches take memory that learning needs
             self._slots, self._known = {}, []
 
-    def speak(self, histories: Sequence[TextHistory], max_length: int | None) -> None:
+    def generate(self, histories: Sequence[TextHistory], max_length: int | None) -> None:
         """Append to every history what the policy writes up to a pause, within `max_length` tokens in all."""
         if any(id(history) not in self._slots for history in histories):
-            with self.listening(histories):
-                return self.speak(histories, max_length)
+            with self.session(histories):
+                return self.generate(histories, max_length)
         if not histories:
             return None
         actions = self.engine.generate(
@@ -95,7 +95,7 @@ class TextSpeaker:
             self._known[self._slots[id(history)]] = len(history.ids)
         return None
 
-    def hear(self, history: TextHistory, ids: Sequence[int]) -> None:
+    def append_tool_output(self, history: TextHistory, ids: Sequence[int]) -> None:
         """Append ids that the system wrote."""
         self._append(history, ids, system=True)
         if self.on_token is not None:

@@ -12,7 +12,7 @@ RAW_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 _ANCHORS = (">", "\n", "a", ".", "0")  # one of them does not merge with whatever a text begins with
 
 
-class TextTemplate(ChatTemplate):
+class RawTextTemplate(ChatTemplate):
     """A tokenizer seen as raw text goes through it.
 
     A query begins with the BOS token where the tokenizer puts one; nothing else ever does. What is put in later is
@@ -46,7 +46,7 @@ class TextTemplate(ChatTemplate):
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
         """Return the ids of a text that goes on behind others; it cannot spell a special token but the tags."""
-        return self.continuation(self.harmless(text, (*self._own_tags, *tags)))
+        return self.continuation(self.escape_specials(text, (*self._own_tags, *tags)))
 
     def continuation(self, text: str) -> list[int]:
         """Return ids that decode, behind any others, to the text and nothing else, where the tokenizer can say it."""

@@ -37,7 +37,7 @@ class TextTrainer:
             model if isinstance(model, ActorCritic) else self._with_critic(model)
         )
         if ref_model is not None:
-            self.policy.refer_to(
+            self.policy.set_reference(
                 ref_model.model if isinstance(ref_model, ActorCritic) else ref_model
             )
         elif self.config.kl_coef:

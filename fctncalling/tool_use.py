@@ -18,7 +18,7 @@ from fctncalling.envs.tools.python_executor import (
 from fctncalling.envs.tools.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 
 
-def tools_of(
+def make_toolbox(
     *, enabled: bool, num_executors: int | None, config_path: str | None
 ) -> ToolBox | None:
     """Return what the command line asks for, the same box for all environments; None without tool use.
@@ -40,7 +40,7 @@ def tools_of(
     return None
 
 
-def text_tools_of(
+def make_inline_toolbox(
     *, num_executors: int | None, config_path: str | None
 ) -> tuple[ToolBox, int | None]:
     """Return the tools of a job that calls them in mid-generation, and how many calls its configuration allows.

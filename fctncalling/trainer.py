@@ -12,7 +12,7 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.task_sampling import Candidate
 
 if TYPE_CHECKING:
-    from fctncalling.surroundings import Surroundings
+    from fctncalling.surroundings import RunConfig
 
 
 class TrainingResult(NamedTuple):
@@ -47,11 +47,11 @@ class Trainer:
         model: str | Path | tuple[Any, Any] | None = None,
         task_ids: Sequence[str] | None = None,
         held_out_ids: Sequence[str] | None = None,
-        surroundings: Surroundings | None = None,
+        surroundings: RunConfig | None = None,
     ) -> None:
-        from fctncalling.surroundings import Surroundings
+        from fctncalling.surroundings import RunConfig
 
-        self.surroundings = Surroundings() if surroundings is None else surroundings
+        self.surroundings = RunConfig() if surroundings is None else surroundings
         config = TrainConfig() if config is None else config
         self._parts: tuple[Callable[[], Any], list[Candidate], list[str]] | None = None
         if isinstance(env, str):

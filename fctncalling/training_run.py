@@ -17,21 +17,21 @@ from fctncalling.algorithms.checkpoint import CheckpointError, load_state, save_
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.cut_actions import CutActions
 from fctncalling.algorithms.finite import check_weights
-from fctncalling.algorithms.grpo import informative
+from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
 from fctncalling.algorithms.logs import RunLog, episode_metrics, peak_memory
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.processes import ALONE, Processes
+from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.report import Evaluation
 from fctncalling.algorithms.reward_shaping import learnable
-from fctncalling.algorithms.sharding import load_whole_state, whole_state
+from fctncalling.algorithms.sharding import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.task_sampling import TaskSampler
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.counters import Counters
 from fctncalling.evaluation_uncertainty import uncertainty_of
-from fctncalling.rollouts import OnEpisode, Played, Rollout, Round
+from fctncalling.rollouts import OnEpisode, Rollout, RolloutResult, RolloutRound
 from fctncalling.run_notices import RunNotices
 
 EVALUATION_SEED = (
@@ -57,7 +57,7 @@ class TrainingRun:
         held_out_ids: Sequence[str],
         log: RunLog,
         log_episodes_interval: int = 10,
-        processes: Processes = ALONE,
+        processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         self.config, self.policy, self.template, self.log = config, policy, template, log
         self.rollout, self.sampler, self.held_out_ids = rollout, sampler, held_out_ids
@@ -67,7 +67,9 @@ class TrainingRun:
         processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
-        self._ahead: Round | None = None  # of the next update, begun with the weights of this one
+        self._ahead: RolloutRound | None = (
+            None  # of the next update, begun with the weights of this one
+        )
         self._timings: dict[str, float | None] = {}
         self._started = time.perf_counter()
         self._notices = RunNotices(config, sampler, shown=processes.is_first)
@@ -82,7 +84,7 @@ class TrainingRun:
         episodes, extra = played[0].episodes, 0
         while (
             extra + 1 < self._most_rounds
-            and len(informative(episodes, self.config)) < self.config.episodes_per_update
+            and len(groups_with_signal(episodes, self.config)) < self.config.episodes_per_update
         ):
             extra += 1
             played.append(self._play(self._next_round(extra), on_episode))
@@ -111,7 +113,7 @@ class TrainingRun:
         self.counters.episodes += len(episodes)
         self.counters.sampled_tokens += int(sampled)
         self.counters.train_cpu_seconds += sum(each.cpu_seconds for each in played)
-        self.counters.train_cpu_seconds += self.processes.total(time.process_time() - cpu)
+        self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         return episodes
 
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
@@ -120,10 +122,10 @@ class TrainingRun:
         metrics = episode_metrics(episodes)
         usable = learnable(episodes, self.config)
         if self._group_size > 1:
-            share = len(informative(usable, self.config)) / max(1, len(usable))
+            share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share
         if self._most_rounds > 1:
-            usable = informative(usable, self.config)
+            usable = groups_with_signal(usable, self.config)
         factor = learning_rate_factor(self.config, self.counters.updates)
         rates = (factor * self.config.lr, factor * self.config.critic_lr)
         if usable:
@@ -148,7 +150,7 @@ class TrainingRun:
             (episode.task_id, episode.success) for episode in episodes if not episode.invalid
         )
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
-        self.counters.train_cpu_seconds += self.processes.total(time.process_time() - cpu)
+        self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
         timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
@@ -167,8 +169,8 @@ class TrainingRun:
             return self.counters.latest
         tasks, count = tuple(self.held_out_ids), self.config.eval_samples
         several = tuple(task for task in tasks for _ in range(count))
-        greedy = Round(tasks, EVALUATION_SEED, 0.0, number)
-        sampled = Round(several, EVALUATION_SEED, self.config.temperature, number, count)
+        greedy = RolloutRound(tasks, EVALUATION_SEED, 0.0, number)
+        sampled = RolloutRound(several, EVALUATION_SEED, self.config.temperature, number, count)
         evaluation = Evaluation(*(self._play(each).episodes for each in (greedy, sampled)))
         self.log.metrics(number, evaluation.metrics())
         self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
@@ -228,7 +230,7 @@ class TrainingRun:
             "counters": asdict(self.counters),
             "position": self.log.position(),
             "optimisers": {
-                name: whole_state(optimiser)
+                name: full_state_dict(optimiser)
                 for name, optimiser in self.optimisers._asdict().items()
             },
         }
@@ -239,7 +241,7 @@ class TrainingRun:
                 "weights": {name: torch.tensor(weight) for name, weight in weights.items()},
             }
         name, is_best = f"update_{number:06d}", self.counters.best.get("update") == number
-        with self.processes.whole(self.policy) as policy:
+        with self.processes.unsharded(self.policy) as policy:
             check_weights(policy)
             if self.processes.is_first:
                 tokenizer = self.template.tokenizer
@@ -255,7 +257,7 @@ class TrainingRun:
         try:
             self.counters = Counters.restored(state["counters"])
             for name, optimiser in self.optimisers._asdict().items():
-                load_whole_state(optimiser, state["optimisers"][name])
+                load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
             if self.config.max_staleness and (ahead := state.get("ahead")):
                 self._begin_again(*ahead["round"], weights=ahead["weights"])
@@ -272,7 +274,7 @@ class TrainingRun:
         """Have the round that was ahead at a checkpoint played as it would have been: with the weights of then."""
         if not self.sampler.knows(task_ids):
             return  # other tasks than then: it begins afresh
-        self._ahead = Round(tuple(task_ids), *more)
+        self._ahead = RolloutRound(tuple(task_ids), *more)
         arrays = {name: weight.numpy() for name, weight in weights.items()}
         self.rollout.begin(self._ahead, arrays, now=not self.is_over())
 
@@ -291,17 +293,17 @@ class TrainingRun:
         """Episodes that are compared with each other; 1 where none are."""
         return self.config.group_size if self.config.algorithm_name == "GRPO" else 1
 
-    def _play(self, wanted: Round, on_episode: OnEpisode | None = None) -> Played:
+    def _play(self, wanted: RolloutRound, on_episode: OnEpisode | None = None) -> RolloutResult:
         """Return what was played; the one place where a run can be interrupted."""
         return self.rollout.play(wanted, self.interruption, on_episode)
 
-    def _next_round(self, extra: int = 0, *, ahead: int = 0) -> Round:
+    def _next_round(self, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
         """Return a round of the next update, the first or an extra one, or (ahead) of the update after it."""
         words = (self.config.seed, self.counters.updates + ahead, 1, extra)
         seed = _seed(*(words if extra else words[:3]))
         tasks = self._next_tasks(extra, ahead)
         version, size = self.counters.updates, self._group_size
-        return Round(tasks, seed, self.config.temperature, version, group_size=size)
+        return RolloutRound(tasks, seed, self.config.temperature, version, group_size=size)
 
     def _next_tasks(self, extra: int, ahead: int) -> tuple[str, ...]:
         """Return the tasks of the next round; where episodes are compared in groups, --group_size times in a row."""

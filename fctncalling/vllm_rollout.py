@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fctncalling.algorithms.actor import ActorError
+from fctncalling.algorithms.actor import EngineError
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.logs import results_folder
 from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.algorithms.processes import Processes
+from fctncalling.algorithms.processes import ProcessGroup
 from fctncalling.algorithms.published_adapters import PublishedAdapters
 from fctncalling.algorithms.template import ChatTemplate
-from fctncalling.algorithms.vllm_actor import VllmActor
-from fctncalling.algorithms.vllm_server import VllmServer
-from fctncalling.rollouts import LocalRollout, Round
-from fctncalling.surroundings import Surroundings
+from fctncalling.algorithms.vllm_actor import VllmEngine
+from fctncalling.algorithms.vllm_server import VllmClient
+from fctncalling.rollouts import LocalRollout, RolloutRound
+from fctncalling.surroundings import RunConfig
 
 
 class VllmRollout(LocalRollout):
@@ -25,13 +25,13 @@ class VllmRollout(LocalRollout):
     def __init__(
         self,
         config: TrainConfig,
-        surroundings: Surroundings,
+        surroundings: RunConfig,
         policy: ActorCritic,
         template: ChatTemplate,
         make_env: Callable[[], Any],
-        processes: Processes,
+        processes: ProcessGroup,
     ) -> None:
-        self.server = connected(surroundings)
+        self.server = connect_vllm(surroundings)
         folder = Path(surroundings.vllm_adapter_dir or results_folder(config) / "adapters")
         self.published = PublishedAdapters(self.server, folder)
         self._checked = config.temperature == 1.0  # where both kinds of log-probabilities are one
@@ -43,7 +43,7 @@ class VllmRollout(LocalRollout):
         self.published.close()
         self.server.close()
 
-    def _ask_server(self, policy: ActorCritic, wanted: Round) -> VllmActor:
+    def _ask_server(self, policy: ActorCritic, wanted: RolloutRound) -> VllmEngine:
         """Return an actor that speaks through the adapter as it is."""
         name = ""
         if self.processes.is_first and policy.adapters is not None:
@@ -51,7 +51,7 @@ class VllmRollout(LocalRollout):
         name = self.processes.gather(name)[0]
         if not self._checked:
             self._check_logprobs(name)
-        return VllmActor(
+        return VllmEngine(
             self.server,
             name,
             self.template.stop_ids,
@@ -72,17 +72,17 @@ class VllmRollout(LocalRollout):
         self._checked = True
 
 
-def connected(surroundings: Surroundings) -> VllmServer:
+def connect_vllm(surroundings: RunConfig) -> VllmClient:
     """Return the server of --vllm_url; SettingError where it is not there."""
     try:
-        server = VllmServer(str(surroundings.vllm_url), patience_s=surroundings.vllm_patience_s)
+        server = VllmClient(str(surroundings.vllm_url), patience_s=surroundings.vllm_patience_s)
     except ImportError:
         raise SettingError(
             "--rollout_engine vllm needs the library httpx: pip install 'fctncalling[vllm]'"
         ) from None
     try:
         server.models()
-    except (OSError, ActorError, ValueError, KeyError, server.errors) as error:
+    except (OSError, EngineError, ValueError, KeyError, server.errors) as error:
         raise SettingError(
             f"--vllm_url {surroundings.vllm_url}: no vLLM server answers there ({type(error).__name__}: {error}). "
             "Start one: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank RANK"

@@ -26,7 +26,7 @@ class WorkerLost(Exception):
 class Transport(Protocol):
     """How workers are started and asked. A worker and a ticket are whatever the transport makes them."""
 
-    def hire(self, number: int) -> tuple[Any, Any]:
+    def start_worker(self, number: int) -> tuple[Any, Any]:
         """Start worker `number`; return it, and a ticket that is ready when it is."""
         ...
 
@@ -42,7 +42,7 @@ class Transport(Protocol):
         """Return what a ready ticket stands for; WorkerLost where its worker is gone."""
         ...
 
-    def dismiss(self, worker: Any) -> None:
+    def stop_worker(self, worker: Any) -> None:
         """Let go of a worker, dead or alive."""
         ...
 
@@ -82,7 +82,7 @@ class WorkerPool:
         self._failed_hires = 0  # since one last succeeded
         self.num_lost = 0
         for number in range(count):
-            self._hire(number)
+            self._start_worker(number)
 
     def start(self, shares: Sequence[Any]) -> Job:
         """Have shares worked on, after those of earlier jobs; `finish` gets what comes of them."""
@@ -116,7 +116,7 @@ class WorkerPool:
     def close(self) -> None:
         """Let go of all workers, whatever they are at."""
         for _, worker, *_ in [*self._idle, *self._hiring.values(), *self._busy.values()]:
-            self._transport.dismiss(worker)
+            self._transport.stop_worker(worker)
         self._idle.clear()
         self._hiring, self._busy = {}, {}
 
@@ -160,14 +160,14 @@ class WorkerPool:
 
     def _replace(self, number: int, worker: Any, lost: WorkerLost, losses: int, what: str) -> None:
         self.num_lost += 1
-        self._transport.dismiss(worker)
+        self._transport.stop_worker(worker)
         if losses >= MAX_LOSSES:
             raise RolloutError(
                 f"rollout worker {number} {what}, {losses} times in a row; the last: {lost}"
             )
         logger.warning("rollout worker %d %s, and a new one is started: %s", number, what, lost)
-        self._hire(number)
+        self._start_worker(number)
 
-    def _hire(self, number: int) -> None:
-        worker, ticket = self._transport.hire(number)
+    def _start_worker(self, number: int) -> None:
+        worker, ticket = self._transport.start_worker(number)
         self._hiring[ticket] = (number, worker)

@@ -16,7 +16,7 @@ from fctncalling.algorithms.adapters import ACTOR, CRITIC, merged
 from fctncalling.algorithms.batch import Batch, make_batch
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.policy_parts import kind_of_critic
+from fctncalling.policy_parts import critic_kind
 
 torch.set_num_threads(1)
 
@@ -25,7 +25,7 @@ def adapted(critic: bool = True) -> ActorCritic:
     """Return a policy that learns by adapters, its critic by one of its own."""
     policy = tiny_policy(critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
-    policy.adapt(r=2, alpha=4.0, critic=critic)
+    policy.add_lora(r=2, alpha=4.0, critic=critic)
     return policy
 
 
@@ -120,7 +120,7 @@ def test_a_critic_of_its_own_model_leaves_the_language_model_to_the_policy_loss(
     policy = tiny_policy(critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight)
     before = policy(*BATCH)
-    policy.give_critic_a_model()
+    policy.add_critic_model()
     assert torch.equal(policy(*BATCH).values, before.values)
     torch.autograd.backward(policy(*BATCH).values.sum())
     assert all(weight.grad is None for weight in policy.policy_parameters())
@@ -131,7 +131,7 @@ def test_a_critic_of_its_own_model_leaves_the_language_model_to_the_policy_loss(
 def test_a_hundred_steps_at_a_tiny_rate_move_an_adapter_on_any_base(dtype: torch.dtype) -> None:
     model = tiny_policy().model.to(dtype).requires_grad_(False)
     policy = ActorCritic(model)
-    policy.adapt(r=2, alpha=4.0)
+    policy.add_lora(r=2, alpha=4.0)
     assert policy.adapters is not None
     weights = policy.adapters.parameters(ACTOR)
     assert {weight.dtype for weight in weights} == {torch.float32}
@@ -207,15 +207,15 @@ def test_a_critic_is_taken_over_whole_with_what_it_reads_with(tmp_path: Path, ki
     def fresh() -> ActorCritic:
         policy = tiny_policy(critic_head="linear").eval()
         if kind == "full":
-            policy.give_critic_a_model()
-        policy.adapt(r=2, alpha=4.0, critic=kind == "lora")
+            policy.add_critic_model()
+        policy.add_lora(r=2, alpha=4.0, critic=kind == "lora")
         return policy
 
     policy = trained(fresh())
     policy.save(tmp_path)
     again = fresh()
     again.load_critic(tmp_path)
-    assert kind_of_critic(tmp_path) == kind
+    assert critic_kind(tmp_path) == kind
     assert again.adapters is not None
     assert policy.adapters is not None
     with (
@@ -225,7 +225,7 @@ def test_a_critic_is_taken_over_whole_with_what_it_reads_with(tmp_path: Path, ki
         assert torch.equal(again(*BATCH).values, policy(*BATCH).values)
     other = adapted() if kind != "lora" else tiny_policy(critic_head="linear")
     if kind == "lora":
-        other.give_critic_a_model()
+        other.add_critic_model()
     with pytest.raises(ValueError, match=r"holds no (adapter|critic with a model)"):
         other.load_critic(tmp_path)
 
@@ -233,7 +233,7 @@ def test_a_critic_is_taken_over_whole_with_what_it_reads_with(tmp_path: Path, ki
 def test_an_adapter_of_another_rank_is_refused_rather_than_half_taken(tmp_path: Path) -> None:
     adapted().save(tmp_path)
     other = tiny_policy(critic_head="linear")
-    other.adapt(r=3, alpha=4.0)
+    other.add_lora(r=3, alpha=4.0)
     assert other.adapters is not None
     with pytest.raises(ValueError, match="--lora_r"):
         other.adapters.load(tmp_path)
@@ -259,4 +259,4 @@ def test_merging_a_saved_adapter_gives_an_ordinary_model_and_touches_nothing_liv
 
 def test_layers_that_are_not_there_are_told_by_name() -> None:
     with pytest.raises(ValueError, match="nothing_of_the_kind"):
-        tiny_policy().adapt(r=2, alpha=4.0, targets="nothing_of_the_kind")
+        tiny_policy().add_lora(r=2, alpha=4.0, targets="nothing_of_the_kind")

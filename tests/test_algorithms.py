@@ -22,10 +22,10 @@ from token_worlds import (
     tiny_policy,
 )
 
-from fctncalling.algorithms.algorithm import Spans, Timelines, averaged, summed
+from fctncalling.algorithms.algorithm import TokenGroups, Trajectories, span_mean, span_sum
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.grpo import informative
+from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
 
 torch.set_num_threads(1)
@@ -34,7 +34,7 @@ WITH_CRITIC = ("TPPO", "POAD", "NTPO", "APPO")
 
 
 def estimate(
-    name: str, lines: Timelines, **changes: Any
+    name: str, lines: Trajectories, **changes: Any
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Return advantages and returns of the tokens that count, one list an episode."""
     got = ALGORITHMS[name].estimate(lines, settings(algorithm_name=name, **changes))
@@ -154,8 +154,8 @@ def test_away_from_ratio_one_clipping_tokens_is_not_clipping_actions() -> None:
 # An action's log-probability.
 
 
-def spans(action: list[int], row: list[int] | None = None, num_words: int = 0) -> Spans:
-    return Spans(
+def spans(action: list[int], row: list[int] | None = None, num_words: int = 0) -> TokenGroups:
+    return TokenGroups(
         torch.tensor(action),
         torch.tensor(row or action),
         torch.full((len(action),), float(num_words)),
@@ -193,10 +193,10 @@ def test_an_actions_entropy_is_the_mean_of_its_tokens() -> None:
 def test_sums_over_spans_are_those_of_python(parts: list[list[float]]) -> None:
     numbers = torch.tensor([x for part in parts for x in part], dtype=torch.float64)
     span = torch.tensor([2 * index for index, part in enumerate(parts) for _ in part])
-    assert summed(numbers, span).tolist() == pytest.approx(
+    assert span_sum(numbers, span).tolist() == pytest.approx(
         [sum(part) for part in parts for _ in part]
     )
-    assert averaged(numbers, span).tolist() == pytest.approx(
+    assert span_mean(numbers, span).tolist() == pytest.approx(
         [sum(part) / len(part) for part in parts for _ in part]
     )
 
@@ -263,7 +263,9 @@ def test_a_group_that_agrees_teaches_nothing_and_is_left_out_by_dynamic_sampling
     assert agreeing == [[0.0], [0.0]]
     told = [outcome(1.0, task="a"), outcome(0.0, task="a")]
     episodes = [*told, outcome(1.0, task="b"), outcome(1.0, task="b"), outcome(3.0, task="c")]
-    assert informative(episodes, settings(algorithm_name="GRPO", episodes_per_update=8)) == told
+    assert (
+        groups_with_signal(episodes, settings(algorithm_name="GRPO", episodes_per_update=8)) == told
+    )
 
 
 def test_the_critic_has_no_part_in_grpo() -> None:
@@ -340,7 +342,7 @@ def test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm(
     for _ in range(200):
         chances = preference.softmax(0)
 
-        def episodes(value: float) -> Timelines:
+        def episodes(value: float) -> Trajectories:
             return timelines([([value], 0.8)], [([value, 0.0, 0.0, 0.0], 1.0)])
 
         returns = [tokens[0] for tokens in estimate(name, episodes(0.0), gamma=0.9, lam=1.0)[1]]

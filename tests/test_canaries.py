@@ -13,7 +13,7 @@ from players import SHOP_DOCS, doc, shop_env, shop_task, simple_task, user
 import evaluate_fctncalling
 from fctncalling.canaries import (
     HistoryBlind,
-    Situation,
+    PolicyInput,
     _occurs,
     always_call,
     echo,
@@ -30,8 +30,8 @@ from fctncalling.envs.schemas import openai_tool
 from fctncalling.official_faults import official_fault
 
 
-def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> Situation:
-    return Situation(
+def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> PolicyInput:
+    return PolicyInput(
         task, turn, step, text, [openai_tool(doc) for doc in task.functions], "Call the functions."
     )
 

@@ -14,7 +14,7 @@ from token_worlds import Action, settings, timelines
 from torch import Tensor
 
 from fctncalling.algorithms.advantages import decomposed_gae
-from fctncalling.algorithms.algorithm import Timelines
+from fctncalling.algorithms.algorithm import Trajectories
 from fctncalling.algorithms.losses import policy_loss, value_loss
 from fctncalling.algorithms.ppo import ALGORITHMS
 
@@ -29,7 +29,7 @@ EXACT = {(): 0.05625, (0,): 0.1125, (1,): 0.0, (0, 1): 0.25, (0, 1, 1): 0.5, (0,
 NAIVE = {(): 0.0455625, (0,): 0.10125, (1,): 0.0, (0, 1): 0.225, (0, 1, 1): 0.5, (0, 1, 0): 0.0}
 
 
-def enumerated(values: dict[tuple[int, ...], float]) -> Timelines:
+def enumerated(values: dict[tuple[int, ...], float]) -> Trajectories:
     """Return every trajectory as an episode, its critic given by state."""
 
     def actions(tokens: tuple[int, ...]) -> list[Action]:

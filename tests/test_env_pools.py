@@ -15,36 +15,34 @@ from fctncalling.algorithms import asked
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.env_pool import env_pool, num_side_by_side
-from fctncalling.algorithms.env_processes import ProcessEnvironments
-from fctncalling.algorithms.env_threads import ThreadedEnvironments
-from fctncalling.algorithms.environments import Environments
-from fctncalling.algorithms.generation import GenerationEngine, ScriptedActor
+from fctncalling.algorithms.env_processes import ProcessEnvPool
+from fctncalling.algorithms.env_threads import ThreadEnvPool
+from fctncalling.algorithms.environments import EnvPool
+from fctncalling.algorithms.generation import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.rollout import collect
-from fctncalling.algorithms.schedule import Schedule, ScheduleError, ScheduleLog
+from fctncalling.algorithms.schedule import ArrivalLog, ArrivalLogError, ArrivalOrder
 from fctncalling.algorithms.template import ChatTemplate
 
 TASKS = [f"t{i}" for i in range(12)]
 TEMPLATE = ChatTemplate(tiny_tokenizer())
 
 
-def threads(
-    make_env: Callable[[], Any], count: int, *, in_order: bool = True
-) -> ThreadedEnvironments:
-    envs = ThreadedEnvironments(make_env, count)
+def threads(make_env: Callable[[], Any], count: int, *, in_order: bool = True) -> ThreadEnvPool:
+    envs = ThreadEnvPool(make_env, count)
     envs.in_order = in_order
     return envs
 
 
-def played(envs: list[Any] | Environments, **keywords: Any) -> list[EpisodeRecord]:
+def played(envs: list[Any] | EnvPool, **keywords: Any) -> list[EpisodeRecord]:
     engine = GenerationEngine(tiny_model(), TEMPLATE.stop_ids, max_new_tokens=8)
     return collect(envs, engine, TEMPLATE, TASKS, max_episode_tokens=500, seed=3, **keywords)
 
 
-def scripted(envs: Environments, **keywords: Any) -> list[EpisodeRecord]:
+def scripted(envs: EnvPool, **keywords: Any) -> list[EpisodeRecord]:
     def script(task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
         return "a"
 
-    actor = ScriptedActor(script, TEMPLATE.encode, TEMPLATE.end_of_turn_id)
+    actor = ScriptedEngine(script, TEMPLATE.encode, TEMPLATE.end_of_turn_id)
     return collect(envs, actor, TEMPLATE, TASKS, max_episode_tokens=500, **keywords)
 
 
@@ -103,20 +101,20 @@ def test_what_is_played_with_slow_tools_is_played_again_from_seed_and_schedule(
 ) -> None:
     slow = Gate(5)
     envs = threads(lambda: TwoStepEnv({"t0": slow, "t4": slow}), 4, in_order=False)
-    schedule = Schedule(envs)
+    schedule = ArrivalOrder(envs)
     first = played(envs, schedule=schedule, on_episode=slow.count)
-    ScheduleLog(tmp_path / "schedule.jsonl", replayed=False).note("3", schedule.meetings)
+    ArrivalLog(tmp_path / "schedule.jsonl", replayed=False).note("3", schedule.arrivals)
 
-    recorded = ScheduleLog(tmp_path / "schedule.jsonl", replayed=True).recorded("3")
-    assert recorded == schedule.meetings
+    recorded = ArrivalLog(tmp_path / "schedule.jsonl", replayed=True).recorded("3")
+    assert recorded == schedule.arrivals
     envs = threads(TwoStepEnv, 4)  # nobody is slow
-    assert rows(played(envs, schedule=Schedule(envs, recorded))) == rows(first)
+    assert rows(played(envs, schedule=ArrivalOrder(envs, recorded))) == rows(first)
 
 
 def test_a_schedule_of_other_episodes_is_refused() -> None:
     envs = threads(TwoStepEnv, 4)
-    with pytest.raises(ScheduleError, match="ends after 0 meetings"):
-        played(envs, schedule=Schedule(envs, []))
+    with pytest.raises(ArrivalLogError, match="ends after 0 meetings"):
+        played(envs, schedule=ArrivalOrder(envs, []))
 
 
 def test_a_tool_that_hangs_costs_its_episode_and_no_other(
@@ -162,7 +160,7 @@ def test_an_environment_that_raises_in_its_thread_costs_its_episode(
 def test_a_worker_process_that_is_killed_costs_what_it_played_and_is_started_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    envs = ProcessEnvironments(faulty_env, 3, 2)  # slots 0 and 2 share a process
+    envs = ProcessEnvPool(faulty_env, 3, 2)  # slots 0 and 2 share a process
     before = envs.process_ids
     records = scripted(envs)
     after = envs.process_ids
@@ -191,7 +189,7 @@ def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_noth
     with pytest.raises(KeyboardInterrupt):
         played(envs)
     envs = threads(TwoStepEnv, 4)
-    envs.ask(1, asked.Question("t9", 0), 60.0)  # of a rollout that was given up
+    envs.send(1, asked.EnvRequest("t9", 0), 60.0)  # of a rollout that was given up
     assert rows(played(envs)) == rows(played([TwoStepEnv() for _ in range(4)]))
 
 

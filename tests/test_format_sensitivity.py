@@ -117,7 +117,7 @@ def test_true_answers_pass_in_the_environment_under_every_variant(shared: Path) 
     for task in tasks[::37]:
         info = env.reset(options={"task_id": task.id})[1]
         handler = get_handler(str(task.extra["prompt_variant"]))
-        docs = prompts.hinted(task.functions, task.category)
+        docs = prompts.docs_for_prompt(task.functions, task.category)
         assert info["instructions"] == instructions(parse_id(task.id)[0], docs)
         try:
             text = handler.render(oracle_calls(task)[0])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from toys import pieces, tiny_model, uncached_logprobs
 
-from fctncalling.algorithms.generation import Action, GenerationEngine, Request, ScriptedActor
+from fctncalling.algorithms.generation import Action, GenerationEngine, Request, ScriptedEngine
 
 KINDS = ["qwen2", "qwen2-sliding", "qwen3", "llama", "mistral", "gpt2"]
 END = 2
@@ -159,7 +159,7 @@ def test_a_model_that_was_training_goes_on_training() -> None:
 
 
 def test_a_script_speaks_its_texts_with_the_end_of_turn() -> None:
-    actor = ScriptedActor(
+    actor = ScriptedEngine(
         lambda task, turn, step, info: f"{task}{turn}{step}{info['x']}",
         lambda text: [*map(ord, text)],
         2,

@@ -73,7 +73,7 @@ def test_what_overflowed_in_a_row_is_gone_when_the_row_begins_again() -> None:
     model = tiny_model("llama")
     engine = engine_of(model, 2)
     engine.generate([Request(0, list(range(3, 40))), Request(1, PROMPTS[0])])
-    reader: Any = engine._reader
+    reader: Any = engine._decoder
     length = reader.length(0)
     with torch.inference_mode():
         reader._kept.keys[:, 0, ..., : length + 1] = float("nan")

@@ -19,7 +19,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import NESTED_TOO_DEEP, ToolSession
-from fctncalling.envs.handlers.weight import MAX_WEIGHT, weight_of
+from fctncalling.envs.handlers.weight import MAX_WEIGHT, size_of
 from fctncalling.envs.tool_text import ToolTextEnv
 from fctncalling.envs.tools.callables import as_tool
 from fctncalling.envs.tools.extras import MissingExtra
@@ -155,10 +155,10 @@ def test_weights_count_what_is_shared_each_time_and_what_holds_itself_once() -> 
     deep: Any = 1
     for _ in range(2000):
         deep = [deep]
-    assert weight_of(shared) == weight_of(deep) == MAX_WEIGHT + 1
-    assert weight_of(itself) == 3
-    assert weight_of({"a": [1, "x" * 50, None], "b": 2.0}) == 13
-    assert weight_of([0] * 1000) == weight_of((0.5,) * 1000) == 1001
+    assert size_of(shared) == size_of(deep) == MAX_WEIGHT + 1
+    assert size_of(itself) == 3
+    assert size_of({"a": [1, "x" * 50, None], "b": 2.0}) == 13
+    assert size_of([0] * 1000) == size_of((0.5,) * 1000) == 1001
 
 
 BRACKETS = ["[" * 600 + "]" * 600, '{"a": ' * 600 + "1" + "}" * 600, "(" * 300, "[" * 90 + "]" * 90]

@@ -25,7 +25,7 @@ from fctncalling.checkers import check
 from fctncalling.checkers.java import java_argument, java_value
 from fctncalling.checkers.values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
-from fctncalling.envs.answers import read_answer
+from fctncalling.envs.answers import parse_message
 from fctncalling.envs.handlers import DecodeError, get_handler, grammar, java_calls
 from fctncalling.envs.judge import judge
 from fctncalling.envs.tools.extras import MissingExtra
@@ -317,7 +317,7 @@ def test_a_missing_grammar_is_told_with_its_cure_and_is_no_answer_s_fault(
 ) -> None:
     for use in (
         lambda: JAVA.decode("[Desk.open(width=5, label=1)]"),
-        lambda: read_answer(JAVA, "[Desk.open(width=5, label=1)]", executes=False),
+        lambda: parse_message(JAVA, "[Desk.open(width=5, label=1)]", executes=False),
         lambda: judge(TASK, "[Desk.open(width=5, label=1)]"),
     ):
         with pytest.raises(MissingExtra, match=r"pip install 'fctncalling\[java\]'"):

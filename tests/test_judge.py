@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fctncalling.data.types import Task, TurnRecord
-from fctncalling.envs.judge import judge, judge_turns, replay_truth
+from fctncalling.envs.judge import judge, judge_turns, replay_ground_truth
 
 SCENARIO = {"MessageAPI": {}, "MathAPI": {}}
 TRUTH = [
@@ -61,7 +61,7 @@ def test_the_same_answer_passes_in_every_form(response: Any, form: str) -> None:
 def test_judging_again_gives_the_same_and_leaves_the_task_as_it_was() -> None:
     one = task()
     assert judge(one, CALLS, "decoded_calls") == judge(
-        one, CALLS, "decoded_calls", truth=replay_truth(one)
+        one, CALLS, "decoded_calls", truth=replay_ground_truth(one)
     )
     assert one.initial_config == SCENARIO
 
@@ -83,7 +83,7 @@ def test_too_few_and_too_many_turns_keep_the_verdicts_of_the_turns_played() -> N
 
 
 def test_turns_that_were_played_are_judged_without_running_anything() -> None:
-    truth = replay_truth(task())
+    truth = replay_ground_truth(task())
     played = [TurnRecord(tuple(turn.results), turn.states) for turn in truth]
     assert judge_turns(task(), played, truth).valid
     assert judge_turns(task(), played[:1], truth).per_turn == (True, False, False)
@@ -102,4 +102,4 @@ def test_what_cannot_be_judged_is_named() -> None:
     with pytest.raises(LookupError, match=r'"multi_turn_base_1".*"SpaceAPI".*MathAPI'):
         judge(unknown, [[]], "decoded_calls")
     with pytest.raises(ValueError, match=r"multi_turn_base_2.*ground truth"):
-        replay_truth(Task("multi_turn_base_2", "multi_turn_base", [[]]))
+        replay_ground_truth(Task("multi_turn_base_2", "multi_turn_base", [[]]))

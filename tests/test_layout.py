@@ -27,10 +27,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from fctncalling.algorithms import token_scores
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, microbatches
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.experience import gather, plan_epoch
+from fctncalling.algorithms.experience import build_experience, plan_minibatches
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.training_pass import has_training_pass
+from fctncalling.algorithms.training_pass import supports_sparse_forward
 
 torch.set_num_threads(1)
 
@@ -43,7 +43,7 @@ def judging(kind: str) -> ActorCritic:
     policy = tiny_policy(kind=base, critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
     if lora:
-        policy.adapt(r=2, alpha=4.0, critic=True)
+        policy.add_lora(r=2, alpha=4.0, critic=True)
         assert policy.adapters is not None
         for name in policy.adapters.names:
             for weight in policy.adapters.parameters(name):
@@ -154,8 +154,8 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     policy = ActorCritic(model_of(kind), critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
     if lora:
-        policy.adapt(r=2, alpha=4.0, critic=True)
-    assert has_training_pass(policy.model, policy.model.get_decoder())
+        policy.add_lora(r=2, alpha=4.0, critic=True)
+    assert supports_sparse_forward(policy.model, policy.model.get_decoder())
     episodes = some_episodes(judging_policy(), 10)
     passed: list[int] = []
     hook = (
@@ -183,11 +183,11 @@ def test_an_onlooker_at_the_model_still_sees_its_passes() -> None:
     decoder = policy.model.get_decoder()
     seen: list[int] = []
     hook = decoder.register_forward_hook(lambda *_: seen.append(1))
-    assert not has_training_pass(policy.model, decoder)
+    assert not supports_sparse_forward(policy.model, decoder)
     learned_from(policy, some_episodes(judging_policy(), 4), settings())
     hook.remove()
     assert seen
-    assert has_training_pass(policy.model, decoder)
+    assert supports_sparse_forward(policy.model, decoder)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
@@ -260,10 +260,10 @@ def test_padding_stays_below_a_tenth_on_the_embedded_tasks_and_is_told() -> None
     tasks = tasks[:: len(tasks) // 96]  # of every category
     template = ChatTemplate(AutoTokenizer.from_pretrained(embedded_path("model")))
     episodes = demonstrations(tasks, Demonstrator(tasks, seed=0), template)
-    experience = gather(episodes, CPU)
+    experience = build_experience(episodes, CPU)
     assert max(experience.lengths) > 4 * min(experience.lengths)
     config = TrainConfig(num_mini_batch=3)
-    plan = plan_epoch(experience, config, torch.Generator().manual_seed(0))
+    plan = plan_minibatches(experience, config, torch.Generator().manual_seed(0))
     masks = [experience.batch(rows)[0].attention_mask for minibatch in plan for rows in minibatch]
     padding = sum(int((~mask).sum()) for mask in masks) / sum(mask.numel() for mask in masks)
     assert padding < 0.1

@@ -22,7 +22,7 @@ from toys import EchoEnv, tiny_model, tiny_tokenizer
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.diagnostics import Metrics
 from fctncalling.algorithms.generation import GenerationEngine
-from fctncalling.algorithms.grpo import informative
+from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.learning_signal import no_signal_warning, outcome_spread, scaled
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -115,10 +115,10 @@ def test_episodes_of_other_environment_seeds_are_not_compared() -> None:
     one, other = outcomes([1.0], [0.0])
     one.env_seed, other.env_seed = 1, 2
     assert not targets_of(judging_policy(), [one, other], grpo()).advantages.any()
-    assert informative([one, other], grpo()) == []
+    assert groups_with_signal([one, other], grpo()) == []
     other.env_seed = 1
     assert targets_of(judging_policy(), [one, other], grpo()).advantages.all()
-    assert informative([one, other], grpo()) == [one, other]
+    assert groups_with_signal([one, other], grpo()) == [one, other]
 
 
 @pytest.mark.parametrize("name", ["TPPO", "APPO", "GRPO"])
@@ -145,17 +145,17 @@ def test_a_policy_moves_again_where_outcomes_differ() -> None:
 def test_successes_that_differ_in_length_alone_are_not_compared_by_grpo_unless_asked_to() -> None:
     episodes = outcomes(*[[0.0] * (3 + index % 2) + [1.0] for index in range(8)])
     assert not targets_of(judging_policy(), episodes, grpo()).advantages.any()
-    assert informative(episodes, grpo()) == []
+    assert groups_with_signal(episodes, grpo()) == []
     asked = grpo(gamma=0.99)
     assert targets_of(judging_policy(), episodes, asked).advantages.abs().mean() > 0.9
-    assert informative(episodes, asked) == episodes
+    assert groups_with_signal(episodes, asked) == episodes
     assert (settings().discount, grpo().discount, asked.discount) == (0.99, 1.0, 0.99)
 
 
 def test_by_step_an_episode_is_informative_where_any_of_its_actions_is() -> None:
     episodes = outcomes([1.0, -1.0], [0.0, 0.0])
-    assert informative(episodes, grpo()) == []
-    assert informative(episodes, grpo(group_credit="step")) == episodes
+    assert groups_with_signal(episodes, grpo()) == []
+    assert groups_with_signal(episodes, grpo(group_credit="step")) == episodes
     assert targets_of(judging_policy(), episodes, grpo(group_credit="step")).advantages.any()
 
 

@@ -14,7 +14,7 @@ from evaluate_fctncalling import main
 from fctncalling.checkers import LANGUAGES, language_of
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lint import findings
+from fctncalling.lint import lint_task
 
 PARAMETERS = {
     "type": "dict",
@@ -31,7 +31,7 @@ TASK = Task(
 
 
 def rules(task: Task) -> set[tuple[str, str]]:
-    return {(each.severity, each.rule) for each in findings(task)}
+    return {(each.severity, each.rule) for each in lint_task(task)}
 
 
 def test_a_sound_task_has_no_findings() -> None:
@@ -97,7 +97,7 @@ def test_impossible_tasks_are_those_the_official_checker_rejects(
     monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl/data/long_context.json"))
     found = defaultdict(set)
     for task in load_tasks(shared / "bfcl/data" / f"BFCL_v4_{category}.json"):
-        for each in findings(task):
+        for each in lint_task(task):
             found[each.severity if each.severity == "impossible" else each.rule].add(each.id)
     assert found["impossible"] == impossible
     assert ("parallel_178" in found["order_matters"]) == (category == "parallel")

@@ -11,7 +11,7 @@ from token_worlds import settings, some_episodes, tiny_policy
 from fctncalling.algorithms.entropy_control import next_entropy_coef
 from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.sharding import load_whole_state, whole_state
+from fctncalling.algorithms.sharding import full_state_dict, load_full_state_dict
 
 torch.set_num_threads(1)
 
@@ -67,7 +67,7 @@ def test_saved_optimisers_bring_their_moments_and_not_their_rates() -> None:
     for one, other in zip(old, new, strict=True):
         assert one is not None
         assert other is not None
-        load_whole_state(other, whole_state(one))
+        load_full_state_dict(other, full_state_dict(one))
         saved, taken = one.state_dict()["state"], other.state_dict()["state"]
         assert saved.keys() == taken.keys()
         for number, slot in saved.items():
@@ -78,9 +78,9 @@ def test_saved_optimisers_bring_their_moments_and_not_their_rates() -> None:
 
 def test_saved_optimisers_of_other_groups_are_refused() -> None:
     policy = tiny_policy()
-    saved = whole_state(make_optimisers(policy, settings()).critic)
+    saved = full_state_dict(make_optimisers(policy, settings()).critic)
     with pytest.raises(ValueError, match="--weight_decay"):
-        load_whole_state(make_optimisers(policy, settings(weight_decay=0.1)).critic, saved)
+        load_full_state_dict(make_optimisers(policy, settings(weight_decay=0.1)).critic, saved)
 
 
 def test_rates_are_set_where_there_is_an_optimiser() -> None:

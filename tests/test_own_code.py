@@ -15,7 +15,7 @@ from fctncalling.algorithms.logs import results_folder
 from fctncalling.cli.train import main, parsed
 from fctncalling.data.bfcl import TaskError, load_tasks
 from fctncalling.data.types import StepRecord, Verdict
-from fctncalling.surroundings import Surroundings, environments
+from fctncalling.surroundings import RunConfig, environments
 
 TASK = {
     "question": [[{"role": "user", "content": "Sell an apple."}]],
@@ -56,8 +56,8 @@ def task_file(folder: Path, *ids: str, **changes: Any) -> str:
 
 def surrounded(dataset: str, *words: str) -> Any:
     namespace = parsed(["--dataset_path", dataset, *words])
-    given = {name: getattr(namespace, name) for name in vars(Surroundings())}
-    return environments(TrainConfig.from_args(namespace), Surroundings(**given))
+    given = {name: getattr(namespace, name) for name in vars(RunConfig())}
+    return environments(TrainConfig.from_args(namespace), RunConfig(**given))
 
 
 def played(environment: Any, texts: Sequence[str], task: str) -> tuple[list[float], dict[str, Any]]:

@@ -15,7 +15,7 @@ from sample_tools import SmolTool, die, fail, flood, hang, shout
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.own_tools import OwnTools
+from fctncalling.envs.own_tools import UserTools
 from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.tools.toolbox import (
@@ -156,7 +156,7 @@ def test_output_of_a_tool_cannot_end_an_episode_nor_pose_as_a_call_or_an_answer(
     ],
 )
 def test_call_strings_that_cannot_be_are_told_in_a_text(call: str, text: str) -> None:
-    own, task = OwnTools([as_tool(spell, timeout_s=None)]), shop_task([], involved_classes=())
+    own, task = UserTools([as_tool(spell, timeout_s=None)]), shop_task([], involved_classes=())
     session = own.session(task)
     assert session is not None
     results = own.results([call, "spell('a')", "spell(text='b' * 2)"], session)

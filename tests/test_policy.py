@@ -17,7 +17,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.value_head import ValueHead
 from fctncalling.policy_files import load_policy
-from fctncalling.surroundings import Surroundings
+from fctncalling.surroundings import RunConfig
 
 torch.set_num_threads(1)
 
@@ -187,7 +187,7 @@ def test_a_run_detaches_the_critic_where_asked_and_in_the_control_experiment(
     tmp_path: Path, flag: str
 ) -> None:
     config = TrainConfig(model_name_or_path=str(save_tiny(tmp_path)), **{flag: True})
-    policy, _ = load_policy(config, Surroundings(), None, torch.device("cpu"))
+    policy, _ = load_policy(config, RunConfig(), None, torch.device("cpu"))
     assert policy.critic_detach is (flag != "whiten_advantages")
 
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from fctncalling.algorithms import losses, ppo
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, acted_tokens, make_batch
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.experience import gather, plan_epoch
+from fctncalling.algorithms.experience import build_experience, plan_minibatches
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,
@@ -94,8 +94,8 @@ def test_a_token_weighs_the_same_in_whichever_minibatch_it_falls(aggregation: st
     episodes = [episode([(n, float(n % 3)), (2, 0.5)], terminated=True) for n in lengths]
     whole = gradient(policy, episodes, settings(loss_aggregation=aggregation), push=0.3)
     config = settings(loss_aggregation=aggregation, num_mini_batch=3)
-    experience, generator = gather(episodes, CPU), torch.Generator().manual_seed(0)
-    plan = plan_epoch(experience, config, generator)
+    experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
+    plan = plan_minibatches(experience, config, generator)
     algorithm = ALGORITHMS["TPPO"]
     targets = compute_targets(policy, experience, plan, algorithm, config, generator)
     shift = 0.3 * torch.sin(torch.arange(len(targets.old_logprobs)))
@@ -146,7 +146,7 @@ def written_out_gradient(
         start += len(places)
         outputs = policy.model(batch.ids, output_hidden_states=True)
         logs = (outputs.logits[0, places - 1] / config.temperature).log_softmax(-1)
-        shift = push * torch.sin(torch.arange(len(targets.weights)))[now]
+        shift = push * torch.sin(torch.arange(len(targets.loss_weights)))[now]
         chosen = logs.gather(1, batch.ids[0, places][:, None])[:, 0]
         ratio = (chosen - targets.old_logprobs[now] - shift).exp()
         advantage = targets.advantages[now]

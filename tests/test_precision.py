@@ -18,7 +18,7 @@ from fctncalling.algorithms.generation import GenerationEngine, Request
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.precision import compute_in, pass_dtypes
-from fctncalling.algorithms.projection import Projection
+from fctncalling.algorithms.projection import FusedLinear
 
 F32, BF16 = torch.float32, torch.bfloat16
 END = 2
@@ -31,7 +31,7 @@ def policy_of(kind: str, base: torch.dtype, adapted: bool) -> ActorCritic:
         weight.data = weight.data.to(base)
     policy = ActorCritic(model.requires_grad_(base == F32))
     if adapted:
-        policy.adapt(r=2, alpha=4.0)
+        policy.add_lora(r=2, alpha=4.0)
         for name, weight in model.named_parameters():
             if "lora_B" in name:
                 nn.init.normal_(weight, std=0.05)
@@ -184,10 +184,10 @@ def test_what_a_young_adapter_adds_is_not_rounded_away() -> None:
         LoraConfig(r=1, lora_alpha=1, target_modules=["q_proj"]), layer
     )
     x = signs.bfloat16().unsqueeze(0)
-    without = Projection((adapted.q_proj.base_layer,), True)(x)
+    without = FusedLinear((adapted.q_proj.base_layer,), True)(x)
     adapted.q_proj.lora_A["default"].weight.data.copy_(signs)
     adapted.q_proj.lora_B["default"].weight.data.fill_(2e-3)
-    added = Projection((adapted.q_proj,), True, BF16)(x) - without
+    added = FusedLinear((adapted.q_proj,), True, BF16)(x) - without
     assert (added > 0).all()
     assert added.float().mean() == pytest.approx(64 * 2e-3, rel=0.3)
 

@@ -16,7 +16,7 @@ import torch
 from two_processes import CASES, gradients, learned
 
 from fctncalling.algorithms.config import SettingError
-from fctncalling.algorithms.processes import ALONE, Processes, start
+from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup, init_process_group
 
 torch.set_num_threads(1)
 
@@ -50,7 +50,7 @@ def found(
 def test_both_processes_have_the_gradient_of_one(
     found: list[dict[Any, Any]], kind: str, case: str
 ) -> None:
-    wanted = gradients(case, ALONE)
+    wanted = gradients(case, SINGLE_PROCESS)
     for process in found:
         got = process[kind, case]["gradients"]
         assert got.keys() == wanted.keys()
@@ -66,7 +66,7 @@ def test_both_processes_have_the_gradient_of_one(
 def test_after_two_updates_both_have_the_weights_and_the_figures_of_one(
     found: list[dict[Any, Any]], kind: str, case: str
 ) -> None:
-    wanted = learned(case, ALONE)
+    wanted = learned(case, SINGLE_PROCESS)
     for process in found:
         got = process[kind, case]
         for name, weight in wanted["weights"].items():
@@ -106,7 +106,7 @@ def test_a_checkpoint_of_two_processes_is_gone_on_from_bit_for_bit(
 def test_every_item_counts_in_one_process_and_all_have_equally_many(
     count: int, length: int
 ) -> None:
-    shares = [Processes(rank, count).share(range(length)) for rank in range(count)]
+    shares = [ProcessGroup(rank, count).shard_items(range(length)) for rank in range(count)]
     assert len({len(share) for share in shares}) == 1
     assert sorted(item for share in shares for item, counts in share if counts) == list(
         range(length)
@@ -116,4 +116,4 @@ def test_every_item_counts_in_one_process_and_all_have_equally_many(
 def test_one_process_has_no_one_to_share_weights_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with pytest.raises(SettingError, match=r"--fsdp.*torchrun"):
-        start("cpu", fsdp=True)
+        init_process_group("cpu", fsdp=True)

@@ -15,7 +15,7 @@ from players import DONE, PROMPTING, SHOP_DOCS, Played, doc, shop_env, shop_task
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, StepRecord, Task
 from fctncalling.envs import prompts
-from fctncalling.envs.offer import Offer
+from fctncalling.envs.offer import TaskPrompt
 from fctncalling.envs.schemas import JSON_TYPES, json_schema, openai_tool
 
 CATEGORIES = [
@@ -31,7 +31,7 @@ CATEGORIES = [
 def test_every_official_doc_becomes_a_valid_json_schema(shared: Path, category: str) -> None:
     schemas = {}
     for task in load_tasks(shared / "bfcl/data" / f"BFCL_v4_{category}.json"):
-        for hinted in prompts.hinted(task.functions, task.category):
+        for hinted in prompts.docs_for_prompt(task.functions, task.category):
             tool = openai_tool(hinted)
             assert tool["function"]["name"] == hinted.name
             schemas[json.dumps(tool["function"]["parameters"])] = tool["function"]["parameters"]
@@ -145,7 +145,7 @@ def test_the_form_shown_is_one_the_handler_reads() -> None:
 def test_hints_name_the_syntax_and_leave_the_task_alone(category: str, words: str) -> None:
     functions = [doc("f", a="integer", b="array")]
     before = copy.deepcopy(functions)
-    hinted = prompts.hinted(functions, category)
+    hinted = prompts.docs_for_prompt(functions, category)
     assert hinted[0].description == f"To f. Note that the provided function is in {words} syntax."
     types = [each["type"] for each in hinted[0].parameters["properties"].values()]
     assert types == (["string", "string"] if "java" in category else ["integer", "array"])
@@ -165,7 +165,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_tool_text_cannot_leave_its_place_in_the_feedback(text: str) -> None:
     step = StepRecord(0, "", executed=("f()", f"f(a={text!r})"), results=(text, text))
-    feedback = prompts.feedback(step)
+    feedback = prompts.results_message(step)
     assert ast.literal_eval(feedback) == [
         {"role": "tool", "name": "f()", "content": text},
         {"role": "tool", "name": f"f(a={text!r})", "content": text},
@@ -188,14 +188,14 @@ def test_response_of_a_doc_is_shown() -> None:
         {"type": "dict", "properties": {"x": {"type": "float"}}},
     )
     assert '"response"' in prompts.instructions([shown], PROMPTING, many_turns=False)
-    assert "'response'" in prompts.held_out([shown])
+    assert "'response'" in prompts.held_out_functions_message([shown])
 
 
 def test_offer_gives_fresh_objects_every_time() -> None:
     task = shop_task(
         [], ["look()"], question=[user("a"), []], missed_functions={1: ("look", "burn")}
     )
-    offer = Offer(task, PROMPTING)
+    offer = TaskPrompt(task, PROMPTING)
     before = [offer.tools(0), offer.tools(1), offer.messages(0), offer.messages(1)]
     for given in (offer.tools(0), offer.tools(1), offer.messages(0), offer.messages(1)):
         given[0].clear()
@@ -208,7 +208,7 @@ def test_function_held_out_at_several_turns_appears_at_the_last_of_them() -> Non
     task: Task = shop_task(
         [], [], [], question=[user("a"), [], []], missed_functions={1: ("look",), 2: ("burn",)}
     )
-    offer = Offer(task, PROMPTING)
+    offer = TaskPrompt(task, PROMPTING)
     names = [[tool["function"]["name"] for tool in offer.tools(turn)] for turn in range(3)]
     assert names == [
         ["sell", "shout"],

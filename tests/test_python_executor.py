@@ -28,7 +28,7 @@ from fctncalling.envs.tools.python_executor.preload import (
     later_imports,
 )
 from fctncalling.envs.tools.python_executor.probe import Report
-from fctncalling.envs.tools.python_executor.result import KeptOutput, cut
+from fctncalling.envs.tools.python_executor.result import BoundedOutput, cut
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the zygote is Linux's")
 
@@ -125,7 +125,7 @@ def test_output_is_cut_to_max_output_length_with_the_marker_inside() -> None:
 @pytest.mark.parametrize("limit", [1, 10, 60, 1000])
 def test_kept_output_never_exceeds_its_limit_in_text_or_memory(limit: int) -> None:
     for keep_end in (False, True):
-        kept = KeptOutput(limit, keep_end=keep_end)
+        kept = BoundedOutput(limit, keep_end=keep_end)
         for _ in range(100):
             kept.add("aé数🧮".encode() * 1000)
         assert len(kept.text()) <= limit

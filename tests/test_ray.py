@@ -17,12 +17,12 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.cli.train import main
 from fctncalling.policy_files import load_policy
-from fctncalling.ray_rollout import SLOW_STARTS
-from fctncalling.rollouts import LocalRollout, Round
-from fctncalling.surroundings import Surroundings, environments
+from fctncalling.ray_rollout import RAY_TIMEOUTS
+from fctncalling.rollouts import LocalRollout, RolloutRound
+from fctncalling.surroundings import RunConfig, environments
 
 pytestmark = pytest.mark.prove
-os.environ.update(SLOW_STARTS)
+os.environ.update(RAY_TIMEOUTS)
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'fctncalling[ray]'")
 
@@ -79,13 +79,13 @@ def played_here_and_there(
     from fctncalling.ray_rollout import RayRollout
 
     config = TrainConfig(n_rollout_threads=32, episodes_per_update=num_episodes, device="cpu")
-    surroundings = Surroundings(num_rollout_workers=2)
+    surroundings = RunConfig(num_rollout_workers=2)
     make_env, candidates, _ = environments(config, surroundings)
     import torch
 
     policy, template = load_policy(config, surroundings, None, torch.device("cpu"))
     task_ids = [candidate.id for candidate in candidates]
-    wanted = Round(
+    wanted = RolloutRound(
         tuple(task_ids[number % len(task_ids)] for number in range(num_episodes)), 5, 1.0, version=0
     )
     here = LocalRollout(config, policy, template, make_env)

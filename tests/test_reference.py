@@ -22,7 +22,7 @@ torch.set_num_threads(1)
 def referring_policy() -> ActorCritic:
     """Return a policy whose reference is another model."""
     policy = judging_policy()
-    policy.refer_to(tiny_policy(seed=7).model)
+    policy.set_reference(tiny_policy(seed=7).model)
     return policy
 
 
@@ -78,7 +78,7 @@ def test_in_the_reward_every_token_pays_for_its_own_divergence() -> None:
 @pytest.mark.parametrize("mode", ["reward", "k1", "k2", "k3"])
 def test_a_policy_that_is_its_reference_pays_nothing(mode: str) -> None:
     policy = judging_policy()
-    policy.refer_to(copy.deepcopy(policy.model))
+    policy.set_reference(copy.deepcopy(policy.model))
     episodes = some_episodes(policy)
     config = settings(kl_coef=5.0, kl_mode=mode)
     targets = targets_of(policy, episodes, config)

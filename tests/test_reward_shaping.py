@@ -69,7 +69,7 @@ def test_what_a_cut_action_earned_still_counts_for_those_before_it() -> None:
     policy = tiny_policy().eval()
     config = settings(overlong="mask", whiten_advantages=False, lam=1.0, gamma=0.5)
     targets = targets_of(policy, [cut(episode([(1, 0.0), (1, 1.0)], terminated=True), 1)], config)
-    assert targets.counted.tolist() == [True, False]
+    assert targets.loss_mask.tolist() == [True, False]
     assert targets.returns[0] == 0.5
 
 

@@ -10,7 +10,7 @@ from toys import FORGETS_THOUGHTS, EchoEnv, tiny_model, tiny_tokenizer, uncached
 
 from fctncalling.algorithms.actor import RolloutError
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.generation import GenerationEngine, ScriptedActor
+from fctncalling.algorithms.generation import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.logs import episode_json
 from fctncalling.algorithms.rollout import collect
 from fctncalling.algorithms.template import ChatTemplate
@@ -18,11 +18,11 @@ from fctncalling.algorithms.template import ChatTemplate
 TASKS = [f"t{i}" for i in range(9)]
 
 
-def scripted(template: ChatTemplate, answer: str = "a") -> ScriptedActor:
+def scripted(template: ChatTemplate, answer: str = "a") -> ScriptedEngine:
     def script(task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
         return answer
 
-    return ScriptedActor(script, template.encode, template.end_of_turn_id)
+    return ScriptedEngine(script, template.encode, template.end_of_turn_id)
 
 
 def engine(template: ChatTemplate, **settings: Any) -> GenerationEngine:
@@ -262,7 +262,7 @@ def test_text_that_continues_a_message_is_appended_raw_and_without_power(
     source: str | None,
 ) -> None:
     template = ChatTemplate(tiny_tokenizer(source))
-    actor = ScriptedActor(lambda *_: "2+2=", template.encode, template.encode("=")[0])
+    actor = ScriptedEngine(lambda *_: "2+2=", template.encode, template.encode("=")[0])
     (record,) = collect([CalculatorEnv()], actor, template, ["t0"], max_episode_tokens=500)
     (row,) = record.rows
     first = row.acted.index(True)

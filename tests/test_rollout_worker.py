@@ -11,14 +11,14 @@ import pytest
 import torch
 from toys import EchoEnv, save_tiny
 
-from fctncalling.algorithms.acting_weights import acting_weights, take_weights
+from fctncalling.algorithms.acting_weights import load_policy_state, policy_state
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.interruption import Interruption
 from fctncalling.policy_files import load_policy
-from fctncalling.ray_rollout import connected
+from fctncalling.ray_rollout import connect_ray
 from fctncalling.rollout_worker import RolloutWorker
-from fctncalling.rollouts import LocalRollout, Round
-from fctncalling.surroundings import Surroundings
+from fctncalling.rollouts import LocalRollout, RolloutRound
+from fctncalling.surroundings import RunConfig
 
 
 @pytest.fixture(autouse=True)
@@ -43,16 +43,16 @@ def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(
         lora_r=lora_r,
         critic="lora" if lora_r else "full",
     )
-    surroundings = Surroundings(num_rollout_workers=2)
+    surroundings = RunConfig(num_rollout_workers=2)
     policy, template = load_policy(config, surroundings, None, torch.device("cpu"))
     with torch.no_grad():
         for weight in policy.policy_parameters():
             weight += 0.02 * torch.randn_like(weight)
-    learned = acting_weights(policy)
+    learned = policy_state(policy)
     assert sum(weight.size for weight in learned.values()) == sum(
         w.numel() for w in policy.policy_parameters()
     )
-    wanted = Round(tuple(f"train_{number}" for number in range(8)), 3, 1.0, version=5)
+    wanted = RolloutRound(tuple(f"train_{number}" for number in range(8)), 3, 1.0, version=5)
     rollout = LocalRollout(config, policy, template, EchoEnv)
     here = rollout.play(wanted, Interruption()).episodes
     rollout.close()
@@ -75,12 +75,12 @@ def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(
 
 def test_weights_of_another_model_are_refused_by_name(tmp_path: Path) -> None:
     config = TrainConfig(model_name_or_path=str(save_tiny(tmp_path / "tiny")), device="cpu")
-    policy, _ = load_policy(config, Surroundings(), None, torch.device("cpu"))
-    weights = acting_weights(policy)
+    policy, _ = load_policy(config, RunConfig(), None, torch.device("cpu"))
+    weights = policy_state(policy)
     name = sorted(weights)[0]
     del weights[name]
     with pytest.raises(ValueError, match=f"1 names differ, such as {name}"):
-        take_weights(policy, weights)
+        load_policy_state(policy, weights)
 
 
 def test_a_cluster_that_cannot_be_joined_is_told_with_ray_s_token_authentication(
@@ -92,4 +92,4 @@ def test_a_cluster_that_cannot_be_joined_is_told_with_ray_s_token_authentication
     ray = SimpleNamespace(is_initialized=lambda: False, init=refuse)
     monkeypatch.setattr("fctncalling.ray_rollout.extra_module", lambda *_: ray)
     with pytest.raises(SettingError, match=r"connection timeout.*RAY_AUTH_MODE=token"):
-        connected("10.0.0.1:6379", 1)
+        connect_ray("10.0.0.1:6379", 1)

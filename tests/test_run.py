@@ -17,10 +17,10 @@ from stub_endpoint import endpoint
 from transformers import AutoTokenizer
 
 from evaluate_fctncalling import main
-from fctncalling.agents.agent import posed
+from fctncalling.agents.agent import task_for_form
 from fctncalling.agents.local_model import LocalModel, LocalSettings
 from fctncalling.agents.scripted import ScriptedAgent
-from fctncalling.algorithms.generation import ScriptedActor
+from fctncalling.algorithms.generation import ScriptedEngine
 from fctncalling.algorithms.logs import RunLog
 from fctncalling.algorithms.rollout import collect
 from fctncalling.algorithms.template import ChatTemplate
@@ -466,9 +466,9 @@ def test_replay_finds_a_forged_field(
 
 def test_dots_of_names_are_put_as_interfaces_for_tool_calls_need_them() -> None:
     task = Task("t", "simple_python", [], [FunctionDoc("a.b", "", {})], [{"a.b": {}}])
-    assert posed(task, "prompting") is task
-    assert posed(task, "tool_call").ground_truth == [{"a_b": {}}]
-    assert posed(task, "tool_call").functions[0].name == "a_b"
+    assert task_for_form(task, "prompting") is task
+    assert task_for_form(task, "tool_call").ground_truth == [{"a_b": {}}]
+    assert task_for_form(task, "tool_call").functions[0].name == "a_b"
 
 
 def test_a_random_agent_says_the_same_for_the_same_seed() -> None:
@@ -564,7 +564,7 @@ def test_the_trainer_s_episode_logs_replay_with_their_own_settings(
         "Done.",
         "[mkdir(dir_name=float('nan'))]",
     ]
-    actor = ScriptedActor(
+    actor = ScriptedEngine(
         lambda task_id, turn, step, _: texts[(len(task_id) + 3 * turn + step) % len(texts)],
         template.encode,
         template.end_of_turn_id,

@@ -17,7 +17,7 @@ from conftest import VerdictCounter
 
 from evaluate_fctncalling import main
 from fctncalling.cli.latencies import Latencies
-from fctncalling.cli.score_beside import Beside
+from fctncalling.cli.score_beside import ExtraMetrics
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.judge import judge
@@ -291,7 +291,7 @@ def test_the_answer_of_a_tool_calling_agent_is_its_last_message_that_calls_nothi
 @pytest.mark.parametrize("form", ["prompting", "tool_call"])
 def test_an_answer_that_is_no_text_is_scored_strictly_too(answer: Any, form: str) -> None:
     task = Task("irrelevance_0", "irrelevance", [[{"role": "user", "content": "Hello?"}]])
-    beside, verdict = Beside(strict=True), judge(task, answer, form)
+    beside, verdict = ExtraMetrics(strict=True), judge(task, answer, form)
     assert verdict.valid
     beside.add(task, answer, form, verdict)
     assert beside.rates()["strict_accuracy"] in (0.0, 1.0)

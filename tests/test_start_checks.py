@@ -17,7 +17,7 @@ from fctncalling.algorithms.run_lock import LOCK_FILE, RunLock, RunLockedError, 
 from fctncalling.counters import Counters
 from fctncalling.policy_files import ModelError
 from fctncalling.start_checks import check_start
-from fctncalling.surroundings import Surroundings
+from fctncalling.surroundings import RunConfig
 
 HOLDER = (
     "import sys\nfrom pathlib import Path\nfrom fctncalling.algorithms.run_lock import RunLock\n"
@@ -31,7 +31,7 @@ def refused(tmp_path: Path, kind: type[Exception], config: Any = None, **surroun
     with pytest.raises(kind) as told:
         check_start(
             TrainConfig(results_dir=str(tmp_path / "results"), **(config or {})),
-            Surroundings(**surroundings),
+            RunConfig(**surroundings),
         )
     assert sorted(tmp_path.rglob("*")) == before
     assert "\n" not in str(told.value)
@@ -59,7 +59,7 @@ def test_a_model_folder_is_asked_for_all_that_a_model_has(tmp_path: Path) -> Non
     assert "no tokenizer" in message
     assert f"save_pretrained('{folder}')" in message
     (folder / "tokenizer.json").touch()
-    check_start(TrainConfig(results_dir=str(tmp_path), **named), Surroundings())
+    check_start(TrainConfig(results_dir=str(tmp_path), **named), RunConfig())
 
 
 @pytest.mark.parametrize("flag", ["chat_template", "prompt_path", "tool_config_path"])
@@ -72,7 +72,7 @@ def test_files_that_are_not_there_are_named_by_their_flag(tmp_path: Path, flag: 
 def test_a_critic_and_a_results_folder_are_looked_at(tmp_path: Path) -> None:
     assert "holds no critic" in refused(tmp_path, SettingError, {"init_critic_from": "/nowhere"})
     with pytest.raises(SettingError, match="--results_dir /dev/null/x: cannot be written to"):
-        check_start(TrainConfig(results_dir="/dev/null/x"), Surroundings())
+        check_start(TrainConfig(results_dir="/dev/null/x"), RunConfig())
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/../../b", ""])

@@ -11,7 +11,7 @@ import pytest
 from players import DONE, Played, doc, shop_env, shop_task, simple_task, user
 
 from fctncalling.checkers.answer import answer_fault
-from fctncalling.cli.records import TaskFolder, read_records
+from fctncalling.cli.records import TaskIndex, read_records
 from fctncalling.cli.score_beside import steps_of
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs.strictness import forgiven_in_turn, strict_verdict
@@ -251,7 +251,7 @@ def test_right_answers_of_official_tables_are_strictly_right(shared: Path, name:
     path = shared / "bfcl" / "verdicts" / f"{name}.jsonl.gz"
     if not path.exists():
         pytest.skip(f"no table {path}")
-    folder = TaskFolder(shared / "bfcl" / "data")
+    folder = TaskIndex(shared / "bfcl" / "data")
     right = ("correct", "fc_correct", "ag_correct", "ag_bare")
     lines = [
         line

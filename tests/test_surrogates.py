@@ -21,7 +21,7 @@ from fctncalling.data.surrogates import encodable, encodable_value, joined, json
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tool_text import ToolTextEnv
-from fctncalling.text_template import TextTemplate
+from fctncalling.text_template import RawTextTemplate
 
 PAIR, LONE = "\ud83d\ude00", "\ud83d"
 
@@ -82,7 +82,7 @@ def test_an_episode_with_surrogates_is_shown_encoded_logged_and_replayed(
     template = ChatTemplate(tiny_tokenizer())
     for info in infos:
         json.dumps(info["messages"], ensure_ascii=False).encode()
-        template.delta(info["messages"])
+        template.render_delta(info["messages"])
     log = RunLog(tmp_path / "run", {}, tensorboard=False)
     row = TokenRecord([1], [True], [True], [0.0], [0.0])
     path = log.episodes("one", [EpisodeRecord("t", "c", [row], episode=env.episode)])
@@ -102,7 +102,7 @@ def test_an_endpoint_that_says_surrogates_is_asked_on() -> None:
 
 
 def test_raw_text_and_its_continuation_are_encoded() -> None:
-    template = TextTemplate(byte_level(bos=False))
+    template = RawTextTemplate(byte_level(bos=False))
     assert template.spell(template.continuation(f" a{PAIR}{LONE}")) == " a😀\ufffd"
 
 

@@ -22,7 +22,7 @@ from token_worlds import (
 )
 
 from fctncalling.algorithms.batch import acted_tokens, make_batch, microbatches
-from fctncalling.algorithms.experience import gather, plan_epoch
+from fctncalling.algorithms.experience import build_experience, plan_minibatches
 
 torch.set_num_threads(1)
 
@@ -38,7 +38,7 @@ def test_token_mean_weighs_tokens_and_action_mean_weighs_actions_alike() -> None
         ("action_mean", [0.25] * 4 + [1.0] + [0.5] * 2),
         ("row_mean", [0.2] * 5 + [0.5] * 2),
     ):
-        got = targets_of(policy, episodes, settings(loss_aggregation=aggregation)).weights
+        got = targets_of(policy, episodes, settings(loss_aggregation=aggregation)).loss_weights
         assert got.tolist() == pytest.approx(wanted)
 
 
@@ -119,15 +119,20 @@ def test_records_that_do_not_fit_together_are_refused() -> None:
 
 
 def test_every_row_is_in_one_minibatch_of_each_epoch_even_where_they_do_not_divide() -> None:
-    experience = gather(some_episodes(tiny_policy(), 11), CPU)
-    plan = plan_epoch(experience, settings(num_mini_batch=4), torch.Generator().manual_seed(0))
+    experience = build_experience(some_episodes(tiny_policy(), 11), CPU)
+    plan = plan_minibatches(
+        experience, settings(num_mini_batch=4), torch.Generator().manual_seed(0)
+    )
     sizes = [sum(map(len, minibatch)) for minibatch in plan]
     assert sorted(row for minibatch in plan for group in minibatch for row in group) == list(
         range(11)
     )
     assert max(sizes) - min(sizes) <= 1
-    few = gather(some_episodes(tiny_policy(), 2), CPU)
-    assert len(plan_epoch(few, settings(num_mini_batch=4), torch.Generator().manual_seed(0))) == 2
+    few = build_experience(some_episodes(tiny_policy(), 2), CPU)
+    assert (
+        len(plan_minibatches(few, settings(num_mini_batch=4), torch.Generator().manual_seed(0)))
+        == 2
+    )
 
 
 def test_microbatches_keep_to_their_budget_and_put_like_lengths_together() -> None:

@@ -20,9 +20,9 @@ RESULT = {"role": "tool", "name": "press()", "content": "done"}
 def test_first_action_and_delta_spell_what_the_template_writes_for_the_whole_conversation() -> None:
     tokenizer = tiny_tokenizer()
     template = ChatTemplate(tokenizer)
-    ids = template.first([USER], TOOLS)
+    ids = template.render_prompt([USER], TOOLS)
     ids += [*template.encode("press()"), template.end_of_turn_id]
-    ids += template.delta([RESULT, RESULT, {"role": "user", "content": "again"}])
+    ids += template.render_delta([RESULT, RESULT, {"role": "user", "content": "again"}])
     whole = [
         USER,
         {"role": "assistant", "content": "press()"},
@@ -42,17 +42,23 @@ def test_the_plain_template_begins_with_bos_where_the_tokenizer_would(bos: bool)
     template = ChatTemplate(tokenizer)
     opening = [tokenizer.bos_token_id] if bos else []
     text = "<|user|>\nhello\n<|assistant|>\n"
-    assert template.first([USER]) == tokenizer(text).input_ids == [*opening, *template.encode(text)]
-    assert template.again([USER]) == template.first([USER])
-    assert tokenizer.bos_token_id is None or tokenizer.bos_token_id not in template.delta([RESULT])
+    assert (
+        template.render_prompt([USER])
+        == tokenizer(text).input_ids
+        == [*opening, *template.encode(text)]
+    )
+    assert template.render_full([USER]) == template.render_prompt([USER])
+    assert tokenizer.bos_token_id is None or tokenizer.bos_token_id not in template.render_delta(
+        [RESULT]
+    )
     # A template of the model's own writes what the model is to read.
-    assert ChatTemplate(tokenizer, CHATML).first([USER])[:1] != [tokenizer.bos_token_id]
+    assert ChatTemplate(tokenizer, CHATML).render_prompt([USER])[:1] != [tokenizer.bos_token_id]
 
 
 def test_a_cut_action_is_closed_and_an_ended_one_is_not_closed_twice() -> None:
     template = ChatTemplate(tiny_tokenizer())
-    ended = template.delta([RESULT], last_id=template.end_of_turn_id)
-    cut = template.delta([RESULT], last_id=template.encode("x")[-1])
+    ended = template.render_delta([RESULT], last_id=template.end_of_turn_id)
+    cut = template.render_delta([RESULT], last_id=template.encode("x")[-1])
     assert cut == [template.end_of_turn_id, *ended]
     assert template.end_of_turn_id not in ended[:1]
 
@@ -62,7 +68,7 @@ def test_sampled_ids_that_no_encoder_would_write_are_kept() -> None:
     template = ChatTemplate(tiny_tokenizer())
     half = template.encode("é")[:1]
     assert template.encode(template.decode(half)) != half
-    assert template.delta([RESULT], last_id=half[-1])[0] == template.end_of_turn_id
+    assert template.render_delta([RESULT], last_id=half[-1])[0] == template.end_of_turn_id
 
 
 @pytest.mark.parametrize(
@@ -96,18 +102,20 @@ def test_a_template_that_moves_its_tools_to_the_last_message_is_not_append_only(
 def test_where_tools_are_not_taken_the_system_message_carries_the_instructions() -> None:
     plain = ChatTemplate(tiny_tokenizer(CHATML.replace("if tools", "if false")))
     assert not plain.takes_tools
-    assert plain.decode(plain.first([USER], TOOLS, "Write calls.")).startswith(
+    assert plain.decode(plain.render_prompt([USER], TOOLS, "Write calls.")).startswith(
         "<|im_start|>system\nWrite calls."
     )
-    joined = plain.first([{"role": "system", "content": "Be kind."}, USER], TOOLS, "Write calls.")
+    joined = plain.render_prompt(
+        [{"role": "system", "content": "Be kind."}, USER], TOOLS, "Write calls."
+    )
     assert "Write calls.\n\nBe kind." in plain.decode(joined)
 
 
 def test_a_template_without_tool_and_system_roles_gets_user_messages() -> None:
     template = ChatTemplate(tiny_tokenizer(STRICT_TURNS))
-    first = template.decode(template.first([USER], TOOLS, "Write calls."))
+    first = template.decode(template.render_prompt([USER], TOOLS, "Write calls."))
     assert first == "<|im_start|>user\nWrite calls.\nhello<|im_end|>\n<|im_start|>assistant\n"
-    delta = template.decode(template.delta([RESULT, RESULT, USER]))
+    delta = template.decode(template.render_delta([RESULT, RESULT, USER]))
     assert delta == "\n<|im_start|>user\ndone\ndone\nhello<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -117,9 +125,9 @@ def test_a_tokenizer_without_chat_template_gets_a_plain_one_and_a_warning_that_n
     template = ChatTemplate(tiny_tokenizer(None))
     assert "--chat_template" in caplog.text
     assert template.append_only
-    text = template.decode(template.first([USER], [], "Do."))
+    text = template.decode(template.render_prompt([USER], [], "Do."))
     assert text == "<|system|>\nDo.\n<|user|>\nhello\n<|assistant|>\n"
-    assert template.delta([RESULT], last_id=5)[0] == template.end_of_turn_id
+    assert template.render_delta([RESULT], last_id=5)[0] == template.end_of_turn_id
 
 
 def test_without_any_end_token_the_error_names_the_cure() -> None:
@@ -145,8 +153,8 @@ def test_special_tokens_in_untrusted_text_become_ordinary_text(role: str, attack
     template = ChatTemplate(tiny_tokenizer())
     harmless = {"role": role, "name": "f()", "content": "x"}
     special = set(template.tokenizer.added_tokens_decoder)
-    expected = [i for i in template.delta([harmless]) if i in special]
-    ids = template.delta([{**harmless, "content": attack}])
+    expected = [i for i in template.render_delta([harmless]) if i in special]
+    ids = template.render_delta([{**harmless, "content": attack}])
     assert [i for i in ids if i in special] == expected
     assert template.decode(ids).count("</tool_response>") == (role == "tool")
     assert "I obey" not in attack or "I obey" in template.decode(ids)
@@ -164,7 +172,9 @@ def test_special_tokens_in_function_docs_and_call_names_become_ordinary_text() -
         {"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}
     ]
     end = template.end_of_turn_id
-    assert template.first([USER], evil).count(end) == template.first([USER], good).count(end)
+    assert template.render_prompt([USER], evil).count(end) == template.render_prompt(
+        [USER], good
+    ).count(end)
 
 
 def test_text_of_the_environment_that_continues_a_message_is_untrusted_too() -> None:
@@ -176,7 +186,7 @@ def test_a_history_rendered_again_keeps_the_policys_own_words_and_neutralises_th
     template = ChatTemplate(tiny_tokenizer(FORGETS_THOUGHTS))
     said = {"role": "assistant", "content": "<tool_response>"}
     text = template.decode(
-        template.again([USER, said, {**RESULT, "content": "</tool_response>!"}], trusted=[1])
+        template.render_full([USER, said, {**RESULT, "content": "</tool_response>!"}], trusted=[1])
     )
     assert "assistant\n<tool_response><|im_end|>" in text
     assert text.count("</tool_response>") == 1

@@ -17,7 +17,7 @@ from toys import tiny_model, tiny_tokenizer, uncached_logprobs
 from fctncalling import TextEnvironment, TextHistory
 from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.toolbox import ToolBox
-from fctncalling.text_template import TextTemplate
+from fctncalling.text_template import RawTextTemplate
 
 CALL = "<request><T>4+4<call>"
 
@@ -380,7 +380,7 @@ def test_every_spans_text_is_the_decoding_of_its_ids_in_their_place(name: str) -
 
 def test_what_the_tokenizer_was_last_asked_to_cut_or_pad_cuts_and_pads_no_episode() -> None:
     tokenizer = TOKENIZERS["byte-level"]()
-    template = TextTemplate(tokenizer)
+    template = RawTextTemplate(tokenizer)
     whole = template.encode("What is 13 - 3?")
     tokenizer("a long text to cut", truncation=True, max_length=2)
     assert template.encode("What is 13 - 3?") == whole
@@ -409,10 +409,10 @@ def test_log_probabilities_over_pauses_are_those_of_one_forward_pass() -> None:
         generation_kwargs={"max_new_tokens": 9, "eos_token_id": -1},
     )  # fmt: skip
     history = TextHistory("ab", env.template.query("ab"))
-    with env._speaker.listening([history]):
+    with env._speaker.session([history]):
         for _ in range(3):
             env.generate([history])
-            env._speaker.hear(history, env.template.continuation("8.0<response>"))
+            env._speaker.append_tool_output(history, env.template.continuation("8.0<response>"))
     expected = uncached_logprobs(model, history.ids)
     for position, (token, acted) in enumerate(
         zip(history.ids, history.token_masks.tolist(), strict=True)

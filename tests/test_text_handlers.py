@@ -91,8 +91,8 @@ def test_any_text_gives_calls_or_a_decode_error_and_a_pause(name: str, text: str
         with contextlib.suppress(DecodeError):
             decode(text)
     assert handler.pause(text).kind in ("call", "submit", "open", "end")
-    assert handler.blocks(handler.said(text)) is not None
-    assert len(handler.said(text)) <= len(text)
+    assert handler.blocks(handler.text_without_calls(text)) is not None
+    assert len(handler.text_without_calls(text)) <= len(text)
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:

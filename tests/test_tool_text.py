@@ -70,7 +70,7 @@ def test_it_is_made_by_name_alone_and_side_by_side() -> None:
 def test_python_math_is_made_by_name_and_runs_what_is_written() -> None:
     env = gymnasium.make("python_math", disable_env_checker=True)
     _, info = env.reset(options={"task_id": "train_0"})
-    task = MathTasks().named("train_0")
+    task = MathTasks().by_id("train_0")
     observation, _, terminated, _, info = env.step(f"<PYTHON>\n{task.extra['code']}\n</PYTHON>")
     assert observation == f"\n<PYTHON-OUTPUT>\n{task.answer}\n</PYTHON-OUTPUT>\n"
     assert info["continuation"] == "text"
@@ -256,13 +256,13 @@ def test_wrong_keywords_are_told_with_what_was_expected(
 
 def test_made_tasks_are_the_same_everywhere_and_no_question_is_in_both_splits() -> None:
     for tasks in (CalculatorTasks(), MathTasks()):
-        train = [tasks.named(f"train_{i}") for i in range(300)]
-        assert train == [type(tasks)().named(f"train_{i}") for i in range(300)]
-        held_out = {tasks.named(f"held_out_{i}").prompt for i in range(300)}
+        train = [tasks.by_id(f"train_{i}") for i in range(300)]
+        assert train == [type(tasks)().by_id(f"train_{i}") for i in range(300)]
+        held_out = {tasks.by_id(f"held_out_{i}").prompt for i in range(300)}
         assert not held_out & {task.prompt for task in train}
         with pytest.raises(UnknownTask):
-            tasks.named("test_1")
-    assert type(tasks)(seed=1).named("train_0") != tasks.named("train_0")
+            tasks.by_id("test_1")
+    assert type(tasks)(seed=1).by_id("train_0") != tasks.by_id("train_0")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
@@ -271,11 +271,11 @@ def test_each_problems_program_prints_its_answer_and_answers_are_aimes() -> None
 
     with PythonExecutor() as executor:
         for kind in MAKERS:
-            tasks = [MathTasks(kinds=(kind,)).named(f"train_{i}") for i in range(8)]
+            tasks = [MathTasks(kinds=(kind,)).by_id(f"train_{i}") for i in range(8)]
             results = executor.map([task.extra["code"] for task in tasks])
             assert [result.stdout.strip() for result in results] == [task.answer for task in tasks]
             assert all(0 <= int(task.answer) <= MAX_ANSWER for task in tasks)
-            answers = [int(MathTasks(kinds=(kind,)).named(f"train_{i}").answer) for i in range(500)]
+            answers = [int(MathTasks(kinds=(kind,)).by_id(f"train_{i}").answer) for i in range(500)]
             assert 0 <= min(answers) <= max(answers) <= MAX_ANSWER
 
 

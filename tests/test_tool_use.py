@@ -10,7 +10,7 @@ import pytest
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.train import main
-from fctncalling.surroundings import Surroundings, environments
+from fctncalling.surroundings import RunConfig, environments
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
 
@@ -55,9 +55,9 @@ def test_settings_of_tools_without_tools_are_refused(
 
 
 def test_environments_of_a_run_offer_the_tools_beside_the_tasks_functions() -> None:
-    plain, candidates, _ = environments(TrainConfig(), Surroundings())
+    plain, candidates, _ = environments(TrainConfig(), RunConfig())
     equipped, _, _ = environments(
-        TrainConfig(), Surroundings(enable_tool_use=True, num_tool_executors=2)
+        TrainConfig(), RunConfig(enable_tool_use=True, num_tool_executors=2)
     )
     task_id = next(task.id for task in candidates if "multi_turn" in task.category)
     offers = []

@@ -14,7 +14,7 @@ from toys import EchoEnv, save_tiny, tiny_model, tiny_tokenizer
 import fctncalling
 from fctncalling import TrainConfig, Trainer
 from fctncalling.algorithms.config import SettingError
-from fctncalling.surroundings import Surroundings
+from fctncalling.surroundings import RunConfig
 
 QUIET = {"tensorboard": False, "log_episodes_interval": 1}
 
@@ -51,7 +51,7 @@ def test_an_environment_and_a_model_in_memory_are_trained_evaluated_and_saved(
         model=(model, tokenizer),
         task_ids=["a", "b"],
         held_out_ids=["c"],
-        surroundings=Surroundings(**QUIET),
+        surroundings=RunConfig(**QUIET),
     )
     result = trainer.run()
     assert result.updates == 1
@@ -74,7 +74,7 @@ def test_an_environment_and_a_model_in_memory_are_trained_evaluated_and_saved(
 def test_the_members_of_a_grpo_group_face_one_seed_in_a_whole_run(tmp_path: Path) -> None:
     config = small(tmp_path, algorithm_name="GRPO", group_size=4, eval_episodes=1)
     model = str(save_tiny(tmp_path / "tiny"))
-    result = Trainer(config, env=SeededEnv, model=model, surroundings=Surroundings(**QUIET)).run()
+    result = Trainer(config, env=SeededEnv, model=model, surroundings=RunConfig(**QUIET)).run()
     lines = (result.folder / "episodes" / "train_000001.jsonl").read_text().splitlines()
     told = [json.loads(line) for line in lines]
     groups = [
@@ -95,7 +95,7 @@ def test_what_does_not_go_together_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="they go with a function as env"):
         Trainer(small(tmp_path), task_ids=["a"])
     with pytest.raises(SettingError, match="register yours"):
-        Trainer(small(tmp_path), env=EchoEnv, surroundings=Surroundings(num_rollout_workers=1))
+        Trainer(small(tmp_path), env=EchoEnv, surroundings=RunConfig(num_rollout_workers=1))
     with pytest.raises(SettingError, match="empty list"):
         Trainer(small(tmp_path), env=EchoEnv, task_ids=[])
     assert {"Trainer", "TrainConfig"} <= set(dir(fctncalling))

@@ -13,11 +13,11 @@ from stub_vllm import StubVllm, vllm_stub
 from toys import EchoEnv, save_tiny, tiny_model
 
 from fctncalling.algorithms import vllm_server
-from fctncalling.algorithms.actor import Action, ActorError, Request, RolloutError
+from fctncalling.algorithms.actor import Action, EngineError, Request, RolloutError
 from fctncalling.algorithms.adapters import Adapters
 from fctncalling.algorithms.published_adapters import PublishedAdapters
-from fctncalling.algorithms.vllm_actor import VllmActor
-from fctncalling.algorithms.vllm_server import VllmServer
+from fctncalling.algorithms.vllm_actor import VllmEngine
+from fctncalling.algorithms.vllm_server import VllmClient
 from fctncalling.cli.train import main
 
 END = 2  # <|im_end|>, where a turn of the tiny tokenizer ends
@@ -46,11 +46,11 @@ def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[StubVl
     return stub, results
 
 
-def published(server: VllmServer, folder: Path) -> str:
+def published(server: VllmClient, folder: Path) -> str:
     return PublishedAdapters(server, folder).publish(Adapters(tiny_model(), r=2, alpha=4.0), 0)
 
 
-def asked(actor: VllmActor, *requests: Request) -> list[Action]:
+def asked(actor: VllmEngine, *requests: Request) -> list[Action]:
     actor.start(len(requests))
     for request in requests:
         actor.begin(request.slot, seed=request.slot)
@@ -90,8 +90,8 @@ def test_an_action_comes_back_as_ids_with_log_probabilities_and_why_it_ended(
 ) -> None:
     seen: list[tuple[int, float | None]] = []
     with vllm_stub(model) as stub:
-        server = VllmServer(stub.url + "/v1")
-        actor = VllmActor(server, published(server, tmp_path), [END], max_new_tokens=6)
+        server = VllmClient(stub.url + "/v1")
+        actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=6)
         cut, stopped, ended = asked(
             actor,
             Request(0, [5, 6, 7], on_token=lambda token, logprob: seen.append((token, logprob))),
@@ -116,8 +116,8 @@ def test_the_next_request_of_a_slot_goes_on_where_its_last_action_ended(
     model: Path, tmp_path: Path
 ) -> None:
     with vllm_stub(model) as stub:
-        server = VllmServer(stub.url)
-        actor = VllmActor(server, published(server, tmp_path), [END], max_new_tokens=4)
+        server = VllmClient(stub.url)
+        actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=4)
         [first] = asked(actor, Request(0, [5, 6, 7]))
         [second] = actor.generate([Request(0, [8, 9])])
         assert stub.bodies[1]["prompt"] == [5, 6, 7, *first.ids, 8, 9]
@@ -136,8 +136,8 @@ def test_what_answers_a_stop_is_read_and_the_action_goes_on(model: Path, tmp_pat
         return [40, 41] if len(calls) == 1 else None
 
     with vllm_stub(model) as stub:
-        server = VllmServer(stub.url)
-        actor = VllmActor(server, published(server, tmp_path), [END], max_new_tokens=20)
+        server = VllmClient(stub.url)
+        actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=20)
         [action] = asked(actor, Request(0, [5, 6, 7], stop_ids=range(3, 259), on_stop=answer))
         server.close()
     assert calls == [1, 4]
@@ -266,7 +266,7 @@ def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure
     model: Path, tmp_path: Path
 ) -> None:
     with vllm_stub(model, lambda number, body: 401) as stub:
-        server = VllmServer(stub.url)
+        server = VllmClient(stub.url)
         with pytest.raises(RolloutError, match="--vllm_adapter_dir names another"):
             server.load_adapter("policy", str(tmp_path / "nowhere"))
         with pytest.raises(RolloutError, match="VLLM_API_KEY"):
@@ -275,7 +275,7 @@ def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure
 
 
 def test_a_closed_connection_frees_those_who_wait(model: Path) -> None:
-    server = VllmServer("http://127.0.0.1:9")
+    server = VllmClient("http://127.0.0.1:9")
     server.close()
-    with pytest.raises(ActorError, match="the run ended"):
+    with pytest.raises(EngineError, match="the run ended"):
         server.complete("policy", [1])

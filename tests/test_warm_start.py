@@ -9,7 +9,7 @@ import torch
 from toys import EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.generation import GenerationEngine, ScriptedActor
+from fctncalling.algorithms.generation import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.rollout import collect
 from fctncalling.algorithms.template import ChatTemplate
 from fctncalling.algorithms.warm_start import WarmStartConfig, fit
@@ -23,7 +23,7 @@ def demonstrations(number: int = 8) -> list[EpisodeRecord]:
     def letter(task_id: str, turn: int, step: int, info: object) -> str:
         return "ab"[sum(map(ord, task_id)) % 2] * (1 + len(task_id) % 3)
 
-    actor = ScriptedActor(letter, TEMPLATE.encode, TEMPLATE.end_of_turn_id)
+    actor = ScriptedEngine(letter, TEMPLATE.encode, TEMPLATE.end_of_turn_id)
     tasks = ["t" * (1 + i % 4) + str(i) for i in range(number)]
     return collect([EchoEnv()], actor, TEMPLATE, tasks, max_episode_tokens=500)
 

@@ -11,10 +11,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from fctncalling.algorithms.algorithm import Timelines
+from fctncalling.algorithms.algorithm import Trajectories
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.experience import gather, plan_epoch
+from fctncalling.algorithms.experience import build_experience, plan_minibatches
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients
 from fctncalling.algorithms.targets import Targets, compute_targets
@@ -277,8 +277,8 @@ def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
 
 
 def targets_of(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig) -> Targets:
-    experience, generator = gather(episodes, CPU), torch.Generator().manual_seed(0)
-    plan = plan_epoch(experience, config, generator)
+    experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
+    plan = plan_minibatches(experience, config, generator)
     return compute_targets(
         policy, experience, plan, ALGORITHMS[config.algorithm_name], config, generator
     )
@@ -288,8 +288,8 @@ def gradient(
     policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig, push: float = 0.0
 ) -> Tensor:
     """Return the gradient of the first minibatch; push moves the old log-probabilities so that ratios differ from 1."""
-    experience, generator = gather(episodes, CPU), torch.Generator().manual_seed(0)
-    (minibatch,) = plan_epoch(experience, config, generator)
+    experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
+    (minibatch,) = plan_minibatches(experience, config, generator)
     algorithm = ALGORITHMS[config.algorithm_name]
     targets = compute_targets(policy, experience, [minibatch], algorithm, config, generator)
     shift = push * torch.sin(torch.arange(len(targets.old_logprobs)))
@@ -309,7 +309,7 @@ Action = tuple[list[float], float]  # values of its tokens, reward
 
 def timelines(
     *episodes: list[Action], groups: list[int] | None = None, bootstrap: float = 0.0
-) -> Timelines:
+) -> Trajectories:
     """Return the timelines of episodes made of actions."""
     length = max(sum(len(values) for values, _ in actions) for actions in episodes)
     rows: list[tuple[list[float], list[float], list[bool], list[bool]]] = []
@@ -335,4 +335,4 @@ def timelines(
     )
     numbers = torch.tensor(groups or list(range(len(episodes))))
     end = torch.full((len(episodes),), bootstrap)
-    return Timelines(rewards_, values_, acted, ends_action, end, numbers)
+    return Trajectories(rewards_, values_, acted, ends_action, end, numbers)

@@ -16,11 +16,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.experience import gather, plan_epoch
+from fctncalling.algorithms.experience import build_experience, plan_minibatches
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
-from fctncalling.algorithms.processes import Processes
-from fctncalling.algorithms.sharding import Sharding, load_whole_state, plain, whole_state
+from fctncalling.algorithms.processes import ProcessGroup
+from fctncalling.algorithms.sharding import FSDP, full_state_dict, full_tensor, load_full_state_dict
 from fctncalling.algorithms.targets import compute_targets
 
 # Three or more microbatches of unequal length to a step: one process always has more of them than the other.
@@ -62,11 +62,11 @@ def policy_of(config: TrainConfig) -> ActorCritic:
     policy = tiny_policy(critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
     if config.critic == "full":
-        policy.give_critic_a_model()
+        policy.add_critic_model()
     if config.lora_r:
-        policy.adapt(r=config.lora_r, alpha=4.0, critic=config.critic == "lora")
+        policy.add_lora(r=config.lora_r, alpha=4.0, critic=config.critic == "lora")
     elif config.kl_coef:
-        policy.refer_to(tiny_policy(1).model)
+        policy.set_reference(tiny_policy(1).model)
     return policy
 
 
@@ -78,13 +78,13 @@ def episodes_of(config: TrainConfig) -> list[EpisodeRecord]:
     return episodes
 
 
-def gradients(case: str, processes: Processes) -> dict[str, Tensor]:
+def gradients(case: str, processes: ProcessGroup) -> dict[str, Tensor]:
     """Return the gradient of every weight that learns, whole, of the first minibatch."""
-    config = processes.splitting(config_of(case))
+    config = processes.with_equal_accumulation(config_of(case))
     policy, generator = policy_of(config), torch.Generator().manual_seed(0)
     processes.shard(policy)
-    experience = gather(episodes_of(config), torch.device("cpu"))
-    plan = plan_epoch(experience, config, generator)
+    experience = build_experience(episodes_of(config), torch.device("cpu"))
+    plan = plan_minibatches(experience, config, generator)
     algorithm = ALGORITHMS[config.algorithm_name]
     targets = compute_targets(policy, experience, plan, algorithm, config, generator, processes)
     shift = 0.3 * torch.sin(
@@ -93,13 +93,13 @@ def gradients(case: str, processes: Processes) -> dict[str, Tensor]:
     targets = targets._replace(old_logprobs=targets.old_logprobs + shift)
     accumulate_gradients(policy, experience, targets, plan[0], algorithm, config, processes)
     return {
-        name: plain(weight.grad)
+        name: full_tensor(weight.grad)
         for name, weight in policy.named_parameters()
         if weight.grad is not None
     }
 
 
-def learned(case: str, processes: Processes, num_updates: int = 2) -> dict[str, Any]:
+def learned(case: str, processes: ProcessGroup, num_updates: int = 2) -> dict[str, Any]:
     """Return the weights, whole, and the metrics after some updates."""
     config = config_of(case)
     policy = policy_of(config)
@@ -111,15 +111,15 @@ def learned(case: str, processes: Processes, num_updates: int = 2) -> dict[str, 
     return {"weights": _weights(policy), "metrics": metrics}
 
 
-def resumed(folder: Path, processes: Processes) -> dict[str, Any]:
+def resumed(folder: Path, processes: ProcessGroup) -> dict[str, Any]:
     """Return what `learned` does, where a checkpoint of the first update was written, read and gone on from."""
     config = config_of("whole model")
     policy = policy_of(config)
     processes.shard(policy)
     optimisers = make_optimisers(policy, config)
     first = _update(policy, optimisers, config, 0, processes)
-    state = {name: whole_state(optimiser) for name, optimiser in optimisers._asdict().items()}
-    with processes.whole(policy) as whole:
+    state = {name: full_state_dict(optimiser) for name, optimiser in optimisers._asdict().items()}
+    with processes.unsharded(policy) as whole:
         if processes.is_first:
             save_checkpoint(folder, "update_000001", policy=whole, state={"optimisers": state})
     processes.gather(None)  # the others wait for the files
@@ -128,7 +128,7 @@ def resumed(folder: Path, processes: Processes) -> dict[str, Any]:
     optimisers = make_optimisers(policy, config)
     saved = load_state(folder / "update_000001")["optimisers"]
     for name, optimiser in optimisers._asdict().items():
-        load_whole_state(optimiser, saved[name])
+        load_full_state_dict(optimiser, saved[name])
     return {
         "metrics": [first, _update(policy, optimisers, config, 1, processes)],
         "weights": _weights(policy),
@@ -136,14 +136,16 @@ def resumed(folder: Path, processes: Processes) -> dict[str, Any]:
 
 
 def _update(
-    policy: ActorCritic, optimisers: Any, config: TrainConfig, number: int, processes: Processes
+    policy: ActorCritic, optimisers: Any, config: TrainConfig, number: int, processes: ProcessGroup
 ) -> dict[str, float]:
     generator = torch.Generator().manual_seed(number)
     return update(policy, optimisers, episodes_of(config), config, generator, processes)
 
 
 def _weights(policy: ActorCritic) -> dict[str, Tensor]:
-    return {name: plain(weight.detach()).clone() for name, weight in policy.named_parameters()}
+    return {
+        name: full_tensor(weight.detach()).clone() for name, weight in policy.named_parameters()
+    }
 
 
 def work(rank: int, folder: Path, cases: list[str]) -> None:
@@ -153,7 +155,7 @@ def work(rank: int, folder: Path, cases: list[str]) -> None:
     )
     found: dict[str, Any] = {}
     for kind in ("data parallel", "sharded"):
-        processes = Processes(rank, 2, "cpu", Sharding.configured() if kind == "sharded" else None)
+        processes = ProcessGroup(rank, 2, "cpu", FSDP.configured() if kind == "sharded" else None)
         for case in cases:
             with Meetings() as meetings:
                 found[kind, case] = learned(case, processes)

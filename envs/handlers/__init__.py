@@ -25,8 +25,8 @@ from fctncalling.envs.handlers.json_calls import (
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls, MissingRepair, Reading
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.request_call import RequestCalls
-from fctncalling.envs.handlers.text_calls import TextCalls
-from fctncalling.envs.handlers.tool_calls import ToolCalls
+from fctncalling.envs.handlers.text_calls import InlineCalls
+from fctncalling.envs.handlers.tool_calls import BfclFunctionCalls
 from fctncalling.envs.handlers.variants import RETURN_HANDLERS, VariantCalls
 
 __all__ = [
@@ -35,10 +35,10 @@ __all__ = [
     "AutoCalls",
     "DecodeError",
     "Handler",
+    "InlineCalls",
     "LenientCalls",
     "MissingRepair",
     "Reading",
-    "TextCalls",
     "get_handler",
 ]
 
@@ -48,7 +48,7 @@ _TOLD_BY_KEYS: tuple[Handler, ...] = (
     LlamaJsonCalls(),
     JsonCalls(),
     RETURN_HANDLERS["json", False],
-    ToolCalls(),
+    BfclFunctionCalls(),
 )
 """The forms of texts that open with an object, in the order in which "auto" asks them."""
 _TOLD_BY_MARK: dict[str, tuple[Handler, ...]] = {
@@ -114,7 +114,7 @@ HANDLERS: dict[str, Handler] = {
 }
 """Name -> handler; `get_handler` also knows lenient modes and prompt configurations."""
 
-TEXT_HANDLERS: dict[str, TextCalls] = {
+TEXT_HANDLERS: dict[str, InlineCalls] = {
     handler.name: handler
     for handler in (RequestCalls(), PythonBlocks(), MarkdownBlocks(), HermesText())
 }

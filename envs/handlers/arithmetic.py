@@ -19,7 +19,7 @@ from fctncalling.envs.handlers.weight import (
     CHARS_PER_WEIGHT,
     MAX_WEIGHT,
     LimitExceeded,
-    weight_of,
+    size_of,
 )
 
 MAX_DEPTH = 150  # nested operations; two interpreter frames each
@@ -164,7 +164,7 @@ class Evaluator:
         left, result = self.value(node.left), True
         for op, each in zip(node.ops, node.comparators, strict=True):
             right = self.value(each)
-            self.charge(weight_of((left, right), self.left))
+            self.charge(size_of((left, right), self.left))
             result = _COMPARISONS[type(op)](left, right)
             if not result:
                 break
@@ -198,11 +198,11 @@ class Evaluator:
             )
         return function(*positional, **named)
 
-    def metered(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def charged(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a built-in that takes what its arguments weigh from the allowance before it runs."""
 
         def run(*positional: Any, **named: Any) -> Any:
-            weight = sum(map(weight_of, (*positional, *named.values())))
+            weight = sum(map(size_of, (*positional, *named.values())))
             start = named.get("start", positional[1] if len(positional) > 1 else 0)
             copies = function is sum and not isinstance(
                 start, int | float
@@ -223,7 +223,7 @@ class Evaluator:
 def pure_function(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
     """Return the built-in a callee names; what Python raises for a callee that is not there or not callable."""
     if isinstance(node, ast.Name) and node.id in PURE_FUNCTIONS:
-        return evaluator.metered(PURE_FUNCTIONS[node.id])
+        return evaluator.charged(PURE_FUNCTIONS[node.id])
     raise TypeError(f"'{type(evaluator.value(node)).__name__}' object is not callable")
 
 
@@ -245,7 +245,7 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
         return (
             1 + len(left) * repeated // CHARS_PER_WEIGHT
             if isinstance(left, str)
-            else weight_of(left) * repeated
+            else size_of(left) * repeated
         )
     if op is ast.Mod and isinstance(left, str | bytes):
         template = left if isinstance(left, str) else left.decode("latin-1")
@@ -254,5 +254,5 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
                 "formats with a width of four digits, or a given one, are not computed"
             )
         each = _WIDE_VALUE if _WIDE_FIELD.search(template) else _VALUE
-        return weight_of(left) * (1 + weight_of(right)) + each * template.count("%")
-    return weight_of(left) + weight_of(right)
+        return size_of(left) * (1 + size_of(right)) + each * template.count("%")
+    return size_of(left) + size_of(right)

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.text_calls import Block, TextCalls
+from fctncalling.envs.handlers.text_calls import CallBlock, InlineCalls
 
 EXECUTOR, CODE = "python_executor", "code"  # the tool and its parameter
 
 
-class CodeBlocks(TextCalls):
+class CodeBlocks(InlineCalls):
     """Code between two marks is a call of the Python executor; the message ends where the policy ends it."""
 
     _begin: str  # as it is written
     _end: str
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the blocks, one below the other."""
         if any(call.name != EXECUTOR or list(call.arguments) != [CODE] for call in calls):
             raise ValueError(
@@ -26,10 +26,10 @@ class CodeBlocks(TextCalls):
             )
         yield "\n".join(f"{self._begin}\n{call.arguments[CODE]}\n{self._end}" for call in calls)
 
-    def _block(self, start: int, end: int, inside: str) -> Block:
+    def _block(self, start: int, end: int, inside: str) -> CallBlock:
         code = inside.strip()
         record: dict[Any, Any] | None = {EXECUTOR: {CODE: code}} if code else None
-        return Block(start, end, record, "" if code else "the block holds no code")
+        return CallBlock(start, end, record, "" if code else "the block holds no code")
 
 
 class PythonBlocks(CodeBlocks):

@@ -21,7 +21,7 @@ from fctncalling.envs.handlers.plain_calls import PlainCall, plain_call
 from fctncalling.envs.handlers.result_text import MAX_RESULTS_CHARS, Allowance, result_text
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.handlers.source import parse_expression
-from fctncalling.envs.handlers.weight import MAX_WEIGHT, require_copyable, weight_of
+from fctncalling.envs.handlers.weight import MAX_WEIGHT, require_copyable, size_of
 from fctncalling.envs.tools import tool_class
 
 MAX_CALL_CHARS = 262_144
@@ -222,12 +222,12 @@ class ToolSession:
 
         def invoke(*positional: Any, **named: Any) -> Any:
             given = (*positional, *named.values())
-            evaluator.charge(weight_of(given, evaluator.left))
+            evaluator.charge(size_of(given, evaluator.left))
             if evaluator.hands_on:
                 require_copyable(self._instances[self._class_of[method]], given)
             result = self._invoke(method, call, positional, named)
             if evaluator.is_nested:
-                evaluator.charge(weight_of(result, evaluator.left))
+                evaluator.charge(size_of(result, evaluator.left))
                 evaluator.hands_on = True
             return result
 

@@ -9,12 +9,12 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.json_calls import HermesCalls
 from fctncalling.envs.handlers.records import named_call, parse_json
-from fctncalling.envs.handlers.text_calls import Block, TextCalls
+from fctncalling.envs.handlers.text_calls import CallBlock, InlineCalls
 
 _HERMES = HermesCalls()
 
 
-class HermesText(TextCalls):
+class HermesText(InlineCalls):
     """One JSON object of name and arguments between tags; several arguments, of any JSON type."""
 
     name = "hermes_text"
@@ -27,12 +27,12 @@ class HermesText(TextCalls):
         """Return the result between its tags."""
         return f"\n<tool_response>\n{result}\n</tool_response>\n"
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield what Hermes' handler of whole messages yields."""
-        return _HERMES.texts(calls)
+        return _HERMES.candidate_texts(calls)
 
-    def _block(self, start: int, end: int, inside: str) -> Block:
+    def _block(self, start: int, end: int, inside: str) -> CallBlock:
         try:
-            return Block(start, end, named_call(parse_json(inside), "arguments"))
+            return CallBlock(start, end, named_call(parse_json(inside), "arguments"))
         except DecodeError as error:
-            return Block(start, end, None, error.message)
+            return CallBlock(start, end, None, error.message)

@@ -13,15 +13,15 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
 from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
 from fctncalling.envs.handlers.records import (
+    CallFormat,
     Record,
     ToolCallForm,
-    WrittenForm,
-    dump,
-    guarded,
+    escape_in_json,
     named_call,
     parse_json,
     parse_json_at,
     skip_blanks,
+    to_json,
 )
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
@@ -70,9 +70,9 @@ class JsonCalls(ToolCallForm):
             raise DecodeError("shape", "expected a list of calls")
         return [named_call(each, "arguments", "parameters") for each in listed]
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the bare list."""
-        yield dump([named(call, "arguments") for call in calls])
+        yield to_json([named(call, "arguments") for call in calls])
 
 
 class HermesCalls(ToolCallForm):
@@ -102,9 +102,9 @@ class HermesCalls(ToolCallForm):
             record.append(named_call(value, "arguments"))
         return record
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield one tagged object a call, then the same with marks inside strings escaped."""
-        for write in (dump, lambda value: guarded(dump(value))):
+        for write in (to_json, lambda value: escape_in_json(to_json(value))):
             yield "\n".join(
                 f"{self._open}{write(named(call, 'arguments'))}{self._close}" for call in calls
             )
@@ -153,12 +153,12 @@ class LlamaJsonCalls(ToolCallForm):
             end = skip_blanks(text, end + 1)
             end += len(_PYTHON_TAGS[0]) if text.startswith(_PYTHON_TAGS[0], end) else 0
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the objects with "; " between them."""
-        yield "; ".join(dump(named(call, "parameters")) for call in calls) if calls else "[]"
+        yield "; ".join(to_json(named(call, "parameters")) for call in calls) if calls else "[]"
 
 
-class LlamaPythonicCalls(WrittenForm):
+class LlamaPythonicCalls(CallFormat):
     """Llama 3.2's and 4's list of Python calls, between <|python_start|> and <|python_end|> perhaps.
 
     Values are read as in BFCL's prompting form; brackets must be there.
@@ -182,7 +182,7 @@ class LlamaPythonicCalls(WrittenForm):
         """Return the call strings BFCL executes; raises DecodeError."""
         return executed(self.decode(text))
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the bare list."""
         yield PythonCalls().render(calls)
 
@@ -222,17 +222,17 @@ class OpenAIMessages(ToolCallForm):
             raise DecodeError("shape", "expected a list of tool calls")
         return [_function_call(each) for each in value]
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield a message without content."""
         tool_calls = [
             {
                 "id": f"call_{number}",
                 "type": "function",
-                "function": {"name": call.name, "arguments": dump(dict(call.arguments))},
+                "function": {"name": call.name, "arguments": to_json(dict(call.arguments))},
             }
             for number, call in enumerate(calls)
         ]
-        yield dump({"role": "assistant", "content": None, "tool_calls": tool_calls})
+        yield to_json({"role": "assistant", "content": None, "tool_calls": tool_calls})
 
 
 def _function_call(each: Any) -> dict[Any, Any]:

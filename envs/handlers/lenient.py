@@ -24,7 +24,7 @@ from fctncalling.envs.handlers.handler import (
 )
 from fctncalling.envs.handlers.json_calls import HermesCalls, JsonCalls, LlamaJsonCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
-from fctncalling.envs.handlers.records import ToolCallForm, dump
+from fctncalling.envs.handlers.records import ToolCallForm, to_json
 from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonReturn, ReturnFormat
 
 PREFIX = "lenient:"
@@ -207,7 +207,7 @@ class LenientCalls:
             if named and isinstance(value, list)
             else value
         )
-        return dump(_with_arguments(value) if named else value)
+        return to_json(_with_arguments(value) if named else value)
 
 
 def _is_json(handler: Handler) -> bool:

@@ -10,11 +10,11 @@ from fctncalling.envs.handlers.json_calls import named
 from fctncalling.envs.handlers.records import (
     Record,
     ToolCallForm,
-    dump,
     named_call,
     parse_json,
     parse_json_at,
     skip_blanks,
+    to_json,
 )
 
 _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
@@ -47,14 +47,14 @@ class MistralCalls(ToolCallForm):
             raise DecodeError("shape", "expected a list of calls")
         return [named_call(each, "arguments") for each in listed]
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the list behind the mark, or each call behind one."""
         if self._by_name and calls:
             yield "".join(
-                f"{_CALLS}{call.name}{_ARGS}{dump(dict(call.arguments))}" for call in calls
+                f"{_CALLS}{call.name}{_ARGS}{to_json(dict(call.arguments))}" for call in calls
             )
         else:
-            yield _CALLS + dump([named(call, "arguments") for call in calls])
+            yield _CALLS + to_json([named(call, "arguments") for call in calls])
 
 
 def _named_calls(text: str, index: int) -> Record:

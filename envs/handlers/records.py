@@ -18,7 +18,7 @@ Record = list[dict[Any, Any]]
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-class WrittenForm(ABC):
+class CallFormat(ABC):
     """A handler that has only to say how a text becomes a record, and how calls are written."""
 
     name: str
@@ -32,7 +32,7 @@ class WrittenForm(ABC):
         """Return what BFCL's decoder of this form makes of the text; raises DecodeError."""
 
     @abstractmethod
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield ways to write calls, the canonical one first; ValueError or TypeError for what has no text."""
 
     def decode(self, text: str) -> list[Call]:
@@ -47,7 +47,7 @@ class WrittenForm(ABC):
         """Return the canonical text of calls; ValueError for what the form cannot say."""
         expected = repr([Call(call.name, dict(call.arguments)) for call in calls])
         try:
-            for text in self.texts(calls):
+            for text in self.candidate_texts(calls):
                 if self._reads(text) == expected:
                     return text
         except (TypeError, RecursionError) as error:
@@ -65,7 +65,7 @@ class WrittenForm(ABC):
             return None
 
 
-class ToolCallForm(WrittenForm):
+class ToolCallForm(CallFormat):
     """A form that models trained on tool calls write: executed as BFCL executes those, without a blank."""
 
     def decode_execute(self, text: str) -> list[str]:
@@ -128,13 +128,13 @@ def named_call(each: Any, *keys: str) -> dict[Any, Any]:
     return {each["name"]: each[given[0]]}
 
 
-def dump(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Return a value as JSON on one line; letters beyond ASCII stay themselves, half surrogate pairs are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
 
 
-def guarded(text: str, characters: str = "<}[") -> str:
+def escape_in_json(text: str, characters: str = "<}[") -> str:
     """Return a JSON text with these characters escaped inside its strings: the same value, free of any mark."""
     table = str.maketrans({character: f"\\u{ord(character):04x}" for character in characters})
     return _JSON_STRING.sub(lambda string: string[0].translate(table), text)

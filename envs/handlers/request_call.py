@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.text_calls import Block, TextCalls
+from fctncalling.envs.handlers.text_calls import CallBlock, InlineCalls
 
 REQUEST, CALL, RESPONSE, SUBMIT = "<request>", "<call>", "<response>", "<submit>"
 QUERY = "query"
@@ -15,7 +15,7 @@ QUERY = "query"
 _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 
 
-class RequestCalls(TextCalls):
+class RequestCalls(InlineCalls):
     """Every tool takes one text, and its name stands before it. The four marks may be others than TRL's."""
 
     name = "request_call"
@@ -41,7 +41,7 @@ class RequestCalls(TextCalls):
         """Return the result and the mark behind it."""
         return f"{result}{self.tags[2]}"
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the requests, one behind the other."""
         if any(list(call.arguments) != [QUERY] for call in calls):
             raise ValueError(
@@ -50,8 +50,8 @@ class RequestCalls(TextCalls):
         request, end = self.tags[:2]
         yield "".join(f"{request}<{call.name}>{call.arguments[QUERY]}{end}" for call in calls)
 
-    def _block(self, start: int, end: int, inside: str) -> Block:
+    def _block(self, start: int, end: int, inside: str) -> CallBlock:
         tool = _TOOL.match(inside)
         if tool is None:
-            return Block(start, end, None, f"expected {self.tags[0]}<tool>query{self.tags[1]}")
-        return Block(start, end, {tool[1]: {QUERY: inside[tool.end() :]}})
+            return CallBlock(start, end, None, f"expected {self.tags[0]}<tool>query{self.tags[1]}")
+        return CallBlock(start, end, {tool[1]: {QUERY: inside[tool.end() :]}})

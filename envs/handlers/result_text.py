@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.envs.handlers.weight import CHARS_PER_WEIGHT, LimitExceeded, weight_of
+from fctncalling.envs.handlers.weight import CHARS_PER_WEIGHT, LimitExceeded, size_of
 from fctncalling.envs.tools.long_context import Listing
 
 MAX_RESULT_WEIGHT = 200_000
@@ -34,7 +34,7 @@ class Allowance:
 def result_text(value: Any, allowance: Allowance) -> str:
     """Return what a tool returned as BFCL writes it; raises LimitExceeded for more than is written out."""
     most = min(MAX_RESULT_WEIGHT, allowance.characters)
-    if weight_of(value, most) > most:
+    if size_of(value, most) > most:
         allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)
         raise LimitExceeded("the result is too large, or nests too deep, to be shown")
     if type(value) is dict:

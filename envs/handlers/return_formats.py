@@ -16,14 +16,20 @@ from typing import Any
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
 from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
-from fctncalling.envs.handlers.records import Record, WrittenForm, dump, guarded, skip_blanks
+from fctncalling.envs.handlers.records import (
+    CallFormat,
+    Record,
+    escape_in_json,
+    skip_blanks,
+    to_json,
+)
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
 _FENCE = "`\n "
 _NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
 
-class ReturnFormat(WrittenForm):
+class ReturnFormat(CallFormat):
     """One of BFCL's formats; `tagged` where the calls must stand between <TOOLCALL> and </TOOLCALL>."""
 
     format: str  # BFCL's name of it
@@ -48,7 +54,7 @@ class ReturnFormat(WrittenForm):
         text = text if text.endswith("]") else f"{text}]"
         return self.calls_in(_inside_tag(text) if self.tagged else text)
 
-    def texts(self, calls: Sequence[Call]) -> Iterable[str]:
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield ways to write calls, tagged where that is wanted."""
         for text in self.untagged_texts(calls):
             yield f"{OPEN_TAG}{text}{CLOSE_TAG}" if self.tagged else text
@@ -144,9 +150,11 @@ class JsonReturn(ReturnFormat):
 
     def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the fenced list, then the same with marks inside strings escaped."""
-        text = dump([{"function": call.name, "parameters": dict(call.arguments)} for call in calls])
+        text = to_json(
+            [{"function": call.name, "parameters": dict(call.arguments)} for call in calls]
+        )
         yield f"```json\n{text}\n```"
-        yield f"```json\n{guarded(text)}\n```"
+        yield f"```json\n{escape_in_json(text)}\n```"
 
 
 def _function_call(each: dict[str, Any]) -> dict[Any, Any]:

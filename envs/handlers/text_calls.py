@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
-from fctncalling.envs.handlers.records import Record, WrittenForm, calls_of
+from fctncalling.envs.handlers.records import CallFormat, Record, calls_of
 
 _RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
 
 
-class Block(NamedTuple):
+class CallBlock(NamedTuple):
     """One closed block of a text that is meant as a call."""
 
     start: int
@@ -30,10 +30,10 @@ class Pause(NamedTuple):
     """
 
     kind: Literal["call", "submit", "open", "end"]
-    block: Block | None = None
+    block: CallBlock | None = None
 
 
-class TextCalls(WrittenForm):
+class InlineCalls(CallFormat):
     """A syntax of calls in mid-generation; what it reads is the policy's own text alone, never a tool's.
 
     A block reaches from its opening mark to the first closing mark behind it, so code that holds its own closing mark
@@ -55,7 +55,7 @@ class TextCalls(WrittenForm):
         """Return what is appended to the message behind a call."""
 
     @abstractmethod
-    def _block(self, start: int, end: int, inside: str) -> Block:
+    def _block(self, start: int, end: int, inside: str) -> CallBlock:
         """Return what stands between an opening and a closing mark."""
 
     def pause(self, text: str, start: int = 0) -> Pause:
@@ -69,7 +69,7 @@ class TextCalls(WrittenForm):
             return Pause("call", block)
         return Pause("open" if any(stop in text[start:] for stop in self.stop) else "end")
 
-    def blocks(self, text: str) -> Iterator[Block]:
+    def blocks(self, text: str) -> Iterator[CallBlock]:
         """Yield the closed blocks of a text in order."""
         end = 0
         while opened := self._opening.search(text, end):
@@ -79,7 +79,7 @@ class TextCalls(WrittenForm):
             end = closed.end()
             yield self._block(opened.start(), end, text[opened.end() : closed.start()])
 
-    def said(self, text: str) -> str:
+    def text_without_calls(self, text: str) -> str:
         """Return a message without its blocks, an open one included: no answer stands inside a call."""
         parts, end = [], 0
         for block in self.blocks(text):
@@ -91,7 +91,7 @@ class TextCalls(WrittenForm):
 
     def answer(self, text: str) -> str:
         """Return the final answer of the policy's last words: what is submitted, behind `Result =` where it says so."""
-        said = self.said(text)
+        said = self.text_without_calls(text)
         if self.submit:
             said = said.partition(self.submit)[0]
         results = _RESULT.split(said)

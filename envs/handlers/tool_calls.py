@@ -10,7 +10,7 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
 
 
-class ToolCalls:
+class BfclFunctionCalls:
     """BFCL's function-calling form. Dots in names were sent as underscores; decoding leaves names as they came."""
 
     name = "tool_calls"

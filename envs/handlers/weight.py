@@ -25,7 +25,7 @@ class LimitExceeded(ValueError):
     """A value that would be larger than is computed, passed on or shown."""
 
 
-def weight_of(value: Any, most: int = MAX_WEIGHT) -> int:
+def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
     """Return how much a value holds, in the unit of MAX_WEIGHT; `most` + 1 for more, and for what nests too deep.
 
     What holds itself counts once there, as it is written `[...]`.

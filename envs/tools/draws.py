@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 
-class Draws:
+class RandomStream:
     """CPython's Mersenne Twister, one per tool instance, so that no tool or episode shifts another's figures.
 
     Seeding it takes longer than loading the rest of a tool, and most episodes draw nothing: it is seeded when it is
@@ -32,8 +32,8 @@ class Draws:
             self._random = random.Random(self._seed)
         return self._random
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Draws:
-        twin = memo[id(self)] = Draws(0)
+    def __deepcopy__(self, memo: dict[int, Any]) -> RandomStream:
+        twin = memo[id(self)] = RandomStream(0)
         twin._seed = self._seed
         if self._random is not None:
             twin._random = random.Random(0)

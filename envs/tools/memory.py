@@ -12,15 +12,15 @@ Result = dict[str, Any]
 _TABLE = read_table("memory")
 
 
-class Bounds(NamedTuple):
+class MemoryLimits(NamedTuple):
     """How much one part of a memory holds."""
 
     max_entries: int
     max_chars: int  # of one entry
 
 
-CORE = Bounds(**_TABLE["core"])
-ARCHIVAL = Bounds(**_TABLE["archival"])
+CORE = MemoryLimits(**_TABLE["core"])
+ARCHIVAL = MemoryLimits(**_TABLE["archival"])
 MAX_SUMMARY_CHARS: int = _TABLE["rec_sum"]["max_chars"]
 ENCODER: str = _TABLE["encoder"]
 
@@ -35,7 +35,7 @@ _ONE_TEXT = (
 )
 
 
-def begun(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Conversations]:
+def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Conversations]:
     """Return how a memory begins: a snapshot to take over, or conversations to take notes of.
 
     Raises ValueError where the snapshot is no object or the conversations are no lists of texts.

@@ -6,7 +6,14 @@ import json
 import re
 from typing import Any
 
-from fctncalling.envs.tools.memory import ARCHIVAL, CORE, Bounds, Result, begun, shown
+from fctncalling.envs.tools.memory import (
+    ARCHIVAL,
+    CORE,
+    MemoryLimits,
+    Result,
+    initial_memory,
+    shown,
+)
 from fctncalling.envs.tools.memory_replay import keys, notes, overview
 from fctncalling.envs.tools.ranking import ranked
 
@@ -23,7 +30,7 @@ class MemoryAPI_kv:
     archival_memory: Entries
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        snapshot, conversations = begun(scenario)
+        snapshot, conversations = initial_memory(scenario)
         self._scenario = str(scenario.get("scenario", ""))
         self.core_memory = dict((snapshot or {}).get("core_memory", {}))
         self.archival_memory = dict((snapshot or {}).get("archival_memory", {}))
@@ -100,7 +107,7 @@ class MemoryAPI_kv:
         return {"ranked_results": ranked(query, list(self.archival_memory))[:k]}
 
 
-def _add(entries: Entries, bounds: Bounds, key: str, value: str) -> Result:
+def _add(entries: Entries, bounds: MemoryLimits, key: str, value: str) -> Result:
     if len(entries) >= bounds.max_entries:
         return {
             "error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some first."
@@ -115,7 +122,7 @@ def _add(entries: Entries, bounds: Bounds, key: str, value: str) -> Result:
     return {"status": "Entry added."}
 
 
-def _replace(entries: Entries, bounds: Bounds, key: str, value: str) -> Result:
+def _replace(entries: Entries, bounds: MemoryLimits, key: str, value: str) -> Result:
     if key not in entries:
         return _unknown()
     if len(value) > bounds.max_chars:
@@ -139,5 +146,5 @@ def _unknown() -> Result:
     return {"error": "There is no such key."}
 
 
-def _too_long(bounds: Bounds) -> Result:
+def _too_long(bounds: MemoryLimits) -> Result:
     return {"error": f"The value is too long: at most {bounds.max_chars} characters are kept."}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools.memory import MAX_SUMMARY_CHARS, Result, begun, shown
+from fctncalling.envs.tools.memory import MAX_SUMMARY_CHARS, Result, initial_memory, shown
 from fctncalling.envs.tools.memory_replay import summary
 
 
@@ -14,7 +14,7 @@ class MemoryAPI_rec_sum:
     memory: str
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        snapshot, conversations = begun(scenario)
+        snapshot, conversations = initial_memory(scenario)
         self._scenario = str(scenario.get("scenario", ""))
         self.memory = str((snapshot or {}).get("memory", ""))
         self.memory_append(summary(conversations, MAX_SUMMARY_CHARS))

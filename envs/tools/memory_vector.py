@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.envs.tools.extras import extra_module
-from fctncalling.envs.tools.memory import ARCHIVAL, CORE, ENCODER, Bounds, Result, begun, shown
+from fctncalling.envs.tools.memory import (
+    ARCHIVAL,
+    CORE,
+    ENCODER,
+    MemoryLimits,
+    Result,
+    initial_memory,
+    shown,
+)
 from fctncalling.envs.tools.memory_replay import notes, overview
 
 Encoder = Callable[[Sequence[str]], Any]
@@ -37,7 +45,7 @@ class MemoryAPI_vector:
     _encoder: Encoder | None = None
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        snapshot, conversations = begun(scenario)
+        snapshot, conversations = initial_memory(scenario)
         self._scenario = str(scenario.get("scenario", ""))
         self._vectors: dict[str, Any] = {}  # text -> its embedding
         self._encode(
@@ -132,7 +140,7 @@ def _taken(part: dict[str, Any] | None) -> dict[str, Any]:
     return {"next_id": (part or {}).get("next_id", max(store, default=-1) + 1), "store": store}
 
 
-def _add(part: dict[str, Any], bounds: Bounds, text: str) -> Result:
+def _add(part: dict[str, Any], bounds: MemoryLimits, text: str) -> Result:
     if len(text) > bounds.max_chars:
         return _too_long(bounds)
     if len(part["store"]) >= bounds.max_entries:
@@ -152,7 +160,7 @@ def _remove(part: dict[str, Any], number: int) -> Result:
     return {"status": f"Entry {number} removed."}
 
 
-def _update(part: dict[str, Any], bounds: Bounds, number: int, text: str) -> Result:
+def _update(part: dict[str, Any], bounds: MemoryLimits, number: int, text: str) -> Result:
     if number not in part["store"]:
         return _unknown(number)
     if len(text) > bounds.max_chars:
@@ -169,5 +177,5 @@ def _unknown(number: int) -> Result:
     return {"error": f"There is no entry {number}."}
 
 
-def _too_long(bounds: Bounds) -> Result:
+def _too_long(bounds: MemoryLimits) -> Result:
     return {"error": f"The text is too long: at most {bounds.max_chars} characters are kept."}

@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
-from fctncalling.envs.tools.draws import Draws
+from fctncalling.envs.tools.draws import RandomStream
 
 _TABLE = read_table("message_api")
 _NO_USER = "No user is currently logged in."
@@ -24,7 +24,7 @@ class MessageAPI:
     inbox: list[dict[str, Any]]
     message_count: int
     current_user: str | None
-    _random: Draws
+    _random: RandomStream
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         """Take each public attribute from the scenario or the defaults; long context changes nothing."""
@@ -32,7 +32,7 @@ class MessageAPI:
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         if "generated_ids" not in scenario:
             self.generated_ids = set(self.generated_ids)
-        self._random = Draws(scenario.get("random_seed", _TABLE["default_random_seed"]))
+        self._random = RandomStream(scenario.get("random_seed", _TABLE["default_random_seed"]))
 
     def _new_id(self) -> dict[str, int]:
         drawn = self._random.randint(*_TABLE["message_id_range"])

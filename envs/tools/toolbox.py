@@ -92,7 +92,7 @@ class ToolBox:
         self._pickled = _pickled(
             {name: tool for name, tool in self._tools.items() if tool.timeout_s is not None}
         )
-        self._crew = _Crew(num_processes)
+        self._crew = _ProcessPool(num_processes)
 
     @property
     def docs(self) -> tuple[FunctionDoc, ...]:
@@ -119,7 +119,9 @@ class ToolBox:
         if not all(isinstance(key, str) for key in call.arguments):
             return f"Tool error: {call.name}() takes its arguments by name"
         returned, text = (
-            self._run_inline(tool, call) if tool.timeout_s is None else self._run_apart(tool, call)
+            self._run_inline(tool, call)
+            if tool.timeout_s is None
+            else self._run_in_process(tool, call)
         )
         text = text if returned else f"Tool error: {text}"
         return cut(neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length)
@@ -132,7 +134,7 @@ class ToolBox:
         else:
             with ThreadPoolExecutor(min(len(run), self._num_processes)) as threads:
                 texts = list(threads.map(self.call, run))
-        texts = within(texts, MAX_MESSAGE_OUTPUT)
+        texts = truncate_together(texts, MAX_MESSAGE_OUTPUT)
         return texts + [
             f"Tool error: not run, at most {self._max_calls} calls of one message are" for _ in left
         ]
@@ -181,14 +183,14 @@ class ToolBox:
         except Exception as error:
             return False, f"{type(error).__name__}: {error}"
 
-    def _run_apart(self, tool: Tool, call: Call) -> tuple[bool, str]:
+    def _run_in_process(self, tool: Tool, call: Call) -> tuple[bool, str]:
         if self._crew.owner != os.getpid():  # a fork: the processes are the parent's
-            self._crew = _Crew(self._num_processes)
+            self._crew = _ProcessPool(self._num_processes)
         crew = self._crew
         assert tool.timeout_s is not None
         with crew.places:
             try:
-                process = crew.idle_process() or ToolProcess(self._pickled)
+                process = crew.acquire() or ToolProcess(self._pickled)
                 outcome = process.call(
                     tool.name,
                     call.arguments,
@@ -199,11 +201,11 @@ class ToolBox:
                 return False, f"{tool.name} {error}"
             except (ToolProcessError, OSError) as error:  # OSError: no process can be started
                 raise InfrastructureError(f"tool {tool.name}: {error}") from error
-            crew.take_back(process)
+            crew.release(process)
             return outcome
 
 
-class _Crew:
+class _ProcessPool:
     """The tool processes of one operating system process: at most so many, kept warm between calls."""
 
     def __init__(self, num_processes: int) -> None:
@@ -212,13 +214,13 @@ class _Crew:
         self.idle: list[ToolProcess] = []
         self._lock, self._closed = threading.Lock(), False
 
-    def idle_process(self) -> ToolProcess | None:
+    def acquire(self) -> ToolProcess | None:
         with self._lock:
             if self._closed:
                 raise InfrastructureError("this ToolBox is closed")
             return self.idle.pop() if self.idle else None
 
-    def take_back(self, process: ToolProcess) -> None:
+    def release(self, process: ToolProcess) -> None:
         with self._lock:
             if not self._closed:
                 self.idle.append(process)
@@ -265,7 +267,7 @@ def calculator_tool() -> Tool:
     return as_tool(calculator, description=DESCRIPTION, timeout_s=None)
 
 
-def within(texts: Sequence[str], max_characters: int) -> list[str]:
+def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
     """Return results of one message in so many characters together: where they are more, each keeps an equal share."""
     if sum(map(len, texts)) <= max_characters:
         return list(texts)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
-from fctncalling.envs.tools.draws import Draws
+from fctncalling.envs.tools.draws import RandomStream
 from fctncalling.envs.tools.long_context import long_context_table
 
 Result = dict[str, Any]
@@ -46,7 +46,7 @@ class TradingBot:
             for key, order in self.orders.items()
         }
         self.long_context = long_context
-        self._draws = Draws(scenario.get("random_seed", _TABLE["default_random_seed"]))
+        self._draws = RandomStream(scenario.get("random_seed", _TABLE["default_random_seed"]))
 
     def _record(self, kind: str, amount: float) -> None:
         """Add a transaction to the history, at a moment drawn from the day after now."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
-from fctncalling.envs.tools.draws import Draws
+from fctncalling.envs.tools.draws import RandomStream
 from fctncalling.envs.tools.long_context import long_context_table
 
 Result = dict[str, Any]
@@ -50,7 +50,7 @@ class TravelAPI:
         for name, default in _TABLE["default_state"].items():
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         self.long_context = long_context
-        self._draws = Draws(scenario.get("random_seed", _TABLE["default_random_seed"]))
+        self._draws = RandomStream(scenario.get("random_seed", _TABLE["default_random_seed"]))
         if long_context:
             for card_id, card in long_context_table("CREDIT_CARD_EXTENSION").items():
                 self.credit_card_list.setdefault(card_id, card)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fctncalling.envs.handlers.snapshot import snapshot
 from fctncalling.envs.tools import read_table
-from fctncalling.envs.tools.draws import Draws
+from fctncalling.envs.tools.draws import RandomStream
 from fctncalling.envs.tools.long_context import long_context_table
 
 Result = dict[str, Any]
@@ -61,7 +61,7 @@ class VehicleControlAPI:
         locked = sum(status == "locked" for status in self.doorStatus.values())
         self.remainingUnlockedDoors = _NUM_DOORS - locked
         self.long_context = long_context
-        self._draws = Draws(scenario.get("random_seed", _TABLE["default_random_seed"]))
+        self._draws = RandomStream(scenario.get("random_seed", _TABLE["default_random_seed"]))
 
     def startEngine(self, ignitionMode: str) -> Result:
         """Start the engine if doors, brake pedal and fuel allow; "STOP" stops it and yet answers an error."""

@@ -53,7 +53,7 @@ class Agent(Protocol):
         """Let go of connections."""
 
 
-def handler_of(task: Task, form: str) -> str:
+def handler_for(task: Task, form: str) -> str:
     """Return the name of the one handler that reads a task's calls as BFCL does in a form."""
     if form == "tool_call":
         return "tool_calls"
@@ -64,7 +64,7 @@ def handler_of(task: Task, form: str) -> str:
     return f"{language_of(task.category)}_calls"
 
 
-def posed(task: Task, form: str) -> Task:
+def task_for_form(task: Task, form: str) -> Task:
     """Return the task as it is put to an agent: as tool calls, names of single-turn tasks have no dots.
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
@@ -76,13 +76,15 @@ def posed(task: Task, form: str) -> Task:
         return task
     truth = task.ground_truth
     if truth is not None:
-        truth = [{_undotted(name): given for name, given in each.items()} for each in truth]
+        truth = [
+            {_dots_to_underscores(name): given for name, given in each.items()} for each in truth
+        ]
     docs = [
-        FunctionDoc(_undotted(doc.name), doc.description, doc.parameters, doc.response)
+        FunctionDoc(_dots_to_underscores(doc.name), doc.description, doc.parameters, doc.response)
         for doc in task.functions
     ]
     return replace(task, functions=docs, ground_truth=truth)
 
 
-def _undotted(name: str) -> str:
+def _dots_to_underscores(name: str) -> str:
     return name.replace(".", "_")

@@ -14,7 +14,7 @@ import gymnasium
 from fctncalling.agents.agent import AgentSetupError
 from fctncalling.data.types import Episode, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.episodes import CONTEXT_OVERFLOW, Played
+from fctncalling.episodes import CONTEXT_OVERFLOW, PlayedEpisode
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.batch import EpisodeRecord
@@ -79,7 +79,7 @@ class LocalModel:
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
         self._engine: GenerationEngine | None = None
 
-    def play_all(self, items: Iterable[Item], make_env: MakeEnv) -> Iterator[Played]:
+    def play_all(self, items: Iterable[Item], make_env: MakeEnv) -> Iterator[PlayedEpisode]:
         """Yield every item's episode, in order; `make_env` gives an environment over tasks."""
         from fctncalling.algorithms.rollout import collect
 
@@ -170,17 +170,17 @@ class _Prompted(gymnasium.Wrapper[str, str, str, str]):
         return observation, reward, terminated, truncated, {**info, "tools": []}
 
 
-def _played(record: EpisodeRecord, *, is_whole_context: bool) -> Played:
+def _played(record: EpisodeRecord, *, is_whole_context: bool) -> PlayedEpisode:
     episode = record.episode
     if not isinstance(episode, Episode):
         raise TypeError(f"task {record.task_id}: the rollout returned no episode")
     if episode.invalid:
-        return Played(episode, reason="the environment failed; the log tells how")
+        return PlayedEpisode(episode, reason="the environment failed; the log tells how")
     if not episode.steps and is_whole_context:
-        return Played(episode, failure=CONTEXT_OVERFLOW)
+        return PlayedEpisode(episode, failure=CONTEXT_OVERFLOW)
     if not episode.steps:  # an empty answer would pass where no call is expected
-        return Played(
+        return PlayedEpisode(
             replace(episode, invalid=True),
             reason="no room for an answer: raise --max_episode_tokens",
         )
-    return Played(episode)
+    return PlayedEpisode(episode)

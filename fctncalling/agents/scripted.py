@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from fctncalling.agents.agent import Player, handler_of
+from fctncalling.agents.agent import Player, handler_for
 from fctncalling.canaries import DONE, placeholder
 from fctncalling.checkers import kind_of
 from fctncalling.data.types import Call, Task
@@ -59,7 +59,7 @@ def _truth_texts(task: Task, handler: str) -> list[str]:
     form = "tool_call" if handler == "tool_calls" else "prompting"
     if (
         kind != "multi_turn"
-        and handler == handler_of(task, form)
+        and handler == handler_for(task, form)
         and "prompt_variant" not in task.extra
     ):
         accepted = accepted_answer(task, form) if task.ground_truth is not None else None

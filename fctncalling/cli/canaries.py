@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fctncalling.canaries import Policy, Situation, policies
+from fctncalling.canaries import Policy, PolicyInput, policies
 from fctncalling.checkers import UnsupportedCategory, kind_of, language_of
 from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.run_episodes import MISSING
@@ -30,7 +30,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.own_tools import GivenTools
+from fctncalling.envs.own_tools import ToolsArgument
 from fctncalling.envs.tools.callables import ToolDefinitionError
 from fctncalling.official_faults import official_fault
 
@@ -74,7 +74,9 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(
                 f"{path}: none of its {len(tasks)} tasks has a category that can be judged"
             )
-        rates, unsolved = play_all(played, policies(tasks, args.seed), tools.of(played, path))
+        rates, unsolved = play_all(
+            played, policies(tasks, args.seed), tools.classes_for(played, path)
+        )
     except (InputError, TaskError, ToolDefinitionError, LookupError, OSError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -111,7 +113,7 @@ def limited(tasks: Sequence[Task], limit: int | None) -> list[Task]:
 
 
 def play_all(
-    tasks: Sequence[Task], canaries: dict[str, Policy], tools: GivenTools = None
+    tasks: Sequence[Task], canaries: dict[str, Policy], tools: ToolsArgument = None
 ) -> tuple[Rates, dict[str, str]]:
     """Return success rates by category and policy, and the tasks the oracle fails on, with the reason."""
     by_handler: dict[str, list[Task]] = {}
@@ -148,7 +150,7 @@ def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict |
     instructions, user_text, ended, step_in_turn = info["instructions"], _user_text(info), False, 0
     while not ended:
         turn = info["turn"]
-        situation = Situation(task, turn, step_in_turn, user_text, info["tools"], instructions)
+        situation = PolicyInput(task, turn, step_in_turn, user_text, info["tools"], instructions)
         try:
             text = policy(situation)
         except ValueError as error:  # a ground truth that cannot be written as calls

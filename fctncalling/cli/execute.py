@@ -18,8 +18,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.record_run import add_arguments, as_invalid, run_on_records
-from fctncalling.cli.records import Line, Record, TaskFolder
+from fctncalling.cli.record_run import add_arguments, as_invalid, convert_file
+from fctncalling.cli.records import Line, Record, TaskIndex
 from fctncalling.cli.task_tools import TaskTools
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
 
@@ -33,7 +33,7 @@ MAX_SESSIONS = 256
 
 def run(args: argparse.Namespace) -> int:
     """Execute every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be used."""
-    return run_on_records(
+    return convert_file(
         args, "executing", lambda folder, tools: RecordExecutor(folder, tools).executed
     )
 
@@ -42,7 +42,7 @@ class RecordExecutor:
     """Executes records one by one, keeping the tools of the newest tasks from one call to the next."""
 
     def __init__(self, data_dir: Path, tools: TaskTools | None = None) -> None:
-        self._folder = TaskFolder(data_dir, tools.given if tools else ())
+        self._folder = TaskIndex(data_dir, tools.given if tools else ())
         self._tools = tools
         self._sessions: dict[tuple[str, str], ToolSession] = {}
         self._lost: dict[tuple[str, str], str] = {}  # why later calls of a task cannot be executed
@@ -99,7 +99,7 @@ class RecordExecutor:
 
     def _session(self, line: Line) -> ToolSession:
         task = self._folder.task_of(line)
-        own = self._tools.of((task,), self._folder.path) if self._tools else None
+        own = self._tools.classes_for((task,), self._folder.path) if self._tools else None
         return ToolSession(
             task.involved_classes,
             task.initial_config,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.policy_parts import kind_of_critic
+from fctncalling.policy_parts import critic_kind
 from fctncalling.text_job_settings import JOB_MODELS
 
 
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
         return 2
     model.save_pretrained(output)
-    own = kind_of_critic(checkpoint) in (
+    own = critic_kind(checkpoint) in (
         "lora",
         "full",
     )  # reads with weights that are not the exported model's

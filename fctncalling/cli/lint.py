@@ -26,7 +26,7 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.places import official_data_folder
 from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.tools.callables import ToolDefinitionError
-from fctncalling.lint import Finding, findings
+from fctncalling.lint import Finding, lint_task
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,8 +100,8 @@ class Linter:
                 )
             self._ids.add(task.id)
             try:
-                yield from findings(
-                    self._tools.documented(task, path), self._tools.of((task,), path)
+                yield from lint_task(
+                    self._tools.with_docs(task, path), self._tools.classes_for((task,), path)
                 )
             except UnsupportedCategory:
                 self._unjudged[task.category] += 1

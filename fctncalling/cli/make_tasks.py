@@ -12,7 +12,7 @@ from typing import Any
 
 from fctncalling.embedded_tasks.multi_turn import EMBEDDED_LENGTH, Length, multi_turn_task
 from fctncalling.embedded_tasks.single_turn import single_turn_task
-from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw
+from fctncalling.embedded_tasks.wording import NoSuchDraw, VocabularyDraw
 
 Entry = dict[str, Any]
 SHARES = {  # parts in a hundred; multi-turn 52
@@ -45,7 +45,7 @@ def make_tasks(
 
     The same seed gives the same tasks; another seed gives others of the same split, for larger runs.
     """
-    draw = Draw(random.Random(f"{split} {seed}"), held_out=split == "held_out")
+    draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split == "held_out")
     seen: set[str] = set()
     for category, share in shares.items():
         made = 0
@@ -60,7 +60,7 @@ def make_tasks(
 
 
 def draw_task(
-    draw: Draw, category: str, length: Length = EMBEDDED_LENGTH
+    draw: VocabularyDraw, category: str, length: Length = EMBEDDED_LENGTH
 ) -> tuple[Entry, list[Any] | None]:
     """Return one task of a category, drawn until it fits the split."""
     while True:

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
-def run_on_records(
+def convert_file(
     args: argparse.Namespace,
     told: str,
     converter: Callable[[Path, TaskTools], Callable[[Line], Record]],
@@ -46,11 +46,11 @@ def run_on_records(
 
     Return 0, 1 where records are invalid (tools of ours failed on them), or 2 with one message for bad input.
     """
-    tally = Tally()
+    tally = RecordSummary()
     try:
         convert = converter(args.data_dir, TaskTools(args))
         lines = shown_progress(read_records(args.input), told, "record")
-        write_records(args.output, (tally.noted(convert(line)) for line in lines))
+        write_records(args.output, (tally.count(convert(line)) for line in lines))
     except (InputError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -69,7 +69,7 @@ def as_invalid(record: Record, reason: str) -> Record:
     return {**record, "invalid": True, "invalid_reason": reason}
 
 
-class Tally:
+class RecordSummary:
     """Counts records by category: how many there are, how many are valid answers, and how many invalid."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Tally:
         """How many records are invalid."""
         return sum(each["invalid"] for each in self._counts.values())
 
-    def noted(self, record: Record) -> Record:
+    def count(self, record: Record) -> Record:
         """Count a record and return it."""
         counts = self._counts.setdefault(str(record.get("category")), Counter())
         counts["records"] += 1

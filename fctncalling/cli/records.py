@@ -114,7 +114,7 @@ def use_tables_beside(path: Path) -> None:
         os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))
 
 
-class TaskFolder:
+class TaskIndex:
     """The tasks of a folder of BFCL files, each category read as far as it is asked for."""
 
     def __init__(self, folder: Path, self_documented: Collection[str] = ()) -> None:

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fctncalling.agents.agent import ContextOverflow, EpisodeCut, posed
-from fctncalling.cli.records import InputError, Line, TaskFolder, use_tables_beside
+from fctncalling.agents.agent import ContextOverflow, EpisodeCut, task_for_form
+from fctncalling.cli.records import InputError, Line, TaskIndex, use_tables_beside
 from fctncalling.cli.task_tools import TaskTools
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.episodes import CONTEXT_OVERFLOW, Played, episode_fields, play, verdict_fields
+from fctncalling.episodes import CONTEXT_OVERFLOW, PlayedEpisode, episode_json, play, verdict_fields
 
 _STEP_FIELDS = (
     "turn",
@@ -47,7 +47,7 @@ class Replayer:
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
         self._config = _config_beside(path)
         self._args, self._tools = args, TaskTools(args)
-        self._folder = TaskFolder(args.data_dir, self._tools.given)
+        self._folder = TaskIndex(args.data_dir, self._tools.given)
         self._own: dict[str, Task] | None = None
 
     def differences(self, line: Line) -> list[dict[str, str]] | None:
@@ -88,7 +88,7 @@ class Replayer:
             handler=setting("handler", "auto"),
             reward=setting("reward", "success"),
             max_steps_per_turn=setting("max_steps_per_turn", 20),
-            tools=self._tools.of((task,), line.path),
+            tools=self._tools.classes_for((task,), line.path),
         )
 
     def _task(self, line: Line) -> Task:
@@ -105,8 +105,8 @@ class Replayer:
             found = self._folder.task_of(line)
             if line.record.get("category") == format_sensitivity.CATEGORY:
                 found = replace(found, id=task_id)
-        found = self._tools.documented(found, line.path)
-        return posed(found, str(line.record.get("form", "")))
+        found = self._tools.with_docs(found, line.path)
+        return task_for_form(found, str(line.record.get("form", "")))
 
     def _own_tasks(self) -> dict[str, Task]:
         paths: list[Path] = list(self._args.dataset_path or ())
@@ -137,8 +137,10 @@ class _Recorded:
         return text
 
 
-def _compared(logged: Mapping[str, Any], task: Task, played: Played) -> Iterator[dict[str, str]]:
-    now = episode_fields(played)
+def _compared(
+    logged: Mapping[str, Any], task: Task, played: PlayedEpisode
+) -> Iterator[dict[str, str]]:
+    now = episode_json(played)
     if len(now["steps"]) != len(logged["steps"]):
         yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")
     for index, (old, new) in enumerate(zip(logged["steps"], now["steps"], strict=False)):

@@ -15,13 +15,13 @@ from fctncalling.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.agents.local_model import LocalModel, LocalSettings, require_model_folder
 from fctncalling.agents.scripted import SCRIPTED, ScriptedAgent
 from fctncalling.cli.records import InputError, shown_progress
-from fctncalling.cli.run_lines import line_of
+from fctncalling.cli.run_lines import result_line
 from fctncalling.cli.run_output import OutputFile, require_new
-from fctncalling.cli.run_tasks import MISSING, Item, RunTasks
+from fctncalling.cli.run_tasks import MISSING, PlannedTask, RunTasks
 from fctncalling.cli.run_workers import Workers
 from fctncalling.cli.task_tools import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
-from fctncalling.episodes import Played, play
+from fctncalling.episodes import PlayedEpisode, play
 
 __all__ = ["MISSING", "Runner"]
 
@@ -99,7 +99,7 @@ class Runner:
         if self._agent is not None:
             self._agent.close()
 
-    def _one(self, item: Item) -> dict[str, Any]:
+    def _one(self, item: PlannedTask) -> dict[str, Any]:
         assert self._agent is not None
         started, seed = time.perf_counter(), self._args.seed + item.sample
         env = self._tasks.env((item.task,), item.handler)
@@ -109,17 +109,21 @@ class Runner:
         played = play(env, item.task.id, player, seed)
         return self._line(item, played, {"latency": time.perf_counter() - started})
 
-    def _local_lines(self, items: Iterator[Item]) -> Iterator[dict[str, Any]]:
+    def _local_lines(self, items: Iterator[PlannedTask]) -> Iterator[dict[str, Any]]:
         assert self._local is not None
         for handler, group in _runs_of_one_handler(items):
             make_env = partial(self._tasks.env, handler=handler)
             for item, played in zip(group, self._local.play_all(group, make_env), strict=True):
                 yield self._line(item, played, {})
 
-    def _line(self, item: Item, played: Played, more: dict[str, Any]) -> dict[str, Any]:
+    def _line(
+        self, item: PlannedTask, played: PlayedEpisode, more: dict[str, Any]
+    ) -> dict[str, Any]:
         if self._args.num_samples > 1:
             more = {"sample": item.sample, **more}
-        return line_of(item, played, self.form, more, self._tools.of((item.task,), "tasks"))
+        return result_line(
+            item, played, self.form, more, self._tools.classes_for((item.task,), "tasks")
+        )
 
 
 class _Interruptible:
@@ -204,10 +208,10 @@ def _local_model(args: argparse.Namespace, folder: str) -> LocalModel:
 
 
 def _runs_of_one_handler(
-    items: Iterator[Item], size: int = 256
-) -> Iterator[tuple[str, list[Item]]]:
+    items: Iterator[PlannedTask], size: int = 256
+) -> Iterator[tuple[str, list[PlannedTask]]]:
     """Yield items in groups that share category and handler, at most `size` at a time."""
-    group: list[Item] = []
+    group: list[PlannedTask] = []
     for item in items:
         if group and (
             len(group) >= size

@@ -6,24 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from fctncalling.agents.tool_call_answers import as_tool_calls
-from fctncalling.cli.run_tasks import Item
+from fctncalling.cli.run_tasks import PlannedTask
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.judge import judge
-from fctncalling.episodes import Played, as_json, episode_fields, response_of, verdict_fields
+from fctncalling.episodes import PlayedEpisode, as_json, episode_json, response_of, verdict_fields
 
 INFERENCE_ERROR = "Error during inference: "
 """How BFCL begins the answer of a dialogue that broke off."""
 
 
-def line_of(
-    item: Item, played: Played, form: str, more: Mapping[str, Any], tools: Mapping[str, Any]
+def result_line(
+    item: PlannedTask,
+    played: PlayedEpisode,
+    form: str,
+    more: Mapping[str, Any],
+    tools: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the line of an episode; `more` stands before the answer."""
     steps, episode = played.episode.steps, played.episode
     line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
     line["ground_truth"] = item.task.ground_truth
     if episode.invalid:
-        return {**line, "response": None, **episode_fields(played)}
+        return {**line, "response": None, **episode_json(played)}
     response = response_of(item.task, steps)
     if played.failure:
         response = f"{INFERENCE_ERROR}{played.failure}"
@@ -38,7 +42,7 @@ def line_of(
     if played.failure:
         verdicts |= failed_fields(item.task, verdict, played.failure)
     verdicts["verdict"] = as_json(episode.verdict) if episode.verdict else None
-    return {**line, "response": response, **verdicts, **episode_fields(played)}
+    return {**line, "response": response, **verdicts, **episode_json(played)}
 
 
 def failed_fields(task: Task, verdict: Verdict, failure: str) -> dict[str, Any]:

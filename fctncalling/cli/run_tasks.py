@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fctncalling.agents.agent import handler_of, posed
+from fctncalling.agents.agent import handler_for, task_for_form
 from fctncalling.cli.records import InputError, use_tables_beside
 from fctncalling.cli.score_inputs import tasks_of
 from fctncalling.cli.task_tools import TaskTools
@@ -27,7 +27,7 @@ IsDone = Callable[[str, str, int], bool]
 """(category, task id, number of the sample) -> whether the output holds the episode already."""
 
 
-class Item(NamedTuple):
+class PlannedTask(NamedTuple):
     """One episode to play, as it is put to the agent."""
 
     category: str  # under which its answer is scored
@@ -50,14 +50,14 @@ class RunTasks:
             use_tables_beside(origin)
             first = next(tasks, None)
             if first is not None:
-                task = self._tools.documented(first, origin)
+                task = self._tools.with_docs(first, origin)
                 num_playable += self._can_play(name or task.category, task)
         if not num_playable:
             raise InputError(
                 "nothing was played: no task in what --category, --dataset_path and --data_dir name"
             )
 
-    def items(self, form: str, *, reads_any: bool, is_done: IsDone) -> Iterator[Item]:
+    def items(self, form: str, *, reads_any: bool, is_done: IsDone) -> Iterator[PlannedTask]:
         """Yield every episode that is to be played; `reads_any`: the model's own form is found."""
         counts = Counter[str]()
         for name, origin, tasks in self._files():
@@ -68,16 +68,16 @@ class RunTasks:
                     if name:
                         break
                     continue
-                task = self._tools.documented(bare, origin)
+                task = self._tools.with_docs(bare, origin)
                 if not self._can_play(category, task):
                     if name:
                         break
                     continue
                 counts[category] += 1
-                handler = "auto" if reads_any else handler_of(task, form)
+                handler = "auto" if reads_any else handler_for(task, form)
                 for sample in range(self._args.num_samples):
                     if not is_done(category, task.id, sample):
-                        yield Item(category, posed(task, form), handler, sample)
+                        yield PlannedTask(category, task_for_form(task, form), handler, sample)
 
     def env(self, tasks: tuple[Task, ...], handler: str) -> FunctionCallingEnv:
         """Return an environment over some of the tasks."""
@@ -85,7 +85,7 @@ class RunTasks:
             tasks=tasks,
             handler=handler,
             max_steps_per_turn=self._args.max_steps_per_turn,
-            tools=self._tools.of(tasks, "tasks"),
+            tools=self._tools.classes_for(tasks, "tasks"),
         )
 
     def _files(self) -> Iterator[tuple[str | None, Path, Iterator[Task]]]:
@@ -105,7 +105,7 @@ class RunTasks:
         """Whether a category's tools work here; False, told once, only where a group named it."""
         if category not in self._playable:
             try:
-                env = self.env((task,), handler_of(task, "prompting"))
+                env = self.env((task,), handler_for(task, "prompting"))
                 env.reset(options={"task_id": task.id})
                 self._playable[category] = True
             except MISSING as error:

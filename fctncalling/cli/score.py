@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
-from fctncalling.cli.score_beside import Beside
+from fctncalling.cli.score_beside import ExtraMetrics
 from fctncalling.cli.score_inputs import Results, official_results, paired, split_lines, tasks_of
 from fctncalling.cli.score_responses import response_of
 from fctncalling.cli.score_told import as_json, as_text
@@ -157,15 +157,15 @@ def _judged(
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
     """Yield (id, failure entry or None where valid) of every answer; one that our tools fail on is noted only."""
     tasks = tasks_of(data_dir, results.category, tools.given if tools else ())
-    scores.beside[results.category] = Beside(strict=strict)
+    scores.extra_metrics[results.category] = ExtraMetrics(strict=strict)
     for bare, line in paired(tasks, results, partial=partial):
-        task = tools.documented(bare, data_dir) if tools else bare
+        task = tools.with_docs(bare, data_dir) if tools else bare
         try:
             response = response_of(results, task, line)
-            own = tools.of((task,), data_dir) if tools else None
+            own = tools.classes_for((task,), data_dir) if tools else None
             verdict = judge(task, response, results.form, extra_tools=own)
             broke_off = bool(line.record.get(CONTEXT_OVERFLOW))
-            scores.beside[results.category].add(
+            scores.extra_metrics[results.category].add(
                 task, response, results.form, verdict, broke_off=broke_off
             )
         except InfrastructureError as error:

@@ -11,7 +11,7 @@ from fctncalling.envs.progress import progress_of
 from fctncalling.pass_at_k import SampledTasks
 
 
-class Beside:
+class ExtraMetrics:
     """Sums over the answers of one category."""
 
     def __init__(self, *, strict: bool) -> None:
@@ -69,7 +69,7 @@ def _is_strictly_valid(task: Task, response: Any, form: str, verdict: Verdict) -
 
 def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
     """Return an answer's messages as the steps they would have been."""
-    from fctncalling.envs.answers import read_answer
+    from fctncalling.envs.answers import parse_message
     from fctncalling.envs.handlers import get_handler
 
     if form == "decoded_calls":
@@ -82,7 +82,7 @@ def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
     steps = []
     for turn, texts in enumerate(turns):
         for text in texts if isinstance(texts, list) else ():
-            answer = read_answer(handler, text, executes=executes)
+            answer = parse_message(handler, text, executes=executes)
             steps.append(
                 StepRecord(
                     turn,

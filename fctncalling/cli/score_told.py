@@ -65,8 +65,8 @@ def _report(scores: ModelScores) -> dict[str, Any]:
                 "accuracy": each.accuracy,
                 "correct": header["correct_count"],
                 "total": each.entries,
-                **scores.beside[name].rates(),
-                **scores.beside[name].uncertainty(),
+                **scores.extra_metrics[name].rates(),
+                **scores.extra_metrics[name].uncertainty(),
                 **({"sensitivity": sensitivity(header)} if name == FORMAT_SENSITIVITY else {}),
             }
             for name, (each, header) in scores.with_headers().items()
@@ -93,9 +93,11 @@ def as_text(models: Mapping[str, ModelScores]) -> str:
 
 
 def _table(scores: ModelScores) -> str:
-    rows = [("category", "entries", "accuracy", *next(iter(scores.beside.values())).columns())]
+    rows = [
+        ("category", "entries", "accuracy", *next(iter(scores.extra_metrics.values())).columns())
+    ]
     rows += [
-        (name, str(each.entries), str(each), *scores.beside[name].cells())
+        (name, str(each.entries), str(each), *scores.extra_metrics[name].cells())
         for name, each in scores.scores.items()
     ]
     for version, named in (("V4", version_4(scores.scores)), ("V3", version_3(scores.scores))):
@@ -104,7 +106,7 @@ def _table(scores: ModelScores) -> str:
             shown = NOT_SHOWN if missing_of(scores, _NEEDED[version][name]) else str(each)
             rows.append((f"{version} {name.replace('_', ' ')}", "", shown, *blanks))
     lines = [scores.model, aligned(rows), *_missing_lines(scores), *_sensitivity_lines(scores)]
-    sampled = {name: each.samples.report() for name, each in scores.beside.items()}
+    sampled = {name: each.samples.report() for name, each in scores.extra_metrics.items()}
     if any(sampled.values()):
         lines.append(aligned(sampled_rows(sampled)))
     return "\n".join(lines)

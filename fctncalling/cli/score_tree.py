@@ -23,7 +23,7 @@ from fctncalling.checkers.leaderboard import (
     version_4,
 )
 from fctncalling.cli.latencies import Latencies
-from fctncalling.cli.score_beside import Beside
+from fctncalling.cli.score_beside import ExtraMetrics
 from fctncalling.cli.score_inputs import FORMAT_SENSITIVITY, Results
 from fctncalling.data.format_sensitivity import VARIANTS, parse_id
 from fctncalling.data.surrogates import json_text
@@ -102,7 +102,9 @@ class ModelScores:
     def __init__(self, model: str) -> None:
         self.model = model
         self.categories: dict[str, dict[str, Any]] = {}  # category -> header of its score file
-        self.beside: dict[str, Beside] = {}  # category -> what is told beside the official verdict
+        self.extra_metrics: dict[
+            str, ExtraMetrics
+        ] = {}  # category -> what is told beside the official verdict
         self.invalid: list[str] = []  # where, and why, of answers that count neither way
         self.latencies = Latencies()
 

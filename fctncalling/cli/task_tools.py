@@ -37,7 +37,7 @@ class TaskTools:
         self._allowed: bool = args.allow_task_tools
         self.given: dict[str, Any] = dict(_named(text) for text in args.tools)
 
-    def of(self, tasks: Iterable[Task], origin: Path | str) -> dict[str, Any]:
+    def classes_for(self, tasks: Iterable[Task], origin: Path | str) -> dict[str, Any]:
         """Return the classes that tasks may involve, by name, each as a class or as "module:Class".
 
         Raises TaskError, naming `origin`, for one that a task names by its path without leave, or that is not there.
@@ -45,20 +45,20 @@ class TaskTools:
         naming = [task for task in tasks if task.tool_paths]
         if not naming:
             return self.given
-        from fctncalling.envs.own_tools import OwnTools
+        from fctncalling.envs.own_tools import UserTools
 
-        own = OwnTools(self.given)
-        own.admit(naming, str(origin), allowed=self._allowed)
+        own = UserTools(self.given)
+        own.import_task_tools(naming, str(origin), allowed=self._allowed)
         return own.classes
 
-    def documented(self, task: Task, origin: Path | str) -> Task:
+    def with_docs(self, task: Task, origin: Path | str) -> Task:
         """Return the task with docs made of those of its classes that have none; raises as `of`."""
-        tools = self.of((task,), origin)
+        tools = self.classes_for((task,), origin)
         if tools.keys().isdisjoint(task.involved_classes):
             return task
-        from fctncalling.envs.own_tools import OwnTools
+        from fctncalling.envs.own_tools import UserTools
 
-        return OwnTools(tools).widened(task)
+        return UserTools(tools).with_tool_docs(task)
 
 
 def _named(text: str) -> tuple[str, str]:

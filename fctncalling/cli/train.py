@@ -27,15 +27,15 @@ from fctncalling.cli.one_line_parser import OneLineParser
 from fctncalling.cli.progress import Progress
 from fctncalling.data.bfcl import TaskError
 from fctncalling.policy_files import ModelError, load_policy
-from fctncalling.resumption import checkpoint_of
+from fctncalling.resumption import checkpoint_to_resume
 from fctncalling.run_description import run_description
-from fctncalling.surroundings import Surroundings, environments
+from fctncalling.surroundings import RunConfig, environments
 from fctncalling.text_job_settings import JOB_SETTINGS
 from fctncalling.worker_pool import RolloutError
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.logs import RunLog
-    from fctncalling.algorithms.processes import Processes
+    from fctncalling.algorithms.processes import ProcessGroup
     from fctncalling.training_run import TrainingRun
 
 DESCRIPTION = """\
@@ -82,8 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         config = TrainConfig.from_args(namespace)
-        surroundings = Surroundings(
-            **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(Surroundings)}
+        surroundings = RunConfig(
+            **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(RunConfig)}
         )
         for note in notes_on(config, given_flags(words)):
             print(f"Note: {note}.")
@@ -125,11 +125,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.names_elsewhere = NAMES_ELSEWHERE
     add_arguments(parser)
-    settings.add_arguments(parser, Surroundings)
+    settings.add_arguments(parser, RunConfig)
     return parser
 
 
-def train(config: TrainConfig, surroundings: Surroundings, words: Sequence[str] = ()) -> int:
+def train(config: TrainConfig, surroundings: RunConfig, words: Sequence[str] = ()) -> int:
     """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130 where Ctrl-C did."""
     from fctncalling.algorithms.checkpoint import CheckpointError
     from fctncalling.algorithms.cut_actions import AllCutError
@@ -203,7 +203,7 @@ def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
 
 def prepare(
     config: TrainConfig,
-    surroundings: Surroundings,
+    surroundings: RunConfig,
     own: tuple[Callable[[], Any], list[Candidate], list[str]] | None = None,
 ) -> TrainingRun:
     """Return a run with tasks, environments, policy and log in place, at its start or where --resume finds it.
@@ -218,7 +218,7 @@ def prepare(
     check_start(config, surroundings)
     processes = _started(config)
     folder = results_folder(config)
-    checkpoint = checkpoint_of(config, folder, is_first=processes.is_first)
+    checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     make_env, candidates, held_out_ids = own or environments(config, surroundings)
     sampler = TaskSampler(candidates, config)
     policy, template = load_policy(config, surroundings, checkpoint, processes.device)
@@ -255,20 +255,20 @@ def prepare(
     return run
 
 
-def _started(config: TrainConfig) -> Processes:
+def _started(config: TrainConfig) -> ProcessGroup:
     """Return the processes of this launch, and say how many they are; the first alone prints."""
-    from fctncalling.algorithms.processes import note_of_launch, start
+    from fctncalling.algorithms.processes import init_process_group, launch_warning
 
-    processes = start(config.device, fsdp=config.fsdp)
+    processes = init_process_group(config.device, fsdp=config.fsdp)
     if not processes.is_first:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
-    notes = filter(None, (f"Training in {processes}.", note_of_launch(processes)))
+    notes = filter(None, (f"Training in {processes}.", launch_warning(processes)))
     print(*notes, sep="\n", flush=True)
     return processes
 
 
 def log_of(
-    config: TrainConfig, surroundings: Surroundings, folder: Path, processes: Processes
+    config: TrainConfig, surroundings: RunConfig, folder: Path, processes: ProcessGroup
 ) -> RunLog:
     """Return the log of the run, empty where it starts; of several processes the first writes it."""
     from fctncalling.algorithms.logs import NoLog, RunExistsError, RunLog

@@ -16,28 +16,28 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers import UnsupportedCategory, kind_of
-from fctncalling.cli.record_run import add_arguments, as_invalid, run_on_records
-from fctncalling.cli.records import Line, Record, TaskFolder
+from fctncalling.cli.record_run import add_arguments, as_invalid, convert_file
+from fctncalling.cli.records import Line, Record, TaskIndex
 from fctncalling.cli.task_tools import TaskTools
 from fctncalling.data import format_sensitivity
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.judge import FORMS, judge, replay_truth
+from fctncalling.envs.judge import FORMS, judge, replay_ground_truth
 
 __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
     """Judge every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be used."""
-    return run_on_records(args, "judging", lambda folder, tools: RecordJudge(folder, tools).judged)
+    return convert_file(args, "judging", lambda folder, tools: RecordJudge(folder, tools).judged)
 
 
 class RecordJudge:
     """Judges records one by one; the truth of a task is replayed once for all answers that follow each other."""
 
     def __init__(self, data_dir: Path, tools: TaskTools | None = None) -> None:
-        self._folder = TaskFolder(data_dir, tools.given if tools else ())
+        self._folder = TaskIndex(data_dir, tools.given if tools else ())
         self._tools = tools
         self._truth: tuple[str, Sequence[TurnRecord]] | None = None
 
@@ -60,7 +60,7 @@ class RecordJudge:
             if category != format_sensitivity.CATEGORY:
                 kind_of(category)
             task = self._folder.task_of(line)
-            own = self._tools.of((task,), self._folder.path) if self._tools else None
+            own = self._tools.classes_for((task,), self._folder.path) if self._tools else None
             truth = self._truth_of(task, own) if task.is_multi_turn else None
             verdict = judge(task, line.record["response"], form, truth=truth, extra_tools=own)
         except UnsupportedCategory as error:
@@ -75,5 +75,5 @@ class RecordJudge:
 
     def _truth_of(self, task: Task, own: dict[str, Any] | None) -> Sequence[TurnRecord]:
         if self._truth is None or self._truth[0] != task.id:
-            self._truth = (task.id, replay_truth(task, own))
+            self._truth = (task.id, replay_ground_truth(task, own))
         return self._truth[1]

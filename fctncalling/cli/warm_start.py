@@ -93,7 +93,7 @@ def training_tasks(
         return load_tasks(path)
 
 
-def spoken_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[str]:
+def episode_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[str]:
     """Yield every text of the demonstrator's episodes: messages, results, actions and function signatures."""
     env = FunctionCallingEnv(tasks=tasks)
     for task in tasks:
@@ -128,11 +128,11 @@ def demonstrations(
     tasks: Sequence[Task], demonstrator: Demonstrator, template: ChatTemplate
 ) -> list[EpisodeRecord]:
     """Return the demonstrator's episodes, played by the ordinary rollout."""
-    from fctncalling.algorithms.generation import ScriptedActor
+    from fctncalling.algorithms.generation import ScriptedEngine
     from fctncalling.algorithms.rollout import collect
 
     envs: list[Any] = [FunctionCallingEnv(tasks=tasks) for _ in range(16)]
-    actor = ScriptedActor(demonstrator, template.encode, template.end_of_turn_id)
+    actor = ScriptedEngine(demonstrator, template.encode, template.end_of_turn_id)
     return collect(
         envs, actor, template, [task.id for task in tasks], max_episode_tokens=MAX_POSITIONS
     )
@@ -254,7 +254,7 @@ def new_tokenizer(tasks: list[Task], seed: int) -> Any:
     """Return a tokenizer trained on what is said in one of four episodes."""
     from fctncalling.embedded_tasks.tokenizer import train_tokenizer
 
-    texts = spoken_texts(
+    texts = episode_texts(
         tasks[:: max(1, len(tasks) // 6000)], Demonstrator(tasks, seed=seed, biased=False)
     )
     return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)

@@ -20,7 +20,7 @@ os.environ.setdefault(
 from fctncalling.cli.warm_start import learn, loaded_tokenizer, new_model, write_hashes
 from fctncalling.envs.tool_text import ToolTextEnv
 from fctncalling.envs.tool_text_jobs import JOBS
-from fctncalling.envs.tool_text_math import CalculatorTasks, MadeTasks, MathTasks
+from fctncalling.envs.tool_text_math import CalculatorTasks, GeneratedTasks, MathTasks
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.tools.toolbox import ToolBox, python_tool
 from fctncalling.text_demonstrations import TextDemonstrator, text_demonstrations
@@ -34,11 +34,11 @@ MENDED = (
 )
 
 
-class Lesson(NamedTuple):
+class Preset(NamedTuple):
     """What a job's demonstrator does, and how many words it needs."""
 
-    tasks: MadeTasks
-    wide: MadeTasks  # more of the kind than can be known by heart: results can only be copied
+    tasks: GeneratedTasks
+    wide: GeneratedTasks  # more of the kind than can be known by heart: results can only be copied
     handler: str
     tool: str
     vocabulary_size: (
@@ -46,11 +46,11 @@ class Lesson(NamedTuple):
     )
 
 
-LESSONS = {
-    "calculator": lambda: Lesson(
+PRESETS = {
+    "calculator": lambda: Preset(
         CalculatorTasks(), CalculatorTasks(limit=400), "request_call", "calculator", 720
     ),
-    "python_math": lambda: Lesson(
+    "python_math": lambda: Preset(
         MathTasks(), MathTasks(seed=1), "python_block", "python_executor", 900
     ),
 }
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--job",
-        choices=LESSONS,
+        choices=PRESETS,
         default="calculator",
         help="environment to play (default calculator)",
     )
@@ -113,7 +113,7 @@ def build(
     import torch
 
     torch.set_num_threads(1)
-    school = School(job, seed, num_tasks)
+    school = Demonstrations(job, seed, num_tasks)
     lesson, words = (
         school.lesson,
         school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer),
@@ -140,23 +140,23 @@ def build(
     write_hashes(folder, "fctncalling.cli.warm_start_text", **recipe)
 
 
-class School:
+class Demonstrations:
     """Demonstrations of a job, as many as are asked for."""
 
     def __init__(self, job: str, seed: int, num_tasks: int) -> None:
-        self.lesson, self._job, self._seed, self._num_tasks = LESSONS[job](), job, seed, num_tasks
+        self.lesson, self._job, self._seed, self._num_tasks = PRESETS[job](), job, seed, num_tasks
         self._tools = _tools(job)
 
     def tokenizer(self) -> Any:
         """Return a tokenizer of what is said in some episodes."""
         script = self._script(self.lesson.tasks, 0.5, 0.8)
-        texts = spoken(self._env(self.lesson.tasks), script, self._task_ids(400))
+        texts = episode_text(self._env(self.lesson.tasks), script, self._task_ids(400))
         return number_tokenizer(texts, self.lesson.vocabulary_size)
 
     def episodes(
         self,
         tokenizer: Any,
-        tasks: MadeTasks,
+        tasks: GeneratedTasks,
         careless: float = 0.0,
         stubborn: float = 0.0,
         share: float = 1.0,
@@ -172,10 +172,10 @@ class School:
             max_episode_tokens=MAX_EPISODE_TOKENS,
         )
 
-    def _env(self, tasks: MadeTasks) -> ToolTextEnv:
+    def _env(self, tasks: GeneratedTasks) -> ToolTextEnv:
         return JOBS[self._job](tasks=tasks, **self._tools)
 
-    def _script(self, tasks: MadeTasks, careless: float, stubborn: float) -> TextDemonstrator:
+    def _script(self, tasks: GeneratedTasks, careless: float, stubborn: float) -> TextDemonstrator:
         lesson, habits = self.lesson, {"careless": careless, "stubborn": stubborn}
         return TextDemonstrator(tasks, lesson.handler, tool=lesson.tool, seed=self._seed, **habits)
 
@@ -195,7 +195,9 @@ def number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
     return train_tokenizer(told(), vocabulary_size=vocabulary_size)
 
 
-def spoken(env: ToolTextEnv, script: TextDemonstrator, task_ids: Sequence[str]) -> Iterator[str]:
+def episode_text(
+    env: ToolTextEnv, script: TextDemonstrator, task_ids: Sequence[str]
+) -> Iterator[str]:
     """Yield every text of the demonstrator's episodes."""
     for task_id in task_ids:
         observation, info = env.reset(options={"task_id": task_id})

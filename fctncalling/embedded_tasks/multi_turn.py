@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.embedded_tasks.desk_scenes import TicketScene, VehicleScene
 from fctncalling.embedded_tasks.scenes import FileScene, Request, Scene
-from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw, render, wording
+from fctncalling.embedded_tasks.wording import NoSuchDraw, VocabularyDraw, render, wording
 
 Entry = dict[str, Any]
 SCENES: tuple[type[Scene], ...] = (FileScene, FileScene, TicketScene, VehicleScene)
@@ -48,7 +48,7 @@ class Turn:
 
 
 def multi_turn_task(
-    draw: Draw, category: str, length: Length = EMBEDDED_LENGTH
+    draw: VocabularyDraw, category: str, length: Length = EMBEDDED_LENGTH
 ) -> tuple[Entry, list[list[str]]]:
     """Return (entry without id, ground truth) of one multi-turn task of a BFCL category."""
     scene = draw.rng.choice(SCENES)(draw)
@@ -81,7 +81,7 @@ def multi_turn_task(
     return entry, [turn.calls for turn in turns]
 
 
-def ask(scene: Scene, draw: Draw, *, first: bool, two: bool = True) -> Turn:
+def ask(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = True) -> Turn:
     """Return the next turn: one request, now and then two in one message where that may be."""
     requests = [next_request(scene, draw, prefer_history=not first)]
     if two and draw.chance(0.25):
@@ -98,7 +98,7 @@ def ask(scene: Scene, draw: Draw, *, first: bool, two: bool = True) -> Turn:
     return Turn(text, [render(*request.call) for request in requests], requests)
 
 
-def next_request(scene: Scene, draw: Draw, *, prefer_history: bool) -> Request:
+def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) -> Request:
     """Return a request the scene allows now, mostly one that leans on what was said before where there is one."""
     kinds = scene.kinds()
     leaning = [kind for kind, needs_history in kinds.items() if needs_history]
@@ -107,7 +107,7 @@ def next_request(scene: Scene, draw: Draw, *, prefer_history: bool) -> Request:
     return scene.ask(draw.rng.choice(list(kinds)))
 
 
-def withhold_parameter(turns: list[Turn], draw: Draw) -> None:
+def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
     """Split one turn in two: a request that lacks a parameter, and the user's answer that names it."""
     candidates = [
         i
@@ -126,7 +126,7 @@ def withhold_parameter(turns: list[Turn], draw: Draw) -> None:
     turns[index : index + 1] = [Turn(vague, [], []), Turn(answer, turn.calls, turn.requests)]
 
 
-def withhold_function(turns: list[Turn], draw: Draw) -> dict[str, list[str]]:
+def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list[str]]:
     """Put off one turn's calls until its function is offered, one (empty) turn later; return BFCL's missed_function."""
     used: set[str] = set()
     candidates = []
@@ -140,7 +140,7 @@ def withhold_function(turns: list[Turn], draw: Draw) -> dict[str, list[str]]:
     return {str(index + 1): [name]}
 
 
-def check_split(turns: list[Turn], draw: Draw) -> None:
+def check_split(turns: list[Turn], draw: VocabularyDraw) -> None:
     """Raise NoSuchDraw unless a held-out task has a reserved call of its own and every call belongs to the split."""
     calls = [request.call for turn in turns for request in turn.requests]
     if not all(draw.allows(*call) for call in calls):
@@ -150,7 +150,12 @@ def check_split(turns: list[Turn], draw: Draw) -> None:
 
 
 def offered(
-    scene: Scene, turns: list[Turn], draw: Draw, number: tuple[int, int], *, num_held_out: int
+    scene: Scene,
+    turns: list[Turn],
+    draw: VocabularyDraw,
+    number: tuple[int, int],
+    *,
+    num_held_out: int,
 ) -> list[str]:
     """Return the names of the functions offered: those needed and a few beside, in random order."""
     needed = sorted({request.call[0] for turn in turns for request in turn.requests})

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw
+from fctncalling.embedded_tasks.wording import NoSuchDraw, VocabularyDraw
 
 BFCL_CALL = tuple[str, dict[str, Any]]
 
@@ -28,7 +28,7 @@ class Request:
 class Scene(ABC):
     """A stateful class in a starting state; `ask` draws the next request and remembers what it changed."""
 
-    draw: Draw
+    draw: VocabularyDraw
     offered_beside: tuple[str, ...] = ()
     class_name: str = ""
 

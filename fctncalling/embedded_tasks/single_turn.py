@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.embedded_tasks.wording import Draw, NoSuchDraw, is_reserved, wording
+from fctncalling.embedded_tasks.wording import NoSuchDraw, VocabularyDraw, is_reserved, wording
 
 Entry = dict[str, Any]
 BFCL_CALL = tuple[str, dict[str, Any]]
@@ -23,7 +23,7 @@ def function_doc(name: str) -> Entry:
     return {"name": name, "description": function["description"], "parameters": parameters}
 
 
-def request(draw: Draw, name: str, *, opens: bool) -> tuple[str, BFCL_CALL]:
+def request(draw: VocabularyDraw, name: str, *, opens: bool) -> tuple[str, BFCL_CALL]:
     """Return (text, call): one request to one function, in words."""
     function = wording()["functions"][name]
     kinds = {key: vocabulary for key, (_, vocabulary, _) in function["parameters"].items()}
@@ -31,7 +31,7 @@ def request(draw: Draw, name: str, *, opens: bool) -> tuple[str, BFCL_CALL]:
     return draw.phrase(function["phrases"], call[1], opens=opens), call
 
 
-def single_turn_task(draw: Draw, category: str) -> tuple[Entry, list[Entry] | None]:
+def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[Entry] | None]:
     """Return (entry without id, ground truth) of one single-turn task of a BFCL category."""
     if category == "irrelevance":
         return irrelevance_task(draw), None
@@ -59,7 +59,7 @@ def single_turn_task(draw: Draw, category: str) -> tuple[Entry, list[Entry] | No
     return entry(question, offered), [accepted(call) for call in calls]
 
 
-def irrelevance_task(draw: Draw) -> Entry:
+def irrelevance_task(draw: VocabularyDraw) -> Entry:
     """Return a question that none of the offered functions can answer."""
     words = wording()["chatter_words"]
     slots = {kind: draw.rng.choice(choices) for kind, choices in words.items()}

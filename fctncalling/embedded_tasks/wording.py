@@ -39,7 +39,7 @@ def is_reserved(text: str) -> bool:
 
 
 @dataclass
-class Draw:
+class VocabularyDraw:
     """One seeded source of words that respects the split: `held_out` draws reserved combinations only, else none."""
 
     rng: random.Random

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
 from fctncalling.envs.tools.python_executor.result import (
-    KeptOutput,
+    BoundedOutput,
     Status,
     ToolResult,
     ends_in_memory_error,
@@ -95,8 +95,8 @@ class CallInFlight:
         for descriptor in ours:
             os.set_blocking(descriptor, False)
         self._kept = {
-            self._out: KeptOutput(limits.max_output_length, keep_end=False),
-            self._err: KeptOutput(limits.max_output_length, keep_end=True),
+            self._out: BoundedOutput(limits.max_output_length, keep_end=False),
+            self._err: BoundedOutput(limits.max_output_length, keep_end=True),
         }
         self._streams = dict(self._kept)  # the one that is left when a stream has ended
 
@@ -293,7 +293,7 @@ def pipes(count: int) -> list[tuple[int, int]]:
     return made
 
 
-def drive(calls: dict[int, CallInFlight]) -> list[int]:
+def wait_any(calls: dict[int, CallInFlight]) -> list[int]:
     """Wait for news of the calls and return the keys of those that have finished, at least one."""
     while True:
         owners: dict[int, CallInFlight] = {}

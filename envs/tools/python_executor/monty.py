@@ -16,7 +16,7 @@ from typing import Any
 from fctncalling.envs.handlers.source import parse_module
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_timeout
 from fctncalling.envs.tools.python_executor.link import SandboxUnavailable
-from fctncalling.envs.tools.python_executor.result import KeptOutput, Status, ToolResult
+from fctncalling.envs.tools.python_executor.result import BoundedOutput, Status, ToolResult
 from fctncalling.envs.tools.python_executor.snippet import is_allowed
 
 
@@ -134,8 +134,8 @@ class MontyExecutor:
         self, output: list[tuple[str, str]], error: Any, wall_s: float, limit_s: float
     ) -> ToolResult:
         kept = {
-            "stdout": KeptOutput(self.config.max_output_length, keep_end=False),
-            "stderr": KeptOutput(self.config.max_output_length, keep_end=True),
+            "stdout": BoundedOutput(self.config.max_output_length, keep_end=False),
+            "stderr": BoundedOutput(self.config.max_output_length, keep_end=True),
         }
         for stream, text in output:
             kept[stream].add(text.encode("utf-8", "replace"))

@@ -17,7 +17,7 @@ from fctncalling.envs.tools.python_executor.confinement import (
     LayerError,
     prctl,
 )
-from fctncalling.envs.tools.python_executor.snippet import Stage, leave
+from fctncalling.envs.tools.python_executor.snippet import MainModule, leave
 from fctncalling.envs.tools.python_executor.zygote import (
     DONE,
     SETUP_FAILED,
@@ -69,12 +69,14 @@ def main(status: int, settings_text: str) -> NoReturn:
         leave(code)
 
 
-def prepare(settings: dict[str, Any]) -> tuple[Stage, Confinement, str]:
+def prepare(settings: dict[str, Any]) -> tuple[MainModule, Confinement, str]:
     """Import what the snippet may use, drop the user, and return what the call needs."""
     preload_without_host_name(settings["allowed_modules"])
     time.tzset()
     os.chdir("/")
-    stage = Stage(frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"]))
+    stage = MainModule(
+        frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"])
+    )
     confinement = Confinement(tuple(settings["layers"]), threads=settings["threads"])
     return stage, confinement, drop_user(settings["user"])
 

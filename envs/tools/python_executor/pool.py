@@ -22,8 +22,8 @@ from fctncalling.envs.tools.python_executor.calls import (
     Launch,
     Limits,
     NotStarted,
-    drive,
     encoded,
+    wait_any,
 )
 from fctncalling.envs.tools.python_executor.config import (
     ExecutorConfig,
@@ -238,7 +238,7 @@ class PythonExecutor:
                     except BaseException:
                         self.places.release()
                         raise
-                for index in drive(calls) if calls else ():
+                for index in wait_any(calls) if calls else ():
                     results[index] = self._finish(calls.pop(index))
         finally:
             for call in calls.values():  # only where something raised
@@ -315,7 +315,7 @@ class PythonExecutor:
             probe = self._start(code, 30.0, None, 0.0, policy=False, max_output_length=length)
         except NotStarted as why:
             raise SandboxUnavailable(f"the self-test could not start: {why}") from why
-        drive({0: probe})
+        wait_any({0: probe})
         result = probe.result()
         report = Report.of(result, self._link.greeting)
         if result.status == "setup_error":  # no call would run, whatever was accepted

@@ -46,7 +46,7 @@ class ToolResult:
         return _lines(cut(self.stdout, max_characters - len(ending) - bool(ending)), ending)
 
 
-class KeptOutput:
+class BoundedOutput:
     """The first or the last part of a stream, in bounded memory.
 
     Of standard error the end is kept: there stands the exception's type. Four bytes a character are enough in UTF-8.

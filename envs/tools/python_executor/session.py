@@ -18,9 +18,9 @@ from fctncalling.envs.tools.python_executor.calls import (
     Child,
     Launch,
     Limits,
-    drive,
     encoded,
     pipes,
+    wait_any,
 )
 from fctncalling.envs.tools.python_executor.config import check_seed, check_timeout
 from fctncalling.envs.tools.python_executor.result import ToolResult, ends_in_memory_error
@@ -205,7 +205,7 @@ class PythonSession:
 
     def _result(self, call: SessionCall) -> ToolResult:
         try:
-            drive({0: call})
+            wait_any({0: call})
             ended = call.child.over or call.gave_up
             result = call.result()
         except BaseException:

@@ -76,7 +76,7 @@ def policy_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dic
     return namespace
 
 
-class Stage:
+class MainModule:
     """The main module and the streams a snippet gets, built once before the fork."""
 
     def __init__(self, allowed: frozenset[str], restricted: tuple[str, ...]) -> None:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn
 from fctncalling.envs.tools.python_executor import confinement
 from fctncalling.envs.tools.python_executor.confinement import Confinement, LayerError, prctl
 from fctncalling.envs.tools.python_executor.preload import preload
-from fctncalling.envs.tools.python_executor.snippet import Stage, leave
+from fctncalling.envs.tools.python_executor.snippet import MainModule, leave
 
 REQUEST = struct.Struct(
     "=QIQ???"
@@ -42,7 +42,7 @@ SESSION_CODE = STATUS  # in its place, later
 SETUP_FAILED = 125
 
 
-class Running(NamedTuple):
+class ChildProcess(NamedTuple):
     """One child the zygote waits for."""
 
     pid: int
@@ -98,7 +98,7 @@ class Zygote:
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self.control, self.settings = control, settings
-        self.running: dict[int, Running] = {}
+        self.running: dict[int, ChildProcess] = {}
         self.pid, self.parent = os.getpid(), os.getppid()
         self.poll = select.poll()
 
@@ -108,7 +108,7 @@ class Zygote:
         preload_without_host_name(settings["allowed_modules"])
         time.tzset()
         os.chdir("/")
-        self.stage = Stage(
+        self.stage = MainModule(
             frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"])
         )
         compile("x = 1", "<warm>", "exec")
@@ -180,10 +180,10 @@ class Zygote:
             status.sendmsg([STARTED + str(pid).encode()], rights)
         except OSError:  # the caller has gone: nobody will stop this child but us
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        self.running[pidfd] = Running(pid, pidfd, status)
+        self.running[pidfd] = ChildProcess(pid, pidfd, status)
         self.poll.register(pidfd, select.POLLIN)
 
-    def tell_ending(self, call: Running) -> None:
+    def tell_ending(self, call: ChildProcess) -> None:
         self.poll.unregister(call.pidfd)
         _, status, usage = os.wait4(call.pid, 0)
         if "seccomp" not in self.confinement.layers:
@@ -263,7 +263,9 @@ def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
     return source.decode("utf-8", "surrogatepass")
 
 
-def serve_session(stage: Stage, layers: Confinement, memory_bytes: int, cpu_s: int) -> NoReturn:
+def serve_session(
+    stage: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
+) -> NoReturn:
     """Confine this process, then run one snippet after the other, each with the names of those before.
 
     After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about its own end.
