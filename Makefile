@@ -45,4 +45,4 @@ prove: $(INSTALLED)
 	$(BIN)/python -m pytest -m prove
 
 warm-start: $(INSTALLED)
-	$(BIN)/python -m fctncalling.cli.warm_start --tokenizer data/embedded/model
+	$(BIN)/python -m fctncalling.embedded.make_model --tokenizer data/embedded/model

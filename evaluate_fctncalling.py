@@ -11,15 +11,15 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from fctncalling.cli.one_line_parser import OneLineParser
+from fctncalling.cli.shared.parser import OneLineParser
 
 SUBCOMMANDS = {
     "verdicts": "fctncalling.cli.verdicts",
     "execute": "fctncalling.cli.execute",
     "canaries": "fctncalling.cli.canaries",
-    "run": "fctncalling.cli.run",
+    "run": "fctncalling.cli.run.command",
     "replay": "fctncalling.cli.replay",
-    "score": "fctncalling.cli.score",
+    "score": "fctncalling.cli.score.command",
     "lint": "fctncalling.cli.lint",
     "export": "fctncalling.cli.export",
     "import-bfcl": "fctncalling.cli.import_bfcl",

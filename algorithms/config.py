@@ -7,9 +7,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from fctncalling.algorithms import conflicts, settings
-from fctncalling.algorithms.presets import PRESETS
-from fctncalling.algorithms.settings import SettingError, field
+from fctncalling.algorithms import config
+from fctncalling.algorithms import config_fields
+from fctncalling.algorithms.run.model_presets import PRESETS
+from fctncalling.algorithms.config_fields import SettingError, field
 
 if TYPE_CHECKING:
     import torch
@@ -418,11 +419,11 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        settings.check_ranges(self)
+        config_fields.check_ranges(self)
         itself: Any = (
             self  # pyright knows this file by its folder and by its link, hence two classes
         )
-        conflicts.check_combinations(itself)
+        config.check_combinations(itself)
 
     @property
     def discount(self) -> float:
@@ -453,7 +454,7 @@ class TrainConfig:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a flag to the parser for every field of TrainConfig."""
-    settings.add_arguments(parser, TrainConfig)
+    config_fields.add_arguments(parser, TrainConfig)
 
 
 def resolve_device(name: str) -> torch.device:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fctncalling.algorithms.settings import SettingError
+from fctncalling.algorithms.config_fields import SettingError
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig

@@ -13,8 +13,8 @@ from fctncalling.algorithms import losses
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.experience import Experience
-from fctncalling.algorithms.precision import corrects_sampling
+from fctncalling.algorithms.batch import Experience
+from fctncalling.algorithms.policy.precision import corrects_sampling
 from fctncalling.algorithms.targets import Targets
 
 Metrics = dict[str, float]

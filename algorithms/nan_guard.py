@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.sharding import local_shard
+from fctncalling.algorithms.distributed.fsdp import local_shard
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.experience import Experience
+    from fctncalling.algorithms.batch import Experience
 
 MAX_TASKS = 4  # that a message names
 

@@ -15,23 +15,23 @@ from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.diagnostics import (
+from fctncalling.algorithms.metrics import (
     LossTerms,
     Metrics,
     drop_critic_metrics,
     step_metrics,
     update_metrics,
 )
-from fctncalling.algorithms.experience import (
+from fctncalling.algorithms.batch import (
     Experience,
     Minibatch,
     build_experience,
     plan_minibatches,
 )
-from fctncalling.algorithms.finite import annotate_location, annotate_tasks, check_finite
+from fctncalling.algorithms.nan_guard import annotate_location, annotate_tasks, check_finite
 from fctncalling.algorithms.grpo import GRPO
-from fctncalling.algorithms.policy import ActorCritic, TokenOutputs
-from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup, full_norm
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
 from fctncalling.algorithms.reward_shaping import shaped
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from fctncalling.algorithms.actor import Action, Request
+from fctncalling.algorithms.generation.engine_api import Action, Request
 
 
 class StopCondition:

@@ -12,12 +12,12 @@ from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Trajectories
 from fctncalling.algorithms.batch import make_batch, microbatches
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.experience import Experience, Minibatch
-from fctncalling.algorithms.finite import check_finite
+from fctncalling.algorithms.batch import Experience, Minibatch
+from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.learning_signal import outcome_spread, scaled
-from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.algorithms.precision import corrects_sampling
-from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.precision import corrects_sampling
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 
 
 class Targets(NamedTuple):

@@ -57,7 +57,7 @@ def main() -> None:
     options = parsed()
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
     FORKS.set_forkserver_preload(
-        ["fctncalling.cli.train", "fctncalling.training_run", *SLOW_IMPORTS]
+        ["fctncalling.cli.train", "fctncalling.training.training_run", *SLOW_IMPORTS]
     )
     options.output.mkdir(parents=True, exist_ok=True)
     tasks = EMBEDDED if options.tasks == "all" else write_tasks(options.output / "tasks")

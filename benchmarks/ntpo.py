@@ -25,7 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 
 SHORT, LONG, START, VOCABULARY = 0, 1, 7, 8

@@ -4,7 +4,7 @@ By itself it records a small set of official verdicts in some seconds, for anybo
 (`checkers.py` tells what goes into /tmp/official):
   python evaluate_fctncalling.py import-bfcl
   /tmp/official/bin/python benchmarks/official_checkers.py record data/bfcl/verdicts/official.jsonl
-  python -m pytest tests/test_official_verdicts.py
+  python -m pytest tests/fctncalling/test_official_verdicts.py
 
 `bfcl_eval.constants.model_config` imports every vendor's SDK to look up one boolean, so a stand-in takes its place.
 """

@@ -26,7 +26,7 @@ from typing import Any
 
 from official_trees import SCORED, Tables, write_trees
 
-from fctncalling.cli.score_inputs import FORMAT_SENSITIVITY
+from fctncalling.cli.score.results import FORMAT_SENSITIVITY
 
 HERE = Path(__file__).parent
 TABLES = ("overall", "non_live", "live", "multi_turn", "agentic", "format_sensitivity")

@@ -27,8 +27,8 @@ import torch
 from rollout_slow import slow_tools
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fctncalling.algorithms.generation import GenerationEngine, Request
-from fctncalling.algorithms.kept_rows import KVCache
+from fctncalling.algorithms.generation.engine import GenerationEngine, Request
+from fctncalling.algorithms.generation.kv_cache import KVCache
 
 NEVER = (
     1  # an end token that is never likely enough to be sampled: all actions have the same length

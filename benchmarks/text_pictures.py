@@ -17,7 +17,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fctncalling import TextEnvironment, embedded_path
-from fctncalling.envs.tools.calculator import calculate
+from fctncalling.envs.tools.box.calculator import calculate
 
 QUESTION = "<|user|>What is 36 * 44?<|end|><|assistant|>"
 

@@ -28,9 +28,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fctncalling import TextEnvironment, embedded_path
-from fctncalling.envs.tool_text_math import CalculatorTasks, GeneratedTasks, MathTasks
-from fctncalling.envs.tools.calculator import calculate
-from fctncalling.envs.tools.callables import as_tool
+from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
+from fctncalling.envs.tools.box.calculator import calculate
+from fctncalling.envs.tools.box.callables import as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
 
 PEER = Path(__file__).with_name("tool_engine_trl.py")

@@ -38,7 +38,7 @@ from trl_peer import GROUP_SIZE, TRL, embedded_batch
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.data.bfcl import embedded_path
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.checkers.values import Fault
+from fctncalling.checkers.python_values import Fault
 
 NOT_ONE_TURN = object()
 """The record of an answer that is not one turn of messages."""

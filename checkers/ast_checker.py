@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers.values import Accepted, Fault, python_fault
+from fctncalling.checkers.python_values import Accepted, Fault, python_fault
 from fctncalling.data.types import FunctionDoc
 
 ArgumentChecker = Callable[[str, Any, Mapping[str, Any], Accepted], "Fault | None"]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.values import Accepted, Argument, Fault, argument_fault, shown
+from fctncalling.checkers.python_values import Accepted, Argument, Fault, argument_fault, shown
 
 JAVA_TYPES: dict[str, type] = {
     "byte": int,

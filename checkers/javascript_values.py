@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.java import number_or_text
-from fctncalling.checkers.values import Accepted, Argument, Fault, argument_fault, shown
+from fctncalling.checkers.java_values import number_or_text
+from fctncalling.checkers.python_values import Accepted, Argument, Fault, argument_fault, shown
 
 JAVASCRIPT_TYPES: dict[str, type] = {
     "String": str,

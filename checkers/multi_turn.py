@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.values import Fault, shown
+from fctncalling.checkers.python_values import Fault, shown
 from fctncalling.data.types import TurnRecord, Verdict
 
 States = Mapping[str, Mapping[str, Any]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.checkers.calls import format_fault
-from fctncalling.checkers.values import Fault
+from fctncalling.checkers.ast_checker import format_fault
+from fctncalling.checkers.python_values import Fault
 
 
 def contains_call(record: Any) -> bool:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.checkers.answer import answer_fault, standardised
-from fctncalling.checkers.values import Fault
+from fctncalling.checkers.agentic import answer_fault, standardised
+from fctncalling.checkers.python_values import Fault
 
 MAX_OTHER_WORDS = (
     2  # of an answer, in neither question nor accepted answer, nor among the common ones

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fctncalling.checkers import LANGUAGES, calls_fault, language_of
-from fctncalling.checkers.java import java_argument
-from fctncalling.checkers.javascript import javascript_argument
-from fctncalling.checkers.values import Accepted, Fault, shown, standardised
+from fctncalling.checkers.java_values import java_argument
+from fctncalling.checkers.javascript_values import javascript_argument
+from fctncalling.checkers.python_values import Accepted, Fault, shown, standardised
 from fctncalling.data.types import Task
 
 _BLANKS_AT_PUNCTUATION = re.compile(r"\s*([^\w\s])\s*")

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.data.agentic import variant_of
-from fctncalling.data.answers import AnswerSource, PossibleAnswers
+from fctncalling.data.agentic_tasks import variant_of
+from fctncalling.data.possible_answers import AnswerSource, PossibleAnswers
 from fctncalling.data.categories import (
     AGENTIC,
     AST,
@@ -24,8 +24,8 @@ from fctncalling.data.categories import (
 from fctncalling.data.errors import Location, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
 from fctncalling.data.json_stream import read_entries
-from fctncalling.data.places import official_data_folder, user_data_folder
-from fctncalling.data.tool_paths import named_classes
+from fctncalling.data.paths import official_data_folder, user_data_folder
+from fctncalling.data.bfcl import named_classes
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import explain, is_task
 

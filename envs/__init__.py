@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # At once, not lazily: importing the module of the same name would otherwise put the module in the function's place.
-from fctncalling.envs.judge import judge, judge_turns, replay_ground_truth
+from fctncalling.envs.judging.judge import judge, judge_turns, replay_ground_truth
 
 if TYPE_CHECKING:
     from fctncalling.envs.function_calling import FunctionCallingEnv
-    from fctncalling.envs.oracle import oracle_calls
+    from fctncalling.envs.judging.oracle import oracle_calls
     from fctncalling.envs.spaces import UnicodeText
 
 __all__ = [

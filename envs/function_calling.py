@@ -12,27 +12,27 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from fctncalling.checkers import language_of
-from fctncalling.data.agentic import is_prerequisite
+from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Episode, Message, StepRecord, Task
-from fctncalling.envs import prompts
-from fctncalling.envs.answers import ParsedMessage, parse_message
+from fctncalling.envs.prompting import prompts
+from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.handlers import Handler, LenientCalls, get_handler
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.mistakes import classify_error, with_corrections
-from fctncalling.envs.offer import TaskPrompt
-from fctncalling.envs.own_tools import ToolsArgument, UserTools
-from fctncalling.envs.play import EpisodeState, reraise_as_infrastructure
-from fctncalling.envs.referee import EpisodeJudge, bounded_memo
+from fctncalling.envs.episode.feedback import classify_error, with_corrections
+from fctncalling.envs.prompting.task_prompt import TaskPrompt
+from fctncalling.envs.user_tools import ToolsArgument, UserTools
+from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
+from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
-from fctncalling.envs.strictness import strict_verdict
+from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.task_set import task_set
-from fctncalling.envs.tools.extras import MissingExtra
+from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.local_corpus import CorpusError
-from fctncalling.envs.tools.long_context import LongContextError
-from fctncalling.envs.tools.toolbox import truncate_together
-from fctncalling.envs.transcript import transcript
+from fctncalling.envs.tools.bfcl.long_context import LongContextError
+from fctncalling.envs.tools.box.toolbox import truncate_together
+from fctncalling.envs.episode.transcript import transcript
 
 MAX_STEP_OUTPUT = (
     500_000  # characters of all results of a step that are shown; checkers see them whole
@@ -60,7 +60,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     `corrective_feedback`: let a wrong call's result go on with what to mend; the verdict does not change.
     `tools`: a mapping of classes of your own for the `involved_classes` of your tasks; or a list of what is offered
         beside the functions of every task whose calls are executed: typed functions, callables from text to text,
-        Tool objects, a PythonExecutor, classes (see `fctncalling.envs.own_tools`). Or a ToolBox, which several
+        Tool objects, a PythonExecutor, classes (see `fctncalling.envs.user_tools`). Or a ToolBox, which several
         environments may share.
     `allow_task_tools`: import the classes that tasks name by their path (`"involved_classes": ["my_tools.MyAPI"]`).
         That runs their modules' code, hence only for files you trust; else they are refused.

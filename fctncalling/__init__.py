@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from fctncalling.data.bfcl import TaskError, embedded_path, iter_tasks, load_tasks
     from fctncalling.data.types import Call, Episode, FunctionDoc, StepRecord, Task, Verdict
     from fctncalling.envs.function_calling import FunctionCallingEnv
-    from fctncalling.envs.judge import judge
-    from fctncalling.text_environment import TextEnvironment
-    from fctncalling.text_history import TextHistory
-    from fctncalling.trainer import Trainer
+    from fctncalling.envs.judging.judge import judge
+    from fctncalling.text_environment.text_environment import TextEnvironment
+    from fctncalling.text_environment.text_history import TextHistory
+    from fctncalling.training.trainer import Trainer
 
 __version__ = "0.1.0"
 
@@ -49,14 +49,14 @@ _HOME = {
     "StepRecord": "fctncalling.data.types",
     "Task": "fctncalling.data.types",
     "TaskError": "fctncalling.data.bfcl",
-    "TextEnvironment": "fctncalling.text_environment",
-    "TextHistory": "fctncalling.text_history",
+    "TextEnvironment": "fctncalling.text_environment.text_environment",
+    "TextHistory": "fctncalling.text_environment.text_history",
     "TrainConfig": "fctncalling.algorithms.config",
-    "Trainer": "fctncalling.trainer",
+    "Trainer": "fctncalling.training.trainer",
     "Verdict": "fctncalling.data.types",
     "embedded_path": "fctncalling.data.bfcl",
     "iter_tasks": "fctncalling.data.bfcl",
-    "judge": "fctncalling.envs.judge",
+    "judge": "fctncalling.envs.judging.judge",
     "load_tasks": "fctncalling.data.bfcl",
 }
 

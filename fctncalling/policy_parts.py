@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.text_job_settings import JOB_MODELS
+from fctncalling.training.run_config import JOB_MODELS
 
 if TYPE_CHECKING:
     import torch
 
-    from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 
 def attach_parts(
     policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device
 ) -> None:
     """Give the policy what the settings ask for beside the model; SettingError where a file does not fit."""
-    from fctncalling.algorithms.precision import compute_dtype, compute_in
+    from fctncalling.algorithms.policy.precision import compute_dtype, compute_in
 
     dtype = compute_dtype(config, device)
     if config.critic == "full":
@@ -78,9 +78,9 @@ def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) ->
 
 def critic_kind(folder: Path) -> str | None:
     """Return the --critic that a checkpoint was made with; None where it holds none."""
-    from fctncalling.algorithms.adapters import CRITIC
-    from fctncalling.algorithms.policy import CRITIC_MODEL_FILE
-    from fctncalling.algorithms.value_head import VALUE_HEAD_FILE
+    from fctncalling.algorithms.policy.lora import CRITIC
+    from fctncalling.algorithms.policy.actor_critic import CRITIC_MODEL_FILE
+    from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE
 
     if (folder / CRITIC_MODEL_FILE).is_file():
         return "full"

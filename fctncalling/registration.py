@@ -7,9 +7,9 @@ from typing import Any
 
 ENTRY_POINTS = {
     "FunctionCalling-v0": "fctncalling.envs.function_calling:FunctionCallingEnv",
-    "ToolText-v0": "fctncalling.envs.tool_text:ToolTextEnv",
-    "calculator": "fctncalling.envs.tool_text_jobs:calculator",
-    "python_math": "fctncalling.envs.tool_text_jobs:python_math",
+    "ToolText-v0": "fctncalling.envs.tool_text.env:ToolTextEnv",
+    "calculator": "fctncalling.envs.tool_text.presets:calculator",
+    "python_math": "fctncalling.envs.tool_text.presets:python_math",
 }
 """Environment's id -> what makes it."""
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.task_sampling import Candidate
+from fctncalling.algorithms.rollout.task_sampler import Candidate
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.tool_text import ToolTextEnv
-from fctncalling.envs.tool_text_jobs import JOBS
-from fctncalling.envs.tool_text_tasks import TaskList, TextTask, load_text_tasks
-from fctncalling.envs.tools.toolbox import ToolBox
-from fctncalling.surroundings import HELD_OUT_SHARE, RunConfig
-from fctncalling.tool_use import make_inline_toolbox
+from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.envs.tool_text.tasks import TaskList, TextTask, load_text_tasks
+from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.training.task_setup import HELD_OUT_SHARE, RunConfig
+from fctncalling.training.tool_setup import make_inline_toolbox
 
 MADE_TASKS = 20_000  # questions that are made before the first comes again
 MAX_TURNS = 4  # calls of an answer that are run, where the tool configuration sets no other number

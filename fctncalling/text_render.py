@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fctncalling.envs.transcript import shown
+from fctncalling.envs.episode.transcript import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from fctncalling.text_history import TextHistory
+    from fctncalling.text_environment.text_history import TextHistory
 
 
 class Style(NamedTuple):

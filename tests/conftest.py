@@ -11,7 +11,7 @@ from pathlib import Path, PosixPath
 import hypothesis
 import pytest
 
-from fctncalling.data.places import official_data_folder
+from fctncalling.data.paths import official_data_folder
 
 # The same examples on every machine, however busy it is.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True, print_blob=True)

@@ -105,7 +105,7 @@ def test_the_import_rule_sees_each_forbidden_form(tmp_path: Path) -> None:
         "from . import y\n"
         "from ..data import z\n"
         "from fctncalling import cli\n"
-        "from fctncalling.text_environment import TextEnvironment\n"
+        "from fctncalling.text_environment.text_environment import TextEnvironment\n"
         "def late():\n    import torch.nn\n    from fctncalling.algorithms import batch\n"
     )
     lines = [

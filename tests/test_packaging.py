@@ -48,7 +48,7 @@ def test_the_environment_is_registered_in_whichever_order_the_two_are_imported(
     orders = (
         "import gymnasium, fctncalling",
         "import fctncalling, gymnasium",
-        "import fctncalling.cli.score, gymnasium",
+        "import fctncalling.cli.score.command, gymnasium",
     )
     for imports in orders:
         assert run("-c", f"{imports}\n{made}", cwd=tmp_path).strip() == "FunctionCallingEnv"
@@ -57,7 +57,7 @@ def test_the_environment_is_registered_in_whichever_order_the_two_are_imported(
 def test_scoring_loads_neither_gymnasium_nor_the_schema_validator_nor_numpy(tmp_path: Path) -> None:
     run(
         "-c",
-        "import sys, fctncalling.cli.score, fctncalling.cli.verdicts\n"
+        "import sys, fctncalling.cli.score.command, fctncalling.cli.verdicts\n"
         "assert not {'gymnasium', 'jsonschema', 'numpy', 'torch'} & set(sys.modules)",
         cwd=tmp_path,
     )

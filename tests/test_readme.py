@@ -19,7 +19,7 @@ from stub_endpoint import endpoint
 from evaluate_fctncalling import SUBCOMMANDS, main
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
-from fctncalling.data.places import is_source_checkout
+from fctncalling.data.paths import is_source_checkout
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROOT = Path(__file__).parents[1]

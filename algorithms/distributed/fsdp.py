@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fctncalling.algorithms.config import SettingError
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 FORWARD_METHODS = ("values_at", "reference_logprobs")  # beside forward, the ways into a policy
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, resolve_device
-from fctncalling.algorithms.sharding import FSDP, full_tensor
+from fctncalling.algorithms.distributed.fsdp import FSDP, full_tensor
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.policy import ActorCritic
+    from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.cache import RaggedCache, attention_mask, check_supported
-from fctncalling.algorithms.precision import pass_dtypes
+from fctncalling.algorithms.generation.transformers_cache import RaggedCache, attention_mask, check_supported
+from fctncalling.algorithms.policy.precision import pass_dtypes
 
 
 class DecoderOutput(NamedTuple):

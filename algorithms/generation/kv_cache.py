@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fctncalling.algorithms.blocks import PrefixGroups, TokenBlock
-from fctncalling.algorithms.cache import grown
+from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
+from fctncalling.algorithms.generation.transformers_cache import grown
 
 MOST_SCORES = (
     2**22

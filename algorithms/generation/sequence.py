@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import torch
 
-from fctncalling.algorithms.actor import Action, Request
-from fctncalling.algorithms.stopping import StopCondition
+from fctncalling.algorithms.generation.engine_api import Action, Request
+from fctncalling.algorithms.generation.sequence import StopCondition
 
 
 class Slot:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.adapters import ACTOR, CRITIC, Adapters
-from fctncalling.algorithms.token_scores import token_logprobs_and_entropies
-from fctncalling.algorithms.training_pass import hidden_states_at, supports_sparse_forward
-from fctncalling.algorithms.value_head import VALUE_HEAD_FILE, ValueHead
+from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, Adapters
+from fctncalling.algorithms.policy.token_logprobs import token_logprobs_and_entropies
+from fctncalling.algorithms.policy.sparse_forward import hidden_states_at, supports_sparse_forward
+from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE, ValueHead
 
 CRITIC_MODEL_FILE = "critic_model.safetensors"
 

@@ -22,7 +22,7 @@ def supports_sparse_forward(model: Any, decoder: Any) -> bool:
 
     Hooks on that (autocast, an onlooker's) would be passed over; elsewhere than on a CPU this is untried.
     """
-    from fctncalling.algorithms.decoder import (
+    from fctncalling.algorithms.generation.fused_decoder import (
         supports_fused_decoder,
     )  # loads transformers, which losses do not need
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 Weights = dict[str, NDArray[np.float32]]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fctncalling.algorithms.environments import EnvPool, EnvResponse
+from fctncalling.algorithms.rollout.env_pool import EnvPool, EnvResponse
 
 
 class Arrival(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from fctncalling.algorithms.asked import AsyncEnvPool
+from fctncalling.algorithms.rollout.async_pool import AsyncEnvPool
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.env_processes import ProcessEnvPool
-from fctncalling.algorithms.env_threads import ThreadEnvPool
-from fctncalling.algorithms.environments import EnvPool, MakeEnv
+from fctncalling.algorithms.rollout.process_pool import ProcessEnvPool
+from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
+from fctncalling.algorithms.rollout.env_pool import EnvPool, MakeEnv
 
 
 def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:

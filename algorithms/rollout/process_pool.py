@@ -17,9 +17,9 @@ from typing import Any
 
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from fctncalling.algorithms.asked import PATIENCE_S, AsyncEnvPool, Inbox
-from fctncalling.algorithms.env_threads import EnvThread
-from fctncalling.algorithms.environments import (
+from fctncalling.algorithms.rollout.async_pool import PATIENCE_S, AsyncEnvPool, Inbox
+from fctncalling.algorithms.rollout.thread_pool import EnvThread
+from fctncalling.algorithms.rollout.env_pool import (
     EnvRequest,
     EnvResponse,
     MakeEnv,

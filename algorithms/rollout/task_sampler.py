@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.settings import SettingError
+from fctncalling.algorithms.config_fields import SettingError
 
 Successes = dict[str, list[float]]
 """Task id -> [episodes, successes], both fading with every update. JSON-shaped: it lies in the checkpoint."""

@@ -6,8 +6,8 @@ import math
 import queue
 import threading
 
-from fctncalling.algorithms.asked import PATIENCE_S, AsyncEnvPool, Inbox
-from fctncalling.algorithms.environments import (
+from fctncalling.algorithms.rollout.async_pool import PATIENCE_S, AsyncEnvPool, Inbox
+from fctncalling.algorithms.rollout.env_pool import (
     EnvRequest,
     MakeEnv,
     TextEnv,

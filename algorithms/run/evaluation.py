@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.logs import (
+from fctncalling.algorithms.run.logs import (
     strict_success_rate,
     success_metrics,
     success_rate,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.settings import SettingError
+from fctncalling.algorithms.config_fields import SettingError
 
 
 class Rule(NamedTuple):

@@ -15,8 +15,8 @@ from typing import Any
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.run_lock import RunLock
-from fctncalling.algorithms.trackers import Trackers
+from fctncalling.algorithms.run.run_lock import RunLock
+from fctncalling.algorithms.run.trackers import Trackers
 from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Episode
 

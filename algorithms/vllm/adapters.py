@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from fctncalling.algorithms.adapters import ACTOR, Adapters
-from fctncalling.algorithms.vllm_server import VllmClient
+from fctncalling.algorithms.policy.lora import ACTOR, Adapters
+from fctncalling.algorithms.vllm.client import VllmClient
 
 KEPT = 2  # versions that stay: what is asked with the last but one may still be on its way
 

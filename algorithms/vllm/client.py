@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.algorithms.actor import EngineError, RolloutError
+from fctncalling.algorithms.generation.engine_api import EngineError, RolloutError
 
 logger = logging.getLogger(__name__)
 

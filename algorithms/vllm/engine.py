@@ -7,8 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from fctncalling.algorithms.actor import Action, Engine, EngineError, Request
-from fctncalling.algorithms.vllm_server import Completion, VllmClient
+from fctncalling.algorithms.generation.engine_api import Action, Engine, EngineError, Request
+from fctncalling.algorithms.vllm.client import Completion, VllmClient
 
 POLL_S = 0.02  # how often environments may break in while answers are waited for
 

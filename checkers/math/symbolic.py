@@ -15,14 +15,14 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from fctncalling.checkers.expression import Tree
+from fctncalling.checkers.math.expression import Tree
 
 MEMORY_BYTES = 2 << 30
 BOOT_TIMEOUT_S = 60.0
 MAX_EXPONENT_BITS = 4096
 BOOT = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from fctncalling.checkers.symbolic import serve; serve()"
+    "from fctncalling.checkers.math.symbolic import serve; serve()"
 )
 
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc, StepRecord
-from fctncalling.envs.schemas import JSON_TYPES
+from fctncalling.envs.prompting.tool_schemas import JSON_TYPES
 
 ERRORS = ("no_call", "malformed", "unknown_function", "bad_arguments", "tool_error", "step_limit")
 EXECUTION_ERROR = "Error during execution: "

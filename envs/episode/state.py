@@ -10,7 +10,7 @@ from typing import Any
 
 from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnRecord, Verdict
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
-from fctncalling.envs.own_tools import UserTools
+from fctncalling.envs.user_tools import UserTools
 
 _SHARED = ("task", "session")  # the task never changes; the session copies its state itself
 

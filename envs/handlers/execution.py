@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from fctncalling.envs.handlers.arithmetic import Evaluator, pure_function
-from fctncalling.envs.handlers.plain_calls import PlainCall, plain_call
-from fctncalling.envs.handlers.result_text import MAX_RESULTS_CHARS, Allowance, result_text
-from fctncalling.envs.handlers.snapshot import snapshot
-from fctncalling.envs.handlers.source import parse_expression
-from fctncalling.envs.handlers.weight import MAX_WEIGHT, require_copyable, size_of
+from fctncalling.envs.python_source.evaluator import Evaluator, pure_function
+from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call
+from fctncalling.envs.tools.result_text import MAX_RESULTS_CHARS, Allowance, result_text
+from fctncalling.envs.tools.snapshot import snapshot
+from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.value_size import MAX_WEIGHT, require_copyable, size_of
 from fctncalling.envs.tools import tool_class
 
 MAX_CALL_CHARS = 262_144

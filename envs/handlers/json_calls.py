@@ -12,7 +12,7 @@ from typing import Any
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
 from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
-from fctncalling.envs.handlers.records import (
+from fctncalling.envs.handlers.call_format import (
     CallFormat,
     Record,
     ToolCallForm,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
 from fctncalling.envs.handlers.json_calls import named
-from fctncalling.envs.handlers.records import (
+from fctncalling.envs.handlers.call_format import (
     Record,
     ToolCallForm,
     named_call,

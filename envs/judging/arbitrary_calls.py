@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers.values import Fault, python_argument
+from fctncalling.checkers.python_values import Fault, python_argument
 from fctncalling.data.types import Call, FunctionDoc
 
 _WORD = re.compile(r"\w+")

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.checkers import check, kind_of, language_of
-from fctncalling.checkers.answer import NOT_ONE_TURN
+from fctncalling.checkers.agentic import NOT_ONE_TURN
 from fctncalling.checkers.multi_turn import check_pairs
 from fctncalling.data.types import Task, TurnRecord, Verdict
 from fctncalling.envs.handlers import DecodeError, Handler, get_handler
-from fctncalling.envs.handlers.plain_calls import PlainCall
+from fctncalling.envs.python_source.plain_calls import PlainCall
 from fctncalling.envs.handlers.python_calls import PythonCalls
-from fctncalling.envs.truths import ExtraTools, GroundTruthCache, replay_ground_truth, replay_turns
+from fctncalling.envs.judging.ground_truth import ExtraTools, GroundTruthCache, replay_ground_truth, replay_turns
 
 __all__ = ["FORMS", "judge", "judge_turns", "replay_ground_truth"]
 

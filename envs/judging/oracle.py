@@ -8,7 +8,7 @@ from typing import Any
 
 from fctncalling.checkers import kind_of
 from fctncalling.data.types import Call, FunctionDoc, Task
-from fctncalling.envs.handlers.source import parse_expression
+from fctncalling.envs.python_source.parse import parse_expression
 
 OMITTED = ""  # BFCL's mark, among accepted values, for a parameter that may be left out
 

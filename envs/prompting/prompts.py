@@ -16,9 +16,9 @@ from typing import Any
 from fctncalling.checkers import language_of
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import FunctionDoc, Message, StepRecord
-from fctncalling.envs import prompt_variants
+from fctncalling.envs.prompting import format_variants
 from fctncalling.envs.handlers.lenient import PREFIX as LENIENT
-from fctncalling.envs.prompt_variants import as_in_file
+from fctncalling.envs.prompting.format_variants import as_in_file
 
 MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"
 """BFCL's user message of the turn at which held-out functions are offered."""
@@ -95,12 +95,12 @@ def instructions(functions: Sequence[FunctionDoc], handler: object, *, many_turn
     """
     variant = getattr(handler, "variant", None)
     if isinstance(variant, PromptVariant):
-        return prompt_variants.instructions(variant, functions)
+        return format_variants.instructions(variant, functions)
     name = str(getattr(handler, "name", "")).removeprefix(LENIENT)
     form = (
         getattr(handler, "form", None)
         or FORMS.get(name)
-        or prompt_variants.form_of(name)
+        or format_variants.form_of(name)
         or FORMS["python_calls"]
     )
     docs = json.dumps([as_in_file(doc) for doc in functions], indent=4)

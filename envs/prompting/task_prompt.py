@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.checkers import kind_of
-from fctncalling.data.agentic import is_prerequisite
+from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.types import FunctionDoc, Message, Task
-from fctncalling.envs import prompts
-from fctncalling.envs.schemas import openai_tool
+from fctncalling.envs.prompting import prompts
+from fctncalling.envs.prompting.tool_schemas import openai_tool
 
 
 def executes_calls(task: Task) -> bool:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fctncalling.envs.handlers.weight import (
+from fctncalling.envs.python_source.value_size import (
     BITS_PER_WEIGHT,
     CHARS_PER_WEIGHT,
     MAX_WEIGHT,

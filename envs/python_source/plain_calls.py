@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.envs.handlers.source import is_small
+from fctncalling.envs.python_source.parse import is_small
 
 # Nothing is tried twice: what a part has taken it keeps (`*+`), and its first character tells it from the others.
 _BLANK = r"[ \t\n]*+"

@@ -11,20 +11,20 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from fctncalling.checkers.math_answer import check_answer, final_answer, restates
-from fctncalling.checkers.symbolic import SymbolicComparer
+from fctncalling.checkers.math.answer import check_answer, final_answer, restates
+from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.handlers.text_calls import InlineCalls, Pause
-from fctncalling.envs.play import reraise_as_infrastructure
+from fctncalling.envs.handlers.inline.inline_calls import InlineCalls, Pause
+from fctncalling.envs.episode.state import reraise_as_infrastructure
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
-from fctncalling.envs.tool_text_math import CalculatorTasks
-from fctncalling.envs.tool_text_tasks import TaskList, TextTask, TextTasks, load_text_tasks
-from fctncalling.envs.tool_text_tools import GivenTextTools, InlineTools
-from fctncalling.envs.tools.extras import extra_module
-from fctncalling.envs.transcript import transcript
+from fctncalling.envs.tool_text.math_tasks import CalculatorTasks
+from fctncalling.envs.tool_text.tasks import TaskList, TextTask, TextTasks, load_text_tasks
+from fctncalling.envs.tool_text.tools import GivenTextTools, InlineTools
+from fctncalling.envs.errors import extra_module
+from fctncalling.envs.episode.transcript import transcript
 
 REWARDS = ("numeric", "aime", "text", "symbolic")
 NUMERIC_TOLERANCE = (

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fctncalling.envs.task_set import UnknownTask
-from fctncalling.envs.tool_text_tasks import TextTask
-from fctncalling.envs.tools.calculator import calculate
+from fctncalling.envs.tool_text.tasks import TextTask
+from fctncalling.envs.tools.box.calculator import calculate
 
 MAX_ANSWER = 999  # AIME's answers are whole numbers from 0 to 999
 _ID = re.compile(r"(train|held_out)_(\d+)")

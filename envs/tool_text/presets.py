@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fctncalling.envs.tool_text import ToolTextEnv
-from fctncalling.envs.tool_text_math import CalculatorTasks, MathTasks
+from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
 
 
 def calculator(**keywords: Any) -> ToolTextEnv:

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 TOOL_CLASSES: dict[str, str] = {
-    "GorillaFileSystem": "fctncalling.envs.tools.gorilla_file_system:GorillaFileSystem",
-    "MathAPI": "fctncalling.envs.tools.math_api:MathAPI",
-    "MessageAPI": "fctncalling.envs.tools.message_api:MessageAPI",
-    "TwitterAPI": "fctncalling.envs.tools.posting_api:TwitterAPI",
-    "TicketAPI": "fctncalling.envs.tools.ticket_api:TicketAPI",
-    "TradingBot": "fctncalling.envs.tools.trading_bot:TradingBot",
-    "TravelAPI": "fctncalling.envs.tools.travel_booking:TravelAPI",
-    "VehicleControlAPI": "fctncalling.envs.tools.vehicle_control:VehicleControlAPI",
-    "MemoryAPI_kv": "fctncalling.envs.tools.memory_kv:MemoryAPI_kv",
-    "MemoryAPI_vector": "fctncalling.envs.tools.memory_vector:MemoryAPI_vector",
-    "MemoryAPI_rec_sum": "fctncalling.envs.tools.memory_rec_sum:MemoryAPI_rec_sum",
-    "WebSearchAPI": "fctncalling.envs.tools.web_search:WebSearchAPI",
+    "GorillaFileSystem": "fctncalling.envs.tools.bfcl.gorilla_file_system:GorillaFileSystem",
+    "MathAPI": "fctncalling.envs.tools.bfcl.math_api:MathAPI",
+    "MessageAPI": "fctncalling.envs.tools.bfcl.message_api:MessageAPI",
+    "TwitterAPI": "fctncalling.envs.tools.bfcl.posting_api:TwitterAPI",
+    "TicketAPI": "fctncalling.envs.tools.bfcl.ticket_api:TicketAPI",
+    "TradingBot": "fctncalling.envs.tools.bfcl.trading_bot:TradingBot",
+    "TravelAPI": "fctncalling.envs.tools.bfcl.travel_booking:TravelAPI",
+    "VehicleControlAPI": "fctncalling.envs.tools.bfcl.vehicle_control:VehicleControlAPI",
+    "MemoryAPI_kv": "fctncalling.envs.tools.bfcl.memory_kv:MemoryAPI_kv",
+    "MemoryAPI_vector": "fctncalling.envs.tools.bfcl.memory_vector:MemoryAPI_vector",
+    "MemoryAPI_rec_sum": "fctncalling.envs.tools.bfcl.memory_rec_sum:MemoryAPI_rec_sum",
+    "WebSearchAPI": "fctncalling.envs.tools.bfcl.web_search:WebSearchAPI",
 }
 """BFCL class name -> "module:Class"."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.envs.tools.extras import extra_module
+from fctncalling.envs.errors import extra_module
 
 
 def words(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fctncalling.envs.tools.ranking import bm25, words
+from fctncalling.envs.tools.bm25 import bm25, words
 
 VARIABLE = "FCTNCALLING_SEARCH_CORPUS"
 DEFAULT = Path(__file__).parent / "tables" / "web_pages.json"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.envs.handlers.weight import CHARS_PER_WEIGHT, LimitExceeded, size_of
-from fctncalling.envs.tools.long_context import Listing
+from fctncalling.envs.python_source.value_size import CHARS_PER_WEIGHT, LimitExceeded, size_of
+from fctncalling.envs.tools.bfcl.long_context import Listing
 
 MAX_RESULT_WEIGHT = 200_000
 """Of one result: some two million characters, before anything is written out."""

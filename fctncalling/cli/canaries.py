@@ -21,18 +21,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fctncalling.canaries import Policy, PolicyInput, policies
+from fctncalling.evaluation.canary_policies import Policy, PolicyInput, policies
 from fctncalling.checkers import UnsupportedCategory, kind_of, language_of
-from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
-from fctncalling.cli.run_episodes import MISSING
-from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
+from fctncalling.cli.run.runner import MISSING
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.own_tools import ToolsArgument
-from fctncalling.envs.tools.callables import ToolDefinitionError
-from fctncalling.official_faults import official_fault
+from fctncalling.envs.user_tools import ToolsArgument
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.evaluation.official_faults import official_fault
 
 Rates = dict[
     str, dict[str, float | None]

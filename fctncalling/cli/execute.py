@@ -18,9 +18,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.record_run import add_arguments, as_invalid, convert_file
-from fctncalling.cli.records import Line, Record, TaskIndex
-from fctncalling.cli.task_tools import TaskTools
+from fctncalling.cli.shared.convert_records import add_arguments, as_invalid, convert_file
+from fctncalling.cli.shared.jsonl_records import Line, Record, TaskIndex
+from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
 
 __all__ = ["add_arguments", "run"]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.policy_parts import critic_kind
-from fctncalling.text_job_settings import JOB_MODELS
+from fctncalling.training.load_policy import critic_kind
+from fctncalling.training.run_config import JOB_MODELS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         model = load(checkpoint, arguments.base)
         if arguments.head_size is not None:
-            from fctncalling.algorithms.padded_heads import with_head_size
+            from fctncalling.algorithms.policy.head_padding import with_head_size
 
             model = with_head_size(model, arguments.head_size)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
@@ -102,7 +102,7 @@ def load(checkpoint: Path, base: str | None = None) -> Any:
     """Return the checkpoint's language model with its adapter, if it has one, merged in."""
     from transformers import AutoModelForCausalLM
 
-    from fctncalling.algorithms.adapters import merged
+    from fctncalling.algorithms.policy.lora import merged
 
     if (checkpoint / "adapter_config.json").is_file():
         return merged(checkpoint, base or base_of(checkpoint))

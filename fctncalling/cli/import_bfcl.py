@@ -16,8 +16,8 @@ import json
 import sys
 from pathlib import Path
 
-from fctncalling.cli.records import shown_progress
-from fctncalling.data.places import official_data_folder
+from fctncalling.cli.shared.jsonl_records import shown_progress
+from fctncalling.data.paths import official_data_folder
 from fctncalling.official_import import ImportFailure, Written, manifest, package, write_files
 
 

@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fctncalling.checkers import UnsupportedCategory
-from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
-from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
-from fctncalling.data.places import official_data_folder
+from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.tools.callables import ToolDefinitionError
-from fctncalling.lint import Finding, lint_task
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.evaluation.lint_rules import Finding, lint_task
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

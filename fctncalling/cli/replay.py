@@ -16,14 +16,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from fctncalling.cli.records import InputError, read_records, shown_progress
-from fctncalling.cli.replay_episodes import Replayer
-from fctncalling.cli.run_episodes import MISSING
-from fctncalling.cli.task_tools import add_tool_arguments
+from fctncalling.cli.shared.jsonl_records import InputError, read_records, shown_progress
+from fctncalling.cli.replay import Replayer
+from fctncalling.cli.run.runner import MISSING
+from fctncalling.cli.shared.tool_flags import add_tool_arguments
 from fctncalling.data.errors import TaskError
-from fctncalling.data.places import official_data_folder
+from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
-from fctncalling.envs.tools.callables import ToolDefinitionError
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
 
 _TOLD = 20  # differences that are printed
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fctncalling.agents.agent import ContextOverflow, EpisodeCut, task_for_form
-from fctncalling.cli.records import InputError, Line, TaskIndex, use_tables_beside
-from fctncalling.cli.task_tools import TaskTools
+from fctncalling.evaluation.agents.agent import ContextOverflow, EpisodeCut, task_for_form
+from fctncalling.cli.shared.jsonl_records import InputError, Line, TaskIndex, use_tables_beside
+from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.episodes import CONTEXT_OVERFLOW, PlayedEpisode, episode_json, play, verdict_fields
+from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW, PlayedEpisode, episode_json, play, verdict_fields
 
 _STEP_FIELDS = (
     "turn",

@@ -17,26 +17,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.algorithms import settings
+from fctncalling.algorithms import config_fields
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
-from fctncalling.algorithms.presets import PRESETS
-from fctncalling.algorithms.task_sampling import Candidate, TaskSampler
-from fctncalling.algorithms.without_effect import notes_on
-from fctncalling.cli.names_elsewhere import NAMES_ELSEWHERE
-from fctncalling.cli.one_line_parser import OneLineParser
-from fctncalling.cli.progress import Progress
+from fctncalling.algorithms.run.model_presets import PRESETS
+from fctncalling.algorithms.rollout.task_sampler import Candidate, TaskSampler
+from fctncalling.algorithms.run.idle_flags import notes_on
+from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
+from fctncalling.cli.shared.parser import OneLineParser
+from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.data.bfcl import TaskError
-from fctncalling.policy_files import ModelError, load_policy
-from fctncalling.resumption import checkpoint_to_resume
-from fctncalling.run_description import run_description
-from fctncalling.surroundings import RunConfig, environments
-from fctncalling.text_job_settings import JOB_SETTINGS
-from fctncalling.worker_pool import RolloutError
+from fctncalling.training.load_policy import ModelError, load_policy
+from fctncalling.training.resume import checkpoint_to_resume
+from fctncalling.training.run_description import run_description
+from fctncalling.training.task_setup import RunConfig, environments
+from fctncalling.training.run_config import JOB_SETTINGS
+from fctncalling.training.ray.worker_pool import RolloutError
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.logs import RunLog
-    from fctncalling.algorithms.processes import ProcessGroup
-    from fctncalling.training_run import TrainingRun
+    from fctncalling.algorithms.run.logs import RunLog
+    from fctncalling.algorithms.distributed.process_group import ProcessGroup
+    from fctncalling.training.training_run import TrainingRun
 
 DESCRIPTION = """\
 Train a language model to call functions over several turns, with an actor-critic on BFCL-format tasks.
@@ -53,7 +53,7 @@ APPO, where it is offered, is action-level PPO (one ratio and one advantage an a
 asynchronous PPO.
 
 --env_name calculator and python_math are jobs with tools in mid-generation: each has a small model, questions and
-shorter defaults of its own (fctncalling/text_job_settings.py).
+shorter defaults of its own (fctncalling/training/run_config.py).
 
 Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json, metrics.jsonl (identical for equal
 seeds), timings.jsonl, tensorboard events, episodes/, checkpoints/, evaluation.json, curve.png.
@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("fctncalling").setLevel(logging.WARNING if of_several else logging.INFO)
     words = list(sys.argv[1:] if arguments is None else arguments)
     namespace = parsed(words)
-    from fctncalling.algorithms.checkpoint import CheckpointError
-    from fctncalling.algorithms.logs import RunExistsError
-    from fctncalling.algorithms.run_lock import RunLockedError
+    from fctncalling.algorithms.run.checkpoint import CheckpointError
+    from fctncalling.algorithms.run.logs import RunExistsError
+    from fctncalling.algorithms.run.run_lock import RunLockedError
 
     refusals = (
         SettingError,
@@ -125,15 +125,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.names_elsewhere = NAMES_ELSEWHERE
     add_arguments(parser)
-    settings.add_arguments(parser, RunConfig)
+    config_fields.add_arguments(parser, RunConfig)
     return parser
 
 
 def train(config: TrainConfig, surroundings: RunConfig, words: Sequence[str] = ()) -> int:
     """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130 where Ctrl-C did."""
-    from fctncalling.algorithms.checkpoint import CheckpointError
-    from fctncalling.algorithms.cut_actions import AllCutError
-    from fctncalling.profile import profiling
+    from fctncalling.algorithms.run.checkpoint import CheckpointError
+    from fctncalling.algorithms.run.cut_actions import AllCutError
+    from fctncalling.training.profiler import profiling
 
     run = prepare(config, surroundings)
     show = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
@@ -210,9 +210,9 @@ def prepare(
 
     `own` takes the place of the environments that the settings ask for.
     """
-    from fctncalling.algorithms.logs import results_folder
-    from fctncalling.chosen_rollout import check_rollout, chosen_rollout
-    from fctncalling.start_checks import check_start
+    from fctncalling.algorithms.run.logs import results_folder
+    from fctncalling.training.choose_rollout import check_rollout, chosen_rollout
+    from fctncalling.training.start_checks import check_start
 
     check_rollout(config, surroundings)
     check_start(config, surroundings)
@@ -234,7 +234,7 @@ def prepare(
         config, surroundings, folder, processes
     )  # last: a start that fails leaves no folder behind
 
-    from fctncalling.training_run import TrainingRun
+    from fctncalling.training.training_run import TrainingRun
 
     run = TrainingRun(
         config,
@@ -257,7 +257,7 @@ def prepare(
 
 def _started(config: TrainConfig) -> ProcessGroup:
     """Return the processes of this launch, and say how many they are; the first alone prints."""
-    from fctncalling.algorithms.processes import init_process_group, launch_warning
+    from fctncalling.algorithms.distributed.process_group import init_process_group, launch_warning
 
     processes = init_process_group(config.device, fsdp=config.fsdp)
     if not processes.is_first:
@@ -271,7 +271,7 @@ def log_of(
     config: TrainConfig, surroundings: RunConfig, folder: Path, processes: ProcessGroup
 ) -> RunLog:
     """Return the log of the run, empty where it starts; of several processes the first writes it."""
-    from fctncalling.algorithms.logs import NoLog, RunExistsError, RunLog
+    from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog
 
     if not processes.is_first:
         return NoLog(folder)
@@ -297,7 +297,7 @@ def log_of(
 
 def report(run: TrainingRun) -> None:
     """Write evaluation.json and curve.png, and say plainly what was done and where it lies; the first process does."""
-    from fctncalling.algorithms.report import plot_curve, print_table, write_evaluation
+    from fctncalling.algorithms.run.evaluation import plot_curve, print_table, write_evaluation
 
     if not run.processes.is_first:
         return

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers import UnsupportedCategory, kind_of
-from fctncalling.cli.record_run import add_arguments, as_invalid, convert_file
-from fctncalling.cli.records import Line, Record, TaskIndex
-from fctncalling.cli.task_tools import TaskTools
+from fctncalling.cli.shared.convert_records import add_arguments, as_invalid, convert_file
+from fctncalling.cli.shared.jsonl_records import Line, Record, TaskIndex
+from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data import format_sensitivity
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.judge import FORMS, judge, replay_ground_truth
+from fctncalling.envs.judging.judge import FORMS, judge, replay_ground_truth
 
 __all__ = ["add_arguments", "run"]
 

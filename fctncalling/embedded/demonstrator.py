@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Task
-from fctncalling.embedded_tasks.wording import render, wording
-from fctncalling.envs.handlers.source import parse_expression
+from fctncalling.embedded.vocabulary import render, wording
+from fctncalling.envs.python_source.parse import parse_expression
 
 FAVOURITES: Mapping[str, Any] = {
     "level": "medium",

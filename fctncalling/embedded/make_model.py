@@ -1,7 +1,7 @@
-"""Build the embedded model: `python -m fctncalling.cli.warm_start` (or `make warm-start`) writes its folder again.
+"""Build the embedded model: `python -m fctncalling.embedded.make_model` (or `make warm-start`) writes its folder again.
 
 A small Llama-configuration model is fitted, by supervised learning, to episodes of a demonstrator
-(`fctncalling/embedded_tasks/demonstrator.py`): first a careful one, so that it learns to read and to copy, then one
+(`fctncalling/embedded/demonstrator.py`): first a careful one, so that it learns to read and to copy, then one
 with bad habits. What that teacher got wrong more often than right, reinforcement learning has to mend.
 
 Whether the function that a request needs is offered at all, so small a model learns only from short tasks that ask
@@ -23,18 +23,18 @@ os.environ.setdefault(
     "OMP_WAIT_POLICY", "PASSIVE"
 )  # before torch: spinning threads cost more than they bring
 
-from fctncalling.cli.make_tasks import EMBEDDED, SHARES, make_tasks
+from fctncalling.embedded.make_tasks import EMBEDDED, SHARES, make_tasks
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
-from fctncalling.embedded_tasks.demonstrator import Demonstrator
-from fctncalling.embedded_tasks.multi_turn import EMBEDDED_LENGTH, Length
+from fctncalling.embedded.demonstrator import Demonstrator
+from fctncalling.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
     from fctncalling.algorithms.batch import EpisodeRecord
-    from fctncalling.algorithms.template import ChatTemplate
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 MODEL_SHAPE: dict[str, Any] = {
     "hidden_size": 96,
@@ -128,8 +128,8 @@ def demonstrations(
     tasks: Sequence[Task], demonstrator: Demonstrator, template: ChatTemplate
 ) -> list[EpisodeRecord]:
     """Return the demonstrator's episodes, played by the ordinary rollout."""
-    from fctncalling.algorithms.generation import ScriptedEngine
-    from fctncalling.algorithms.rollout import collect
+    from fctncalling.algorithms.generation.engine import ScriptedEngine
+    from fctncalling.algorithms.rollout.collect import collect
 
     envs: list[Any] = [FunctionCallingEnv(tasks=tasks) for _ in range(16)]
     actor = ScriptedEngine(demonstrator, template.encode, template.end_of_turn_id)
@@ -159,7 +159,7 @@ def new_model(vocabulary_size: int, *, pad_id: int, end_id: int, seed: int) -> L
 def main(argv: list[str] | None = None) -> int:
     """Make demonstrations, fit the model, write its folder, and say what was written."""
     parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.cli.warm_start", description=__doc__
+        prog="python -m fctncalling.embedded.make_model", description=__doc__
     )
     parser.add_argument(
         "--output_dir",
@@ -207,7 +207,7 @@ def build(
     """Build tokenizer and model and write them to a folder as any Hugging Face checkpoint, with their hashes."""
     import torch
 
-    from fctncalling.algorithms.template import ChatTemplate
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
     torch.set_num_threads(
         1
@@ -237,7 +237,7 @@ def build(
         "num_tasks": num_tasks,
     }
     recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
-    write_hashes(folder, "fctncalling.cli.warm_start", **recipe)
+    write_hashes(folder, "fctncalling.embedded.make_model", **recipe)
 
 
 def learn_offers(model: LlamaForCausalLM, template: ChatTemplate) -> None:
@@ -252,7 +252,7 @@ def learn_offers(model: LlamaForCausalLM, template: ChatTemplate) -> None:
 
 def new_tokenizer(tasks: list[Task], seed: int) -> Any:
     """Return a tokenizer trained on what is said in one of four episodes."""
-    from fctncalling.embedded_tasks.tokenizer import train_tokenizer
+    from fctncalling.embedded.tokenizer import train_tokenizer
 
     texts = episode_texts(
         tasks[:: max(1, len(tasks) // 6000)], Demonstrator(tasks, seed=seed, biased=False)
@@ -282,7 +282,7 @@ def learn(
     """Fit the model to demonstrations for a number of steps, with a progress bar."""
     from tqdm import tqdm
 
-    from fctncalling.algorithms.warm_start import WarmStartConfig, fit
+    from fctncalling.algorithms.supervised import WarmStartConfig, fit
 
     right = sum(record.success for record in records) / len(records)
     epochs = -(-num_steps * batch_size // len(records))

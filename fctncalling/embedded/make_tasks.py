@@ -1,4 +1,4 @@
-"""Make the embedded tasks: `python -m fctncalling.cli.make_tasks` writes the committed files again, byte for byte."""
+"""Make the embedded tasks: `python -m fctncalling.embedded.make_tasks` writes the committed files again, byte for byte."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fctncalling.embedded_tasks.multi_turn import EMBEDDED_LENGTH, Length, multi_turn_task
-from fctncalling.embedded_tasks.single_turn import single_turn_task
-from fctncalling.embedded_tasks.wording import NoSuchDraw, VocabularyDraw
+from fctncalling.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length, multi_turn_task
+from fctncalling.embedded.single_turn_tasks import single_turn_task
+from fctncalling.embedded.vocabulary import NoSuchDraw, VocabularyDraw
 
 Entry = dict[str, Any]
 SHARES = {  # parts in a hundred; multi-turn 52
@@ -93,7 +93,7 @@ def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
 def main(argv: list[str] | None = None) -> int:
     """Write both splits and say what was written."""
     parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.cli.make_tasks", description=__doc__
+        prog="python -m fctncalling.embedded.make_tasks", description=__doc__
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of the tasks (default 0: the committed ones)"

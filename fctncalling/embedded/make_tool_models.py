@@ -1,4 +1,4 @@
-"""Build a small model for a job with tools in mid-generation: `python -m fctncalling.cli.warm_start_text --help`.
+"""Build a small model for a job with tools in mid-generation: `python -m fctncalling.embedded.make_tool_models --help`.
 
 A tokenizer in which numbers below 100 are one token and larger ones two, and a small Llama-configuration model fitted
 to episodes of a demonstrator: first a careful one, so that it learns the syntax and to copy, then one that is careless
@@ -17,13 +17,13 @@ os.environ.setdefault(
     "OMP_WAIT_POLICY", "PASSIVE"
 )  # before torch: spinning threads cost more than they bring
 
-from fctncalling.cli.warm_start import learn, loaded_tokenizer, new_model, write_hashes
-from fctncalling.envs.tool_text import ToolTextEnv
-from fctncalling.envs.tool_text_jobs import JOBS
-from fctncalling.envs.tool_text_math import CalculatorTasks, GeneratedTasks, MathTasks
+from fctncalling.embedded.make_model import learn, loaded_tokenizer, new_model, write_hashes
+from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
 from fctncalling.envs.tools.python_executor import PythonExecutor
-from fctncalling.envs.tools.toolbox import ToolBox, python_tool
-from fctncalling.text_demonstrations import TextDemonstrator, text_demonstrations
+from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
+from fctncalling.embedded.tool_demonstrator import TextDemonstrator, text_demonstrations
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.batch import EpisodeRecord
@@ -59,7 +59,7 @@ PRESETS = {
 def main(argv: list[str] | None = None) -> int:
     """Make demonstrations, fit the model, write its folder, and say what was written."""
     parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.cli.warm_start_text", description=__doc__
+        prog="python -m fctncalling.embedded.make_tool_models", description=__doc__
     )
     parser.add_argument(
         "--job",
@@ -137,7 +137,7 @@ def build(
     }
     recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
     recipe |= {"careless": careless, "stubborn": stubborn}
-    write_hashes(folder, "fctncalling.cli.warm_start_text", **recipe)
+    write_hashes(folder, "fctncalling.embedded.make_tool_models", **recipe)
 
 
 class Demonstrations:
@@ -162,7 +162,7 @@ class Demonstrations:
         share: float = 1.0,
     ) -> list[EpisodeRecord]:
         """Return a demonstrator's episodes of a share of the tasks."""
-        from fctncalling.algorithms.template import ChatTemplate
+        from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
         return text_demonstrations(
             lambda: self._env(tasks),
@@ -185,7 +185,7 @@ class Demonstrations:
 
 def number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
     """Return a tokenizer of the texts' words, in which numbers up to 99 and pairs of digits behind them are tokens."""
-    from fctncalling.embedded_tasks.tokenizer import train_tokenizer
+    from fctncalling.embedded.tokenizer import train_tokenizer
 
     def told() -> Iterator[str]:
         yield from texts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.embedded_tasks.desk_scenes import TicketScene, VehicleScene
-from fctncalling.embedded_tasks.scenes import FileScene, Request, Scene
-from fctncalling.embedded_tasks.wording import NoSuchDraw, VocabularyDraw, render, wording
+from fctncalling.embedded.ticket_and_vehicle_scenes import TicketScene, VehicleScene
+from fctncalling.embedded.scenes import FileScene, Request, Scene
+from fctncalling.embedded.vocabulary import NoSuchDraw, VocabularyDraw, render, wording
 
 Entry = dict[str, Any]
 SCENES: tuple[type[Scene], ...] = (FileScene, FileScene, TicketScene, VehicleScene)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.embedded_tasks.wording import NoSuchDraw, VocabularyDraw
+from fctncalling.embedded.vocabulary import NoSuchDraw, VocabularyDraw
 
 BFCL_CALL = tuple[str, dict[str, Any]]
 

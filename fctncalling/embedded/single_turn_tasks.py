@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.embedded_tasks.wording import NoSuchDraw, VocabularyDraw, is_reserved, wording
+from fctncalling.embedded.vocabulary import NoSuchDraw, VocabularyDraw, is_reserved, wording
 
 Entry = dict[str, Any]
 BFCL_CALL = tuple[str, dict[str, Any]]

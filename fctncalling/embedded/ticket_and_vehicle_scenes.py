@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.embedded_tasks.scenes import Request, Scene
-from fctncalling.embedded_tasks.wording import wording
+from fctncalling.embedded.scenes import Request, Scene
+from fctncalling.embedded.vocabulary import wording
 
 OPPOSITE = {"on": "off", "off": "on", "engage": "release", "release": "engage"}
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fctncalling.algorithms.actor import ScriptedEngine
+from fctncalling.algorithms.generation.engine_api import ScriptedEngine
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.rollout import collect
-from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.tool_text import ToolTextEnv
-from fctncalling.envs.tool_text_tasks import TextTask, TextTasks
+from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tool_text.tasks import TextTask, TextTasks
 
 NUM_ENVS = 16
 _OPERATOR = re.compile(r" (\*\*|[-+*]) ")

@@ -9,9 +9,9 @@ from typing import Any
 from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import HANDLERS, get_handler
-from fctncalling.envs.judge import judge
-from fctncalling.envs.oracle import oracle_calls
-from fctncalling.source_literals import STYLES, source_of
+from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.evaluation.source_literals import STYLES, source_of
 
 _MAX_ALTERNATIVES = 4
 _RETURN_FORMATS = ("bfcl_json", "bfcl_verbose_xml", "bfcl_concise_xml")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.oracle import oracle_calls
-from fctncalling.lint_answers import accepted_answer, render_calls
+from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
 
 DONE = "Done."
 _WORD = re.compile(r"\w+")

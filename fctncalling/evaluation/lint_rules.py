@@ -12,16 +12,16 @@ from functools import partial
 from typing import Any
 
 from fctncalling.checkers import kind_of
-from fctncalling.checkers.answer import standardised
+from fctncalling.checkers.agentic import standardised
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.judge import judge
-from fctncalling.envs.mistakes import is_tool_error
-from fctncalling.envs.oracle import written_call
-from fctncalling.envs.truths import ExtraTools
-from fctncalling.lint_answers import possible_texts, return_format_faults, reversed_answer
+from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.episode.feedback import is_tool_error
+from fctncalling.envs.judging.oracle import written_call
+from fctncalling.envs.judging.ground_truth import ExtraTools
+from fctncalling.evaluation.accepted_answers import possible_texts, return_format_faults, reversed_answer
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fctncalling.envs.handlers.request_call import CALL, REQUEST, RESPONSE, SUBMIT, RequestCalls
-from fctncalling.envs.handlers.text_calls import InlineCalls
-from fctncalling.envs.tool_text_tools import GivenTextTools, InlineTools
-from fctncalling.envs.tools.toolbox import ToolBox
-from fctncalling.text_sampling import parse_generation_kwargs
-from fctncalling.text_speaker import HistoryGenerator, OnToken, language_model
-from fctncalling.text_template import RawTextTemplate
+from fctncalling.envs.handlers.inline.trl_request import CALL, REQUEST, RESPONSE, SUBMIT, RequestCalls
+from fctncalling.envs.handlers.inline.inline_calls import InlineCalls
+from fctncalling.envs.tool_text.tools import GivenTextTools, InlineTools
+from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.text_environment.generation_kwargs import parse_generation_kwargs
+from fctncalling.text_environment.history_generator import HistoryGenerator, OnToken, language_model
+from fctncalling.text_environment.raw_text_template import RawTextTemplate
 
 
 class FollowsAssignments:

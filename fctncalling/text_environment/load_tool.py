@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fctncalling.envs.tool_text_tools import search_tool
-from fctncalling.envs.tools.calculator import calculate
+from fctncalling.envs.tool_text.tools import search_tool
+from fctncalling.envs.tools.box.calculator import calculate
 from fctncalling.envs.tools.python_executor import PythonExecutor
 
 TextTool = Callable[[str], str]

@@ -1,7 +1,7 @@
 """TextEnvironment: queries in, episodes with tools in mid-generation out, as TRL's users know it.
 
 A front on this project's own parts: the syntax and the tools are `ToolTextEnv`'s, generation is the rollout's engine
-with its attention caches, and `fctncalling.text_trainer` learns from what `run` returns.
+with its attention caches, and `fctncalling.text_environment.text_trainer` learns from what `run` returns.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.handlers.request_call import QUERY
-from fctncalling.envs.handlers.text_calls import CallBlock, Pause
-from fctncalling.envs.tool_text_tools import GivenTextTools
-from fctncalling.text_attributes import FollowsAssignments, overridden
-from fctncalling.text_history import TextHistory
-from fctncalling.text_reward import RewardFunction, call_reward_fn
-from fctncalling.text_speaker import OnToken
+from fctncalling.envs.handlers.inline.trl_request import QUERY
+from fctncalling.envs.handlers.inline.inline_calls import CallBlock, Pause
+from fctncalling.envs.tool_text.tools import GivenTextTools
+from fctncalling.text_environment.attributes import FollowsAssignments, overridden
+from fctncalling.text_environment.text_history import TextHistory
+from fctncalling.text_environment.reward_functions import RewardFunction, call_reward_fn
+from fctncalling.text_environment.history_generator import OnToken
 
 Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
 MAX_PAUSES = (

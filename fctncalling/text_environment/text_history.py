@@ -101,7 +101,7 @@ class TextHistory:
 
     def show_text(self, show_legend: bool = False, *, console: Console | None = None) -> None:
         """Print the episode's text, coloured by who wrote what, and its reward; needs rich."""
-        from fctncalling.text_render import console_or_default, legend, rich_text
+        from fctncalling.text_environment.text_history import console_or_default, legend, rich_text
 
         console = console_or_default(console)
         console.print(rich_text(self))
@@ -112,7 +112,7 @@ class TextHistory:
         self, tokenizer: Any, show_legend: bool = False, *, console: Console | None = None
     ) -> None:
         """Print the episode's tokens as the tokenizer spells them, coloured by who wrote what; needs rich."""
-        from fctncalling.text_render import console_or_default, legend, rich_tokens
+        from fctncalling.text_environment.text_history import console_or_default, legend, rich_tokens
 
         console = console_or_default(console)
         console.print(rich_tokens(self, tokenizer))
@@ -121,7 +121,7 @@ class TextHistory:
 
     def show_colour_legend(self, *, console: Console | None = None) -> None:
         """Print which colour stands for whom; needs rich."""
-        from fctncalling.text_render import console_or_default, legend
+        from fctncalling.text_environment.text_history import console_or_default, legend
 
         console_or_default(console).print(legend())
 
@@ -130,6 +130,6 @@ class TextHistory:
 
         With a tokenizer every token is a box of its own, with its id and log-probability as a tool tip.
         """
-        from fctncalling.text_render import to_html
+        from fctncalling.text_environment.text_history import to_html
 
         return to_html(self, tokenizer)

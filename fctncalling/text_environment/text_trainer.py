@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 
 Ids = Tensor | Sequence[int]

@@ -7,10 +7,10 @@ from dataclasses import astuple, replace
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.diagnostics import Metrics
+from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.entropy_control import next_entropy_coef
 from fctncalling.algorithms.reward_shaping import ReturnStatistics
-from fctncalling.counters import Counters
+from fctncalling.training.counters import Counters
 
 
 def settings_of_update(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.algorithms.processes import ProcessGroup
-from fctncalling.algorithms.template import ChatTemplate
-from fctncalling.rollouts import LocalRollout, Rollout
-from fctncalling.surroundings import RunConfig
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.distributed.process_group import ProcessGroup
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.training.rollout_backends import LocalRollout, Rollout
+from fctncalling.training.task_setup import RunConfig
 
 
 def check_rollout(config: TrainConfig, surroundings: RunConfig) -> None:
@@ -54,11 +54,11 @@ def chosen_rollout(
 ) -> Rollout:
     """Return what plays the episodes of a run."""
     if surroundings.num_rollout_workers:
-        from fctncalling.ray_rollout import RayRollout
+        from fctncalling.training.ray.ray_rollout import RayRollout
 
         return RayRollout(config, surroundings, policy, processes)
     if config.rollout_engine == "vllm":
-        from fctncalling.vllm_rollout import VllmRollout
+        from fctncalling.training.vllm_rollout import VllmRollout
 
         return VllmRollout(config, surroundings, policy, template, make_env, processes)
     return LocalRollout(config, policy, template, make_env, processes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from fctncalling.algorithms.task_sampling import Successes
+from fctncalling.algorithms.rollout.task_sampler import Successes
 
 
 @dataclass

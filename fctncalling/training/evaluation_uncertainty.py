@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.report import Evaluation
-from fctncalling.pass_at_k import SampledTasks
+from fctncalling.algorithms.run.evaluation import Evaluation
+from fctncalling.evaluation.pass_at_k import SampledTasks
 
 
 def uncertainty_of(evaluation: Evaluation) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.policy_parts import attach_parts, weights_source
-from fctncalling.surroundings import RunConfig
+from fctncalling.training.load_policy import attach_parts, weights_source
+from fctncalling.training.task_setup import RunConfig
 
 if TYPE_CHECKING:
     import torch
 
-    from fctncalling.algorithms.policy import ActorCritic
-    from fctncalling.algorithms.template import ChatTemplate
+    from fctncalling.algorithms.policy.actor_critic import ActorCritic
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
 class ModelError(Exception):
@@ -31,9 +31,9 @@ def load_policy(
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
-    from fctncalling.algorithms.checkpoint import seed_streams
-    from fctncalling.algorithms.policy import ActorCritic
-    from fctncalling.algorithms.precision import base_dtype
+    from fctncalling.algorithms.run.checkpoint import seed_streams
+    from fctncalling.algorithms.policy.actor_critic import ActorCritic
+    from fctncalling.algorithms.policy.precision import base_dtype
 
     disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
     torch.set_num_threads(config.torch_threads)
@@ -73,7 +73,7 @@ def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
     """Return the tokenizer's chat template, or that of a file; says so where a plain one stands in for both."""
     from jinja2.exceptions import TemplateError
 
-    from fctncalling.algorithms.template import ChatTemplate
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
     if path is None and not getattr(tokenizer, "chat_template", None):
         print(
@@ -97,8 +97,8 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
     """Raise ModelError, or CheckpointError, for what goes wrong with files in this block."""
     from safetensors import SafetensorError
 
-    from fctncalling.algorithms.checkpoint import CheckpointError
-    from fctncalling.algorithms.value_head import VALUE_HEAD_FILE
+    from fctncalling.algorithms.run.checkpoint import CheckpointError
+    from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE
 
     try:
         if checkpoint is not None and not (checkpoint / VALUE_HEAD_FILE).is_file():

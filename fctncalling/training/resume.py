@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.settings import format_value
+from fctncalling.algorithms.config_fields import format_value
 
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
 FIXED_SETTINGS = (
@@ -38,9 +38,9 @@ def checkpoint_to_resume(
     RunLockedError where another process works on it, CheckpointError where there is no checkpoint, SettingError where
     it was made with settings that do not fit.
     """
-    from fctncalling.algorithms.checkpoint import CheckpointError, check_digests, find_checkpoint
-    from fctncalling.algorithms.logs import require_empty_run_folder
-    from fctncalling.algorithms.run_lock import refuse_locked
+    from fctncalling.algorithms.run.checkpoint import CheckpointError, check_digests, find_checkpoint
+    from fctncalling.algorithms.run.logs import require_empty_run_folder
+    from fctncalling.algorithms.run.run_lock import refuse_locked
 
     if is_first:
         refuse_locked(folder)

@@ -45,7 +45,7 @@ def machine() -> dict[str, Any]:
 
 def resolved(config: TrainConfig, device: torch.device) -> dict[str, Any]:
     """Return what settings left open, "auto" or none, came to."""
-    from fctncalling.algorithms.precision import base_dtype, compute_dtype
+    from fctncalling.algorithms.policy.precision import base_dtype, compute_dtype
 
     names = {
         "base_dtype": base_dtype(config, device),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.diagnostics import Metrics
+from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.learning_signal import no_signal_warning
-from fctncalling.algorithms.task_sampling import TaskSampler
+from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 
 logger = logging.getLogger(__name__)
 REPEATED = 10  # of so many updates in a row without a signal one is told

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.trackers import check_wandb
-from fctncalling.policy_files import ModelError
-from fctncalling.policy_parts import critic_kind
-from fctncalling.surroundings import RunConfig
+from fctncalling.algorithms.run.trackers import check_wandb
+from fctncalling.training.load_policy import ModelError
+from fctncalling.training.load_policy import critic_kind
+from fctncalling.training.task_setup import RunConfig
 
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt"),

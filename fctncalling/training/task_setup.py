@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.settings import field
-from fctncalling.algorithms.task_sampling import Candidate
+from fctncalling.algorithms.config_fields import field
+from fctncalling.algorithms.rollout.task_sampler import Candidate
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
-from fctncalling.user_code import reward_of, stateful_tools
+from fctncalling.training.user_code import reward_of, stateful_tools
 
 HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
 
@@ -116,13 +116,13 @@ def environments(
             "tools and rewards of its own; leave them out"
         )
     if config.env_name in ("calculator", "python_math", "tool_text"):
-        from fctncalling.text_jobs import text_environments
+        from fctncalling.training.task_setup import text_environments
 
         return text_environments(config, surroundings)
     if config.env_name != "fctncalling_env":
         return _registered_environments(config)
     from fctncalling.envs.function_calling import FunctionCallingEnv
-    from fctncalling.tool_use import make_toolbox
+    from fctncalling.training.tool_setup import make_toolbox
 
     tools = make_toolbox(
         enabled=surroundings.enable_tool_use,
@@ -192,7 +192,7 @@ def _admitted_task_sets(
     config: TrainConfig, surroundings: RunConfig, own_tools: Collection[str]
 ) -> tuple[list[Task], list[Task]]:
     """Return `load_task_sets`; TaskError, naming the file, for a class without leave, or a task without truth."""
-    from fctncalling.envs.own_tools import named_by_path
+    from fctncalling.envs.user_tools import named_by_path
 
     training, held_out = load_task_sets(config, own_tools)
     for tasks, path in (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from fctncalling.algorithms.settings import SettingError
-from fctncalling.envs.tool_text_tools import search_tool
-from fctncalling.envs.tools.extras import MissingExtra
+from fctncalling.algorithms.config_fields import SettingError
+from fctncalling.envs.tool_text.tools import search_tool
+from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
     ExecutorConfig,
@@ -15,7 +15,7 @@ from fctncalling.envs.tools.python_executor import (
     SandboxUnavailable,
     load_config,
 )
-from fctncalling.envs.tools.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
+from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 
 
 def make_toolbox(

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.task_sampling import Candidate
+from fctncalling.algorithms.rollout.task_sampler import Candidate
 
 if TYPE_CHECKING:
-    from fctncalling.surroundings import RunConfig
+    from fctncalling.training.task_setup import RunConfig
 
 
 class TrainingResult(NamedTuple):
@@ -49,7 +49,7 @@ class Trainer:
         held_out_ids: Sequence[str] | None = None,
         surroundings: RunConfig | None = None,
     ) -> None:
-        from fctncalling.surroundings import RunConfig
+        from fctncalling.training.task_setup import RunConfig
 
         self.surroundings = RunConfig() if surroundings is None else surroundings
         config = TrainConfig() if config is None else config
@@ -80,7 +80,7 @@ class Trainer:
         Errors are raised as they are: SettingError, TaskError, ModelError, RunExistsError, FloatingPointError.
         Ctrl-C saves a checkpoint first; with `TrainConfig(resume="auto")` the next run goes on from it.
         """
-        from fctncalling.cli.progress import Progress
+        from fctncalling.cli.shared.progress_bar import Progress
         from fctncalling.cli.train import drive, prepare, report
 
         if self._model is not None:

@@ -24,13 +24,13 @@ from token_worlds import (
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from fctncalling.algorithms import token_scores
+from fctncalling.algorithms.policy import token_logprobs
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, microbatches
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.experience import build_experience, plan_minibatches
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.batch import build_experience, plan_minibatches
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.training_pass import supports_sparse_forward
+from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 
 torch.set_num_threads(1)
 
@@ -149,7 +149,7 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     kind: str, lora: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "fctncalling.algorithms.training_pass.BLOCK", 5
+        "fctncalling.algorithms.policy.sparse_forward.BLOCK", 5
     )  # so that rows take several
     policy = ActorCritic(model_of(kind), critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
@@ -173,7 +173,7 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     )
     assert asked in passed
     assert set(passed) <= {asked, cut}  # the value at a cut episode's end is asked for too
-    monkeypatch.setattr("fctncalling.algorithms.policy.has_training_pass", lambda *_: False)
+    monkeypatch.setattr("fctncalling.algorithms.policy.actor_critic.has_training_pass", lambda *_: False)
     for got, wanted in zip(lean, learned_from(policy, episodes, settings()), strict=True):
         assert torch.allclose(got, wanted, atol=1e-5)
 
@@ -194,7 +194,7 @@ def test_an_onlooker_at_the_model_still_sees_its_passes() -> None:
 def test_logits_are_made_of_acted_tokens_alone_and_in_chunks(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_scores, "MAX_LOGITS", 7 * VOCABULARY)
+    monkeypatch.setattr(token_logprobs, "MAX_LOGITS", 7 * VOCABULARY)
     policy = judging(kind)
     episodes = some_episodes(judging_policy(), 10)
     positions: list[int] = []
@@ -251,10 +251,10 @@ def test_a_few_short_rows_beside_long_ones_share_a_pass() -> None:
 def test_padding_stays_below_a_tenth_on_the_embedded_tasks_and_is_told() -> None:
     from transformers import AutoTokenizer
 
-    from fctncalling.algorithms.template import ChatTemplate
-    from fctncalling.cli.warm_start import demonstrations
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+    from fctncalling.embedded.make_model import demonstrations
     from fctncalling.data.bfcl import embedded_path, load_tasks
-    from fctncalling.embedded_tasks.demonstrator import Demonstrator
+    from fctncalling.embedded.demonstrator import Demonstrator
 
     tasks = load_tasks(embedded_path("train"))
     tasks = tasks[:: len(tasks) // 96]  # of every category

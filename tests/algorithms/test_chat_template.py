@@ -8,7 +8,7 @@ import pytest
 from tokenizers_for_text import byte_level
 from toys import CHATML, FORGETS_THOUGHTS, STRICT_TURNS, tiny_tokenizer
 
-from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 TOOLS: list[Any] = [
     {"type": "function", "function": {"name": "press", "description": "Press.", "parameters": {}}}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from fctncalling.algorithms.checkpoint import (
+from fctncalling.algorithms.run.checkpoint import (
     STATE_FILE,
     CheckpointError,
     check_digests,

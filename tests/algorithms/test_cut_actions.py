@@ -8,7 +8,7 @@ import pytest
 from token_worlds import episode, settings
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.cut_actions import AllCutError, CutActions
+from fctncalling.algorithms.run.cut_actions import AllCutError, CutActions
 
 
 def played(*, steps: int = 2, cut: int = 0, earned: float = 0.0) -> EpisodeRecord:

@@ -11,17 +11,17 @@ import pytest
 from toys import tiny_model, tiny_tokenizer
 from waiting_envs import Gate, TwoStepEnv, faulty_env
 
-from fctncalling.algorithms import asked
+from fctncalling.algorithms.rollout import async_pool
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.env_pool import env_pool, num_side_by_side
-from fctncalling.algorithms.env_processes import ProcessEnvPool
-from fctncalling.algorithms.env_threads import ThreadEnvPool
-from fctncalling.algorithms.environments import EnvPool
-from fctncalling.algorithms.generation import GenerationEngine, ScriptedEngine
-from fctncalling.algorithms.rollout import collect
-from fctncalling.algorithms.schedule import ArrivalLog, ArrivalLogError, ArrivalOrder
-from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.algorithms.rollout.make_pool import env_pool, num_side_by_side
+from fctncalling.algorithms.rollout.process_pool import ProcessEnvPool
+from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
+from fctncalling.algorithms.rollout.env_pool import EnvPool
+from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalLogError, ArrivalOrder
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 TASKS = [f"t{i}" for i in range(12)]
 TEMPLATE = ChatTemplate(tiny_tokenizer())
@@ -65,8 +65,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     stopped = Clock()
-    monkeypatch.setattr(asked, "time", stopped)
-    monkeypatch.setattr(asked, "_LONGEST_WAIT_S", 0.05)  # after which the clock is read again
+    monkeypatch.setattr(async_pool, "time", stopped)
+    monkeypatch.setattr(async_pool, "_LONGEST_WAIT_S", 0.05)  # after which the clock is read again
     return stopped
 
 
@@ -189,7 +189,7 @@ def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_noth
     with pytest.raises(KeyboardInterrupt):
         played(envs)
     envs = threads(TwoStepEnv, 4)
-    envs.send(1, asked.EnvRequest("t9", 0), 60.0)  # of a rollout that was given up
+    envs.send(1, async_pool.EnvRequest("t9", 0), 60.0)  # of a rollout that was given up
     assert rows(played(envs)) == rows(played([TwoStepEnv() for _ in range(4)]))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.logs import RunLog
-from fctncalling.algorithms.report import (
+from fctncalling.algorithms.run.logs import RunLog
+from fctncalling.algorithms.run.evaluation import (
     Evaluation,
     curve_title,
     plot_curve,

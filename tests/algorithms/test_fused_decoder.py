@@ -9,14 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fctncalling.envs.handlers import (
-    DecodeError,
-    get_handler,
-    grammar,
-    java_calls,
-    javascript_calls,
-    python_calls,
-)
+from fctncalling.envs.handlers import DecodeError, get_handler, python_calls
+from fctncalling.envs.handlers.source import tree_sitter
+from fctncalling.envs.handlers.source import java_calls
+from fctncalling.envs.handlers.source import javascript_calls
 from fctncalling.envs.handlers.handler import Handler
 
 QUICK = {
@@ -50,7 +46,7 @@ def require_equal(language: str, text: str) -> None:
 
 def keywords(language: str) -> list[str]:
     """Return every word a grammar treats as one."""
-    symbols = grammar._grammar(language)
+    symbols = tree_sitter._grammar(language)
     kinds = (symbols.node_kind_for_id(each) for each in range(symbols.node_kind_count))
     return sorted({str(kind) for kind in kinds if kind and kind.isalpha() and kind.islower()})
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from toys import pieces, tiny_model, uncached_logprobs
 
-from fctncalling.algorithms.generation import Action, GenerationEngine, Request, ScriptedEngine
+from fctncalling.algorithms.generation.engine import Action, GenerationEngine, Request, ScriptedEngine
 
 KINDS = ["qwen2", "qwen2-sliding", "qwen3", "llama", "mistral", "gpt2"]
 END = 2

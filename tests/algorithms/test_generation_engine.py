@@ -12,7 +12,7 @@ import pytest
 import torch
 from toys import pieces, tiny_model, uncached_logprobs
 
-from fctncalling.algorithms.generation import CacheBudgetError, GenerationEngine, Request
+from fctncalling.algorithms.generation.engine import CacheBudgetError, GenerationEngine, Request
 
 KINDS = ["qwen2", "qwen3", "llama", "gpt2"]
 END = 2

@@ -11,8 +11,8 @@ from peft import LoraConfig, get_peft_model
 from test_generation_engine import assert_greedy
 from toys import tiny_model
 
-from fctncalling.algorithms.actor import Action
-from fctncalling.algorithms.generation import CacheBudgetError, GenerationEngine, Request
+from fctncalling.algorithms.generation.engine_api import Action
+from fctncalling.algorithms.generation.engine import CacheBudgetError, GenerationEngine, Request
 
 PROMPTS = [[5, 6, 7, 8, 9], [9, 8, 7, 6], [4] * 60]
 

@@ -10,8 +10,8 @@ import torch
 from toys import tiny_model
 
 from evaluate_fctncalling import main as evaluate
-from fctncalling.algorithms.padded_heads import with_head_size
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.policy.head_padding import with_head_size
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.data.bfcl import embedded_path
 
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from fctncalling.algorithms.interruption import Interruption
+from fctncalling.algorithms.run.interruption import Interruption
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 

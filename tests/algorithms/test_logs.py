@@ -11,7 +11,7 @@ import pytest
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.logs import (
+from fctncalling.algorithms.run.logs import (
     RunExistsError,
     RunLog,
     episode_json,

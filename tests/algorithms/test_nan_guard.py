@@ -9,8 +9,8 @@ import torch
 from token_worlds import judging_policy, settings, some_episodes
 from torch import Tensor
 
-from fctncalling.algorithms.finite import check_finite, check_weights, first_bad_weight
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.nan_guard import check_finite, check_weights, first_bad_weight
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)

@@ -11,13 +11,13 @@ from token_worlds import VOCABULARY, act, empty_row, observe, tiny_policy
 from torch import Tensor, nn
 from toys import save_tiny
 
-from fctncalling.algorithms import token_scores
+from fctncalling.algorithms.policy import token_logprobs
 from fctncalling.algorithms.batch import TokenRecord, make_batch
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.algorithms.value_head import ValueHead
-from fctncalling.policy_files import load_policy
-from fctncalling.surroundings import RunConfig
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ValueHead
+from fctncalling.training.load_policy import load_policy
+from fctncalling.training.task_setup import RunConfig
 
 torch.set_num_threads(1)
 
@@ -134,7 +134,7 @@ def test_chunks_of_logits_change_neither_outputs_nor_gradients(
     batch = make_batch(rows_of_several_lengths())
     results = []
     for max_logits in (2**24, 3 * VOCABULARY):
-        monkeypatch.setattr(token_scores, "MAX_LOGITS", max_logits)
+        monkeypatch.setattr(token_logprobs, "MAX_LOGITS", max_logits)
         policy = tiny_policy().eval()
         outputs = policy(*batch, entropy_gradient=True)
         (outputs.logprobs.sum() + outputs.entropies.sum()).backward()

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from toys import pieces, tiny_model, uncached_logprobs
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.generation import GenerationEngine, Request
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.generation.engine import GenerationEngine, Request
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.precision import compute_in, pass_dtypes
-from fctncalling.algorithms.projection import FusedLinear
+from fctncalling.algorithms.policy.precision import compute_in, pass_dtypes
+from fctncalling.algorithms.generation.fused_linear import FusedLinear
 
 F32, BF16 = torch.float32, torch.bfloat16
 END = 2

@@ -16,7 +16,7 @@ import torch
 from two_processes import CASES, gradients, learned
 
 from fctncalling.algorithms.config import SettingError
-from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup, init_process_group
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_process_group
 
 torch.set_num_threads(1)
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from toys import FORGETS_THOUGHTS, EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
 
-from fctncalling.algorithms.actor import RolloutError
+from fctncalling.algorithms.generation.engine_api import RolloutError
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.generation import GenerationEngine, ScriptedEngine
-from fctncalling.algorithms.logs import episode_json
-from fctncalling.algorithms.rollout import collect
-from fctncalling.algorithms.template import ChatTemplate
+from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
+from fctncalling.algorithms.run.logs import episode_json
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 TASKS = [f"t{i}" for i in range(9)]
 

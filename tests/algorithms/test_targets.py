@@ -22,7 +22,7 @@ from token_worlds import (
 )
 
 from fctncalling.algorithms.batch import acted_tokens, make_batch, microbatches
-from fctncalling.algorithms.experience import build_experience, plan_minibatches
+from fctncalling.algorithms.batch import build_experience, plan_minibatches
 
 torch.set_num_threads(1)
 

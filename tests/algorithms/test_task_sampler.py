@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.task_sampling import Candidate, Successes, TaskSampler
+from fctncalling.algorithms.rollout.task_sampler import Candidate, Successes, TaskSampler
 
 CANDIDATES = [
     *(Candidate(f"simple_{i}", "simple", 1) for i in range(30)),

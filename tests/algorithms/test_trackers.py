@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fctncalling.algorithms.settings import SettingError
-from fctncalling.algorithms.trackers import Trackers
+from fctncalling.algorithms.config_fields import SettingError
+from fctncalling.algorithms.run.trackers import Trackers
 
 # Stands for wandb: it keeps what it is told.
 STAND_IN = """

@@ -12,12 +12,12 @@ import pytest
 from stub_vllm import StubVllm, vllm_stub
 from toys import EchoEnv, save_tiny, tiny_model
 
-from fctncalling.algorithms import vllm_server
-from fctncalling.algorithms.actor import Action, EngineError, Request, RolloutError
-from fctncalling.algorithms.adapters import Adapters
-from fctncalling.algorithms.published_adapters import PublishedAdapters
-from fctncalling.algorithms.vllm_actor import VllmEngine
-from fctncalling.algorithms.vllm_server import VllmClient
+from fctncalling.algorithms.vllm import client
+from fctncalling.algorithms.generation.engine_api import Action, EngineError, Request, RolloutError
+from fctncalling.algorithms.policy.lora import Adapters
+from fctncalling.algorithms.vllm.adapters import PublishedAdapters
+from fctncalling.algorithms.vllm.engine import VllmEngine
+from fctncalling.algorithms.vllm.client import VllmClient
 from fctncalling.cli.train import main
 
 END = 2  # <|im_end|>, where a turn of the tiny tokenizer ends
@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True, scope="module")
 def _quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vllm_server, "MAX_WAIT_S", 0.002)
+        patch.setattr(client, "MAX_WAIT_S", 0.002)
         gymnasium.register("Echo-v0", entry_point=lambda **_: EchoEnv())
         yield
         del gymnasium.registry["Echo-v0"]

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.algorithms.padded_heads import with_head_size
+from fctncalling.algorithms.policy.head_padding import with_head_size
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 

@@ -22,13 +22,15 @@ from source_tables import (
 )
 
 from fctncalling.checkers import check
-from fctncalling.checkers.java import java_argument, java_value
-from fctncalling.checkers.values import Argument, Fault
+from fctncalling.checkers.java_values import java_argument, java_value
+from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
-from fctncalling.envs.answers import parse_message
-from fctncalling.envs.handlers import DecodeError, get_handler, grammar, java_calls
-from fctncalling.envs.judge import judge
-from fctncalling.envs.tools.extras import MissingExtra
+from fctncalling.envs.episode.parsing import parse_message
+from fctncalling.envs.handlers import DecodeError, get_handler
+from fctncalling.envs.handlers.source import tree_sitter
+from fctncalling.envs.handlers.source import java_calls
+from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.errors import MissingExtra
 
 JAVA = get_handler("java_calls")
 
@@ -326,7 +328,7 @@ def test_a_missing_grammar_is_told_with_its_cure_and_is_no_answer_s_fault(
 
 @pytest.fixture
 def without_grammar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    caches = (grammar._grammar, grammar._library)
+    caches = (tree_sitter._grammar, tree_sitter._library)
     monkeypatch.setitem(sys.modules, "tree_sitter_java", None)
     for cache in caches:
         cache.cache_clear()

@@ -22,12 +22,14 @@ from source_tables import (
     seconds_to_decode,
 )
 
-from fctncalling.checkers.javascript import javascript_argument, javascript_value
-from fctncalling.checkers.values import Argument, Fault
+from fctncalling.checkers.javascript_values import javascript_argument, javascript_value
+from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
-from fctncalling.envs.handlers import DecodeError, get_handler, grammar, javascript_calls
-from fctncalling.envs.judge import judge
-from fctncalling.envs.tools.extras import MissingExtra
+from fctncalling.envs.handlers import DecodeError, get_handler
+from fctncalling.envs.handlers.source import tree_sitter
+from fctncalling.envs.handlers.source import javascript_calls
+from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.errors import MissingExtra
 
 JAVASCRIPT = get_handler("javascript_calls")
 
@@ -338,7 +340,7 @@ def test_values_made_to_hang_are_converted_at_once(text: str) -> None:
 
 
 def test_a_missing_grammar_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    caches = (grammar._grammar, grammar._library)
+    caches = (tree_sitter._grammar, tree_sitter._library)
     monkeypatch.setitem(sys.modules, "tree_sitter_javascript", None)
     for cache in caches:
         cache.cache_clear()

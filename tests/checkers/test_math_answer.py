@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from fctncalling.checkers.expression import ExpressionError, parse
-from fctncalling.checkers.math_answer import (
+from fctncalling.checkers.math.expression import ExpressionError, parse
+from fctncalling.checkers.math.answer import (
     aime_equal,
     check_answer,
     final_answer,
@@ -19,7 +19,7 @@ from fctncalling.checkers.math_answer import (
     restates,
     symbolic_equal,
 )
-from fctncalling.checkers.symbolic import SymbolicComparer
+from fctncalling.checkers.math.symbolic import SymbolicComparer
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from conftest import VerdictCounter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.cli.records import InputError, Line, read_records
+from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import (
@@ -23,13 +23,13 @@ from fctncalling.data.format_sensitivity import (
     parse_id,
 )
 from fctncalling.data.types import FunctionDoc
-from fctncalling.envs import prompts
+from fctncalling.envs.prompting import prompts
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.handlers.return_formats import first_list_of_objects
-from fctncalling.envs.handlers.variants import RETURN_HANDLERS
-from fctncalling.envs.oracle import oracle_calls
-from fctncalling.envs.prompt_variants import instructions
+from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import first_list_of_objects
+from fctncalling.envs.handlers.bfcl_formats.variants import RETURN_HANDLERS
+from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.envs.prompting.format_variants import instructions
 
 SCHEMA = {
     "type": "dict",

@@ -13,7 +13,7 @@ import pytest
 
 from evaluate_fctncalling import main
 from fctncalling import official_import
-from fctncalling.data import places
+from fctncalling.data import paths
 from fctncalling.official_import import ImportFailure, tables_of
 
 MODULE = b'WORDS = ["a", "b"]\nORDER = {"x": ..., "y": (1, -2.5)}\n'
@@ -146,11 +146,11 @@ def test_an_installed_package_keeps_data_in_the_users_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
-    assert places.official_data_folder().parts[-2:] == ("data", "bfcl")
+    assert paths.official_data_folder().parts[-2:] == ("data", "bfcl")
     monkeypatch.setattr(
         "fctncalling.data.__file__", str(tmp_path / "site" / "data" / "__init__.py")
     )
-    assert places.official_data_folder() == tmp_path / "share" / "fctncalling" / "bfcl"
+    assert paths.official_data_folder() == tmp_path / "share" / "fctncalling" / "bfcl"
 
 
 def test_recorded_files_are_those_the_shared_data_has(shared: Path) -> None:

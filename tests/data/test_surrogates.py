@@ -12,16 +12,16 @@ from stub_endpoint import endpoint
 from tokenizers_for_text import byte_level
 from toys import tiny_tokenizer
 
-from fctncalling.agents.endpoint import EndpointAgent, EndpointSettings
+from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.logs import RunLog
-from fctncalling.algorithms.template import ChatTemplate
-from fctncalling.cli.score_tree import ScoreFile
+from fctncalling.algorithms.run.logs import RunLog
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.cli.score.score_files import ScoreFile
 from fctncalling.data.surrogates import encodable, encodable_value, joined, json_text
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.tool_text import ToolTextEnv
-from fctncalling.text_template import RawTextTemplate
+from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.text_environment.raw_text_template import RawTextTemplate
 
 PAIR, LONE = "\ud83d\ude00", "\ud83d"
 

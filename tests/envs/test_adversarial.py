@@ -19,7 +19,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS
-from fctncalling.envs.judge import FORMS, judge
+from fctncalling.envs.judging.judge import FORMS, judge
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
 
 ROOT = Path(__file__).parents[1]
@@ -194,11 +194,11 @@ def test_no_text_makes_the_interpreter_run_import_or_open_anything() -> None:
 
 # Where the rooms that model text comes to may call what could run text, with the reason.
 MAY_CALL = {
-    ("checkers/symbolic.py", "getattr"): "names of a fixed table of functions",
+    ("checkers/math/symbolic.py", "getattr"): "names of a fixed table of functions",
     ("envs/__init__.py", "getattr"): "lazy public names of the room",
     ("envs/__init__.py", "import_module"): "lazy public names of the room",
     (
-        "envs/handlers/arithmetic.py",
+        "envs/python_source/evaluator.py",
         "getattr",
     ): "the evaluator's own methods, by the class of a syntax node",
     (
@@ -206,19 +206,19 @@ MAY_CALL = {
         "getattr",
     ): "public methods of the task's classes, by a list made beforehand",
     ("envs/handlers/lenient.py", "import_module"): "the repairing library",
-    ("envs/handlers/source.py", "compile"): "to a code object that is thrown away",
+    ("envs/python_source/parse.py", "compile"): "to a code object that is thrown away",
     (
-        "envs/own_tools.py",
+        "envs/user_tools.py",
         "getattr",
     ): "classes that a task names by their path, where the user allows it",
     (
-        "envs/own_tools.py",
+        "envs/user_tools.py",
         "import_module",
     ): "classes that a task names by their path, where the user allows it",
-    ("envs/play.py", "getattr"): "fields of a dataclass",
+    ("envs/episode/state.py", "getattr"): "fields of a dataclass",
     ("envs/tools/__init__.py", "getattr"): "classes that the registry or the user names",
     ("envs/tools/__init__.py", "import_module"): "classes that the registry or the user names",
-    ("envs/tools/extras.py", "import_module"): "optional libraries",
+    ("envs/errors.py", "import_module"): "optional libraries",
 }
 _WATCHED = {
     "eval",

@@ -16,15 +16,15 @@ from sample_tools import SmolTool, die, fail, flood, hang, leave, process_id, sh
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
-from fctncalling.envs.tools.callables import (
+from fctncalling.envs.tools.box.callables import (
     ToolDefinitionError,
     as_tool,
     parse_docstring,
     type_schema,
 )
 from fctncalling.envs.tools.python_executor import PythonExecutor
-from fctncalling.envs.tools.tool_process import result_text
-from fctncalling.envs.tools.toolbox import (
+from fctncalling.envs.tools.box.tool_process import result_text
+from fctncalling.envs.tools.box.toolbox import (
     NEUTRAL,
     ToolBox,
     calculator_tool,

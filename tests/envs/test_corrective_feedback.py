@@ -10,7 +10,7 @@ from players import DONE, SHOP_DOCS, Played, shop_env, shop_task, simple_task
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.mistakes import EXECUTION_ERROR
+from fctncalling.envs.episode.feedback import EXECUTION_ERROR
 
 
 def told(text: str, *, corrective: bool = True, **fields: object) -> list[str]:

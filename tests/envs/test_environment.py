@@ -24,7 +24,7 @@ from players import (
 
 from fctncalling.data.types import Message
 from fctncalling.envs import spaces
-from fctncalling.envs.prompts import MORE_FUNCTIONS
+from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
 
 SELL = "[sell(item='apple')]"
 INFO = {

@@ -10,8 +10,8 @@ import pytest
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.prerequisites import keep_notes, with_snapshots
-from fctncalling.envs.tools.extras import MissingExtra
+from fctncalling.evaluation.memory_prerequisites import keep_notes, with_snapshots
+from fctncalling.envs.errors import MissingExtra
 
 FORM = "{{'answer': '{}', 'context': 'found'}}"
 

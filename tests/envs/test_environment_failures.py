@@ -10,11 +10,11 @@ from gymnasium.error import ResetNeeded
 from players import DONE, Played, Shop, shop_env, shop_task, simple_task, user
 
 from fctncalling.data.types import Task
-from fctncalling.envs import referee
+from fctncalling.envs.judging import episode_judge
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.tool_text import ToolTextEnv
-from fctncalling.envs.tools.callables import as_tool
+from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tools.box.callables import as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
 
 
@@ -31,7 +31,7 @@ def test_failed_infrastructure_is_told_and_never_scored(
             ["look()"], initial_config={"Shop": {"broken": True}}, task_id="multi_turn_base_7"
         )
     if stage == "checker":
-        monkeypatch.setattr(referee, "judge_turns", broken)
+        monkeypatch.setattr(episode_judge, "judge_turns", broken)
     env = shop_env(task, user=broken if stage == "user" else None, reward="progress")
     played = Played(env, ["[burn()]" if stage == "call" else "[look()]", DONE])
     observation, reward, terminated, truncated, info = played.steps[-1]
@@ -186,7 +186,7 @@ def test_an_executor_that_fails_is_no_tool_text_and_no_reward(
         elif how == "gone":
             monkeypatch.setattr(executor._link, "start", refuse)
         else:
-            monkeypatch.setattr("fctncalling.envs.tools.toolbox.ToolProcess", no_process)
+            monkeypatch.setattr("fctncalling.envs.tools.box.toolbox.ToolProcess", no_process)
         for env, message in (
             (shop, f"[python_executor({parameter}='print(1)')]"),
             (text, "<request><python_executor>print(1)<call>"),

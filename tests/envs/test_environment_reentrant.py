@@ -15,7 +15,7 @@ from players import DONE, Played, perfect_texts
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.judge import judge
+from fctncalling.envs.judging.judge import judge
 
 MULTI_TURN = (
     "multi_turn_base",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fctncalling.data.types import Task, TurnRecord
-from fctncalling.envs.judge import judge, judge_turns, replay_ground_truth
+from fctncalling.envs.judging.judge import judge, judge_turns, replay_ground_truth
 
 SCENARIO = {"MessageAPI": {}, "MathAPI": {}}
 TRUTH = [

@@ -14,9 +14,9 @@ from players import DONE, PROMPTING, SHOP_DOCS, Played, doc, shop_env, shop_task
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, StepRecord, Task
-from fctncalling.envs import prompts
-from fctncalling.envs.offer import TaskPrompt
-from fctncalling.envs.schemas import JSON_TYPES, json_schema, openai_tool
+from fctncalling.envs.prompting import prompts
+from fctncalling.envs.prompting.task_prompt import TaskPrompt
+from fctncalling.envs.prompting.tool_schemas import JSON_TYPES, json_schema, openai_tool
 
 CATEGORIES = [
     "simple_python",

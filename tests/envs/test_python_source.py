@@ -14,7 +14,7 @@ import pytest
 
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.handlers.source import parse_expression, parse_module
+from fctncalling.envs.python_source.parse import parse_expression, parse_module
 
 
 def interrupted(times: int) -> Callable[..., Any]:

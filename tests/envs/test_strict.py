@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from players import DONE, Played, doc, shop_env, shop_task, simple_task, user
 
-from fctncalling.checkers.answer import answer_fault
-from fctncalling.cli.records import TaskIndex, read_records
-from fctncalling.cli.score_beside import steps_of
+from fctncalling.checkers.agentic import answer_fault
+from fctncalling.cli.shared.jsonl_records import TaskIndex, read_records
+from fctncalling.cli.score.extra_metrics import steps_of
 from fctncalling.data.types import StepRecord, Task, Verdict
-from fctncalling.envs.strictness import forgiven_in_turn, strict_verdict
+from fctncalling.envs.judging.strict import forgiven_in_turn, strict_verdict
 
 SELL = "[sell(item='apple')]"
 

@@ -17,12 +17,12 @@ from gymnasium.utils.env_checker import check_env
 import fctncalling  # noqa: F401 - registers the environments
 from fctncalling.data.errors import TaskError
 from fctncalling.envs.task_set import UnknownTask
-from fctncalling.envs.tool_text import ToolTextEnv
-from fctncalling.envs.tool_text_jobs import calculator, python_math
-from fctncalling.envs.tool_text_math import MAKERS, MAX_ANSWER, CalculatorTasks, MathTasks
-from fctncalling.envs.tool_text_tasks import TextTask, load_text_tasks
-from fctncalling.envs.tools.callables import as_tool
-from fctncalling.envs.tools.toolbox import NEUTRAL
+from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tool_text.presets import calculator, python_math
+from fctncalling.envs.tool_text.math_tasks import MAKERS, MAX_ANSWER, CalculatorTasks, MathTasks
+from fctncalling.envs.tool_text.tasks import TextTask, load_text_tasks
+from fctncalling.envs.tools.box.callables import as_tool
+from fctncalling.envs.tools.box.toolbox import NEUTRAL
 
 TASK = TextTask("t", "What is 70 + 2?", "72")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.travel_booking import TravelAPI
+from fctncalling.envs.tools.bfcl.travel_booking import TravelAPI
 
 SEED = 141053
 EVEN_DATE, ODD_DATE = "2026-11-11", "2026-11-10"  # digits summing to 14 and 13

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.directory_tree import Directory, File
-from fctncalling.envs.tools.gorilla_file_system import MAX_FOUND, GorillaFileSystem
+from fctncalling.envs.tools.bfcl.directory_tree import Directory, File
+from fctncalling.envs.tools.bfcl.gorilla_file_system import MAX_FOUND, GorillaFileSystem
 
 POEM = "b two\na one\nb two words\n"
 

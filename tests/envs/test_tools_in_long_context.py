@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.trading_bot import TradingBot
-from fctncalling.envs.tools.travel_booking import TravelAPI
-from fctncalling.envs.tools.vehicle_control import VehicleControlAPI
+from fctncalling.envs.tools.bfcl.trading_bot import TradingBot
+from fctncalling.envs.tools.bfcl.travel_booking import TravelAPI
+from fctncalling.envs.tools.bfcl.vehicle_control import VehicleControlAPI
 
 
 @pytest.fixture

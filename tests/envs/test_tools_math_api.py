@@ -13,7 +13,7 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped]
 import pytest
 
-from fctncalling.envs.tools.math_api import MAX_DIGITS, MAX_ITEMS, MathAPI
+from fctncalling.envs.tools.bfcl.math_api import MAX_DIGITS, MAX_ITEMS, MathAPI
 
 NUMBERS = "Both inputs must be numbers"
 LIST = "All elements in the list must be numbers"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.message_api import MessageAPI
+from fctncalling.envs.tools.bfcl.message_api import MessageAPI
 
 NO_USER = {"error": "No user is currently logged in."}
 

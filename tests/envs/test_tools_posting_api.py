@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.posting_api import TwitterAPI
+from fctncalling.envs.tools.bfcl.posting_api import TwitterAPI
 
 TWEET = {
     "id": 3,

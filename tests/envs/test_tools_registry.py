@@ -13,7 +13,7 @@ import pytest
 
 import fctncalling.data
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES, read_table, tool_class
-from fctncalling.envs.tools.long_context import (
+from fctncalling.envs.tools.bfcl.long_context import (
     LongContextError,
     long_context_path,
     long_context_table,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.ticket_api import TicketAPI
+from fctncalling.envs.tools.bfcl.ticket_api import TicketAPI
 
 
 def desk(**scenario: Any) -> TicketAPI:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.trading_bot import TradingBot
+from fctncalling.envs.tools.bfcl.trading_bot import TradingBot
 
 FIRST_TIMESTAMP = "2024-09-02 05:40:15"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.travel_booking import TravelAPI
+from fctncalling.envs.tools.bfcl.travel_booking import TravelAPI
 
 
 def agency(**scenario: Any) -> TravelAPI:

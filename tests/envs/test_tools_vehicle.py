@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.vehicle_control import VehicleControlAPI
+from fctncalling.envs.tools.bfcl.vehicle_control import VehicleControlAPI
 
 DOORS = ["driver", "passenger", "rear_left", "rear_right"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
-from fctncalling.envs.tools.web_search import visible_text, web_search_tool
+from fctncalling.envs.tools.bfcl.web_search import visible_text, web_search_tool
 
 PAGES = [
     {

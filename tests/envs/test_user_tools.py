@@ -15,17 +15,17 @@ from sample_tools import SmolTool, die, fail, flood, hang, shout
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.own_tools import UserTools
-from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool
+from fctncalling.envs.user_tools import UserTools
+from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
-from fctncalling.envs.tools.toolbox import (
+from fctncalling.envs.tools.box.toolbox import (
     MAX_MESSAGE_OUTPUT,
     TAGS,
     ToolBox,
     calculator_tool,
     python_tool,
 )
-from fctncalling.tool_use import offered_tools
+from fctncalling.training.tool_setup import offered_tools
 
 
 class Notes:

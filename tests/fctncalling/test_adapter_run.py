@@ -13,7 +13,7 @@ from toys import tiny_tokenizer
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evaluate_fctncalling import main as evaluate
-from fctncalling.algorithms.checkpoint import STATE_FILE
+from fctncalling.algorithms.run.checkpoint import STATE_FILE
 from fctncalling.cli.train import main
 
 pytestmark = pytest.mark.prove

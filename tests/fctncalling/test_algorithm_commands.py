@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.logs import results_folder
+from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.train import build_parser, main
 
 README = Path(__file__).parents[1] / "README.md"

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from fctncalling.envs.tools.calculator import DESCRIPTION, CalculatorError, calculate, evaluate
+from fctncalling.envs.tools.box.calculator import DESCRIPTION, CalculatorError, calculate, evaluate
 
 SEED_FORM = {
     "14 + 34": "48.0", "13.1-3": "10.1", "4*3": "12.0", "12.1+1": "13.1", "12.1-20": "-7.9", "1/2": "0.5",

@@ -11,7 +11,7 @@ import pytest
 from players import SHOP_DOCS, doc, shop_env, shop_task, simple_task, user
 
 import evaluate_fctncalling
-from fctncalling.canaries import (
+from fctncalling.evaluation.canary_policies import (
     HistoryBlind,
     PolicyInput,
     _occurs,
@@ -25,9 +25,9 @@ from fctncalling.canaries import (
 )
 from fctncalling.cli.canaries import limited, play, play_all, table
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.envs.oracle import oracle_calls, written_call
-from fctncalling.envs.schemas import openai_tool
-from fctncalling.official_faults import official_fault
+from fctncalling.envs.judging.oracle import oracle_calls, written_call
+from fctncalling.envs.prompting.tool_schemas import openai_tool
+from fctncalling.evaluation.official_faults import official_fault
 
 
 def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> PolicyInput:

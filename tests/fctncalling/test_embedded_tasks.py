@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.cli.make_tasks import EMBEDDED, write_split
+from fctncalling.embedded.make_tasks import EMBEDDED, write_split
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
-from fctncalling.embedded_tasks.demonstrator import Demonstrator
-from fctncalling.embedded_tasks.wording import wording
+from fctncalling.embedded.demonstrator import Demonstrator
+from fctncalling.embedded.vocabulary import wording
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 Splits = dict[str, list[Task]]
@@ -262,8 +262,8 @@ def test_the_model_tells_functions_that_are_offered_from_one_that_is_withheld(
     import torch
     from transformers import LlamaForCausalLM
 
-    from fctncalling.algorithms.template import ChatTemplate
-    from fctncalling.cli.warm_start import demonstrations
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+    from fctncalling.embedded.make_model import demonstrations
 
     tasks = [t for t in splits["held_out"] if t.category == "multi_turn_miss_func"][:24]
     model = LlamaForCausalLM.from_pretrained(embedded_path("model"))

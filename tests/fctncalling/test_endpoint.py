@@ -14,9 +14,9 @@ from stub_endpoint import endpoint, error, raw
 from test_run import MULTI, asked, dataset, lines, right_answer, run, said
 
 from evaluate_fctncalling import main
-from fctncalling.agents.agent import AgentSetupError, AgentUnavailable, ContextOverflow
-from fctncalling.agents.context_overflow import is_context_overflow
-from fctncalling.agents.endpoint import EndpointAgent, EndpointSettings
+from fctncalling.evaluation.agents.agent import AgentSetupError, AgentUnavailable, ContextOverflow
+from fctncalling.evaluation.agents.context_overflow import is_context_overflow
+from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
 
 OVERFLOW = "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens."
 
@@ -228,7 +228,7 @@ def test_an_address_where_nothing_listens_ends_the_run_within_seconds(
 def test_an_endpoint_that_goes_away_is_waited_for_visibly_and_then_ends_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fctncalling.agents.endpoint.OUTAGE_S", 0.0)
+    monkeypatch.setattr("fctncalling.evaluation.agents.endpoint.OUTAGE_S", 0.0)
     with endpoint(lambda *_: said("Here.")) as stub:
         agent = agent_at(stub.url, retries=3)
         agent.ask([])

@@ -15,8 +15,8 @@ import pytest
 
 from evaluate_fctncalling import SUBCOMMANDS, main
 from fctncalling.cli.execute import RecordExecutor
-from fctncalling.cli.records import Line
-from fctncalling.cli.task_store import TaskStore
+from fctncalling.cli.shared.jsonl_records import Line
+from fctncalling.cli.shared.task_store import TaskStore
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 

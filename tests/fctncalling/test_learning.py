@@ -13,7 +13,7 @@ from token_worlds import ConstantDigit, Corridor, Microwave, ShownDigit, Tokens,
 
 from fctncalling.algorithms.batch import EpisodeRecord, make_batch
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.policy import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
 
 torch.set_num_threads(1)

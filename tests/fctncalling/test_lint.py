@@ -14,7 +14,7 @@ from evaluate_fctncalling import main
 from fctncalling.checkers import LANGUAGES, language_of
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lint import lint_task
+from fctncalling.evaluation.lint_rules import lint_task
 
 PARAMETERS = {
     "type": "dict",

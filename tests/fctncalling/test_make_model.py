@@ -9,10 +9,10 @@ import torch
 from toys import EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.generation import GenerationEngine, ScriptedEngine
-from fctncalling.algorithms.rollout import collect
-from fctncalling.algorithms.template import ChatTemplate
-from fctncalling.algorithms.warm_start import WarmStartConfig, fit
+from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.supervised import WarmStartConfig, fit
 
 TEMPLATE = ChatTemplate(tiny_tokenizer())
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import VerdictCounter
 
-from fctncalling.cli.records import read_records
+from fctncalling.cli.shared.jsonl_records import read_records
 from fctncalling.cli.verdicts import RecordJudge
-from fctncalling.data.places import official_data_folder
+from fctncalling.data.paths import official_data_folder
 
 
 def recorded() -> Path:

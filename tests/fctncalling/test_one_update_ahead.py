@@ -78,7 +78,7 @@ class RayHere:
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gymnasium.register("Odd-v0", entry_point=lambda **_: OddEnv())
-    monkeypatch.setattr("fctncalling.ray_rollout.connected", lambda *_: (RayHere(), False))
+    monkeypatch.setattr("fctncalling.training.ray.ray_rollout.connected", lambda *_: (RayHere(), False))
     yield
     del gymnasium.registry["Odd-v0"]
 
@@ -87,7 +87,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_resumed_run_that_plays_ahead_is_the_uninterrupted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("fctncalling.algorithms.report.plot_curve", lambda folder: None)
+    monkeypatch.setattr("fctncalling.algorithms.run.evaluation.plot_curve", lambda folder: None)
     model = save_tiny(tmp_path / "tiny")
     chosen = {
         "env_name": "Odd-v0",

@@ -11,11 +11,11 @@ import pytest
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.logs import results_folder
+from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.train import main, parsed
 from fctncalling.data.bfcl import TaskError, load_tasks
 from fctncalling.data.types import StepRecord, Verdict
-from fctncalling.surroundings import RunConfig, environments
+from fctncalling.training.task_setup import RunConfig, environments
 
 TASK = {
     "question": [[{"role": "user", "content": "Sell an apple."}]],

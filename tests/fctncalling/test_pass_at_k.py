@@ -14,9 +14,9 @@ import pytest
 from test_run import MULTI, dataset, lines, run
 
 from evaluate_fctncalling import main
-from fctncalling.algorithms.report import Evaluation
-from fctncalling.evaluation_uncertainty import uncertainty_of
-from fctncalling.pass_at_k import (
+from fctncalling.algorithms.run.evaluation import Evaluation
+from fctncalling.training.evaluation_uncertainty import uncertainty_of
+from fctncalling.evaluation.pass_at_k import (
     SampledTasks,
     interval_of_mean,
     pass_at_k,

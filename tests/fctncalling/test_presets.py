@@ -15,10 +15,10 @@ import pytest
 
 from fctncalling import embedded_path
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.logs import results_folder
+from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.export import base_of
 from fctncalling.cli.train import build_parser, main, parsed
-from fctncalling.text_job_settings import JOB_MODELS, JOB_SETTINGS
+from fctncalling.training.run_config import JOB_MODELS, JOB_SETTINGS
 
 
 @pytest.mark.parametrize("job", sorted(JOB_SETTINGS))
@@ -55,7 +55,7 @@ def test_the_readmes_command_lines_are_accepted() -> None:
 def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     folder = embedded_path(name)
     told = json.loads((folder / "SHA256.json").read_text(encoding="utf-8"))
-    assert told["command"].startswith(f"python -m fctncalling.cli.warm_start_text --job {name} ")
+    assert told["command"].startswith(f"python -m fctncalling.embedded.make_tool_models --job {name} ")
     files = {
         path.name: path.read_bytes() for path in folder.iterdir() if path.name != "SHA256.json"
     }

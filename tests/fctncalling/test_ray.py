@@ -14,12 +14,12 @@ import pytest
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.interruption import Interruption
+from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.cli.train import main
-from fctncalling.policy_files import load_policy
-from fctncalling.ray_rollout import RAY_TIMEOUTS
-from fctncalling.rollouts import LocalRollout, RolloutRound
-from fctncalling.surroundings import RunConfig, environments
+from fctncalling.training.load_policy import load_policy
+from fctncalling.training.ray.ray_rollout import RAY_TIMEOUTS
+from fctncalling.training.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.task_setup import RunConfig, environments
 
 pytestmark = pytest.mark.prove
 os.environ.update(RAY_TIMEOUTS)
@@ -76,7 +76,7 @@ def played_here_and_there(
     harm: Callable[[Any], None], caplog: pytest.LogCaptureFixture, num_episodes: int = 256
 ) -> tuple[list[EpisodeRecord], list[EpisodeRecord], Any]:
     """Return a round's episodes as this process plays it, as workers do of whom `harm` befell one, and their pool."""
-    from fctncalling.ray_rollout import RayRollout
+    from fctncalling.training.ray.ray_rollout import RayRollout
 
     config = TrainConfig(n_rollout_threads=32, episodes_per_update=num_episodes, device="cpu")
     surroundings = RunConfig(num_rollout_workers=2)

@@ -11,14 +11,14 @@ import pytest
 import torch
 from toys import EchoEnv, save_tiny
 
-from fctncalling.algorithms.acting_weights import load_policy_state, policy_state
+from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.interruption import Interruption
-from fctncalling.policy_files import load_policy
-from fctncalling.ray_rollout import connect_ray
-from fctncalling.rollout_worker import RolloutWorker
-from fctncalling.rollouts import LocalRollout, RolloutRound
-from fctncalling.surroundings import RunConfig
+from fctncalling.algorithms.run.interruption import Interruption
+from fctncalling.training.load_policy import load_policy
+from fctncalling.training.ray.ray_rollout import connect_ray
+from fctncalling.training.ray.rollout_worker import RolloutWorker
+from fctncalling.training.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.task_setup import RunConfig
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +90,6 @@ def test_a_cluster_that_cannot_be_joined_is_told_with_ray_s_token_authentication
         raise ConnectionError("ray client connection timeout")
 
     ray = SimpleNamespace(is_initialized=lambda: False, init=refuse)
-    monkeypatch.setattr("fctncalling.ray_rollout.extra_module", lambda *_: ray)
+    monkeypatch.setattr("fctncalling.training.ray.ray_rollout.extra_module", lambda *_: ray)
     with pytest.raises(SettingError, match=r"connection timeout.*RAY_AUTH_MODE=token"):
         connect_ray("10.0.0.1:6379", 1)

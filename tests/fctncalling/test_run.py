@@ -17,14 +17,14 @@ from stub_endpoint import endpoint
 from transformers import AutoTokenizer
 
 from evaluate_fctncalling import main
-from fctncalling.agents.agent import task_for_form
-from fctncalling.agents.local_model import LocalModel, LocalSettings
-from fctncalling.agents.scripted import ScriptedAgent
-from fctncalling.algorithms.generation import ScriptedEngine
-from fctncalling.algorithms.logs import RunLog
-from fctncalling.algorithms.rollout import collect
-from fctncalling.algorithms.template import ChatTemplate
-from fctncalling.cli.run_workers import Workers
+from fctncalling.evaluation.agents.agent import task_for_form
+from fctncalling.evaluation.agents.local_model import LocalModel, LocalSettings
+from fctncalling.evaluation.agents.scripted import ScriptedAgent
+from fctncalling.algorithms.generation.engine import ScriptedEngine
+from fctncalling.algorithms.run.logs import RunLog
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.cli.run.thread_workers import Workers
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -514,7 +514,7 @@ def test_what_is_cheap_to_check_is_checked_before_a_model_is_loaded(
     def load(*_: Any) -> None:
         raise AssertionError("the model is loaded")
 
-    monkeypatch.setattr("fctncalling.agents.local_model.LocalModel.__init__", load)
+    monkeypatch.setattr("fctncalling.evaluation.agents.local_model.LocalModel.__init__", load)
     agent = ("--agent", f"hf:{embedded_path('model')}")
     assert run(tmp_path / "out.jsonl", *agent, "--dataset_path", str(tmp_path / "no.json")) == 2
     assert run(tmp_path / "out.jsonl", *agent, "--data_dir", str(tmp_path)) == 2

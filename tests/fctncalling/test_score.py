@@ -16,11 +16,11 @@ import pytest
 from conftest import VerdictCounter
 
 from evaluate_fctncalling import main
-from fctncalling.cli.latencies import Latencies
-from fctncalling.cli.score_beside import ExtraMetrics
+from fctncalling.cli.score.latencies import Latencies
+from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
-from fctncalling.envs.judge import judge
+from fctncalling.envs.judging.judge import judge
 
 GROUPS = {
     "simple_python": "non_live",

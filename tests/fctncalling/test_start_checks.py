@@ -12,15 +12,15 @@ import torch
 from safetensors.torch import save_file
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.logs import RunLog, results_folder
-from fctncalling.algorithms.run_lock import LOCK_FILE, RunLock, RunLockedError, refuse_locked
-from fctncalling.counters import Counters
-from fctncalling.policy_files import ModelError
-from fctncalling.start_checks import check_start
-from fctncalling.surroundings import RunConfig
+from fctncalling.algorithms.run.logs import RunLog, results_folder
+from fctncalling.algorithms.run.run_lock import LOCK_FILE, RunLock, RunLockedError, refuse_locked
+from fctncalling.training.counters import Counters
+from fctncalling.training.load_policy import ModelError
+from fctncalling.training.start_checks import check_start
+from fctncalling.training.task_setup import RunConfig
 
 HOLDER = (
-    "import sys\nfrom pathlib import Path\nfrom fctncalling.algorithms.run_lock import RunLock\n"
+    "import sys\nfrom pathlib import Path\nfrom fctncalling.algorithms.run.run_lock import RunLock\n"
     "lock = RunLock(Path(sys.argv[1]))\nprint('held', flush=True)\nsys.stdin.read()\n"
 )
 

@@ -15,9 +15,9 @@ from tokenizers_for_text import TOKENIZERS
 from toys import tiny_model, tiny_tokenizer, uncached_logprobs
 
 from fctncalling import TextEnvironment, TextHistory
-from fctncalling.envs.tools.callables import ToolDefinitionError, as_tool
-from fctncalling.envs.tools.toolbox import ToolBox
-from fctncalling.text_template import RawTextTemplate
+from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
+from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.text_environment.raw_text_template import RawTextTemplate
 
 CALL = "<request><T>4+4<call>"
 

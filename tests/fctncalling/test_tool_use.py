@@ -10,7 +10,7 @@ import pytest
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.train import main
-from fctncalling.surroundings import RunConfig, environments
+from fctncalling.training.task_setup import RunConfig, environments
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
 

@@ -20,11 +20,11 @@ from toys import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms import ppo
-from fctncalling.algorithms.checkpoint import find_checkpoint, load_state
+from fctncalling.algorithms.run.checkpoint import find_checkpoint, load_state
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli import train as train_command
 from fctncalling.cli.train import main
-from fctncalling.surroundings import load_task_sets
+from fctncalling.training.task_setup import load_task_sets
 
 ROOT = Path(__file__).parents[1]
 
@@ -378,7 +378,7 @@ def test_ctrl_c_amid_learning_waits_until_the_update_is_whole(
 
     assert main(flags(model, tmp_path / "whole")) == 0
     with monkeypatch.context() as patched:
-        patched.setattr("fctncalling.training_run.update", update_and_interrupt)
+        patched.setattr("fctncalling.training.training_run.update", update_and_interrupt)
         assert main(flags(model, tmp_path / "cut")) == 130
     assert find_checkpoint(run_folder(tmp_path / "cut") / "checkpoints").name == "update_000001"
     assert main(flags(model, tmp_path / "cut", "--resume")) == 0

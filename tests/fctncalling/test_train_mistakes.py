@@ -220,7 +220,7 @@ def test_a_tokenizer_without_a_chat_template_is_told(
     from toys import tiny_tokenizer
 
     from fctncalling.algorithms.config import SettingError
-    from fctncalling.policy_files import load_template
+    from fctncalling.training.load_policy import load_template
 
     load_template(tiny_tokenizer(None), None)
     assert "no chat template; a plain one stands in" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from toys import EchoEnv, save_tiny, tiny_model, tiny_tokenizer
 import fctncalling
 from fctncalling import TrainConfig, Trainer
 from fctncalling.algorithms.config import SettingError
-from fctncalling.surroundings import RunConfig
+from fctncalling.training.task_setup import RunConfig
 
 QUIET = {"tensorboard": False, "log_episodes_interval": 1}
 

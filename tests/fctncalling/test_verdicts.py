@@ -11,7 +11,7 @@ import pytest
 from conftest import VerdictCounter
 
 from fctncalling.cli.execute import RecordExecutor
-from fctncalling.cli.records import Line, Record, read_records
+from fctncalling.cli.shared.jsonl_records import Line, Record, read_records
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.envs.handlers import DecodeError, get_handler
 

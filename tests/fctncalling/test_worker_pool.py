@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fctncalling.algorithms.actor import RolloutError
-from fctncalling.worker_pool import WorkerLost, WorkerPool
+from fctncalling.algorithms.generation.engine_api import RolloutError
+from fctncalling.training.ray.worker_pool import WorkerLost, WorkerPool
 
 Fate = Callable[[int, Any, int], str]
 """(number of the worker as hired, share or None where it starts, how often that was tried) -> "", "dies", "never"."""

@@ -9,7 +9,7 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.oracle import oracle_calls
+from fctncalling.envs.judging.oracle import oracle_calls
 
 PROMPTING = get_handler("python_calls")
 DONE = "I have completed the task."

@@ -7,8 +7,8 @@ from typing import Any
 
 from toys import tiny_model, tiny_tokenizer
 
-from fctncalling.algorithms.actor import Action, Request
-from fctncalling.text_environment import TextEnvironment
+from fctncalling.algorithms.generation.engine_api import Action, Request
+from fctncalling.text_environment.text_environment import TextEnvironment
 
 END = "\0end"  # written where the policy writes its end token
 

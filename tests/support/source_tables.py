@@ -10,7 +10,7 @@ from typing import Any
 
 from conftest import VerdictCounter
 
-from fctncalling.cli.records import read_records
+from fctncalling.cli.shared.jsonl_records import read_records
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.envs.handlers import DecodeError, Handler, get_handler
 

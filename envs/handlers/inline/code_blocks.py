@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.text_calls import CallBlock, InlineCalls
+from fctncalling.envs.handlers.inline.inline_calls import CallBlock, InlineCalls
 
 EXECUTOR, CODE = "python_executor", "code"  # the tool and its parameter
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.text_calls import CallBlock, InlineCalls
+from fctncalling.envs.handlers.inline.inline_calls import CallBlock, InlineCalls
 
 REQUEST, CALL, RESPONSE, SUBMIT = "<request>", "<call>", "<response>", "<submit>"
 QUERY = "query"

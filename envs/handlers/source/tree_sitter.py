@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
-from fctncalling.envs.tools.extras import extra_module
+from fctncalling.envs.errors import extra_module
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fctncalling.data
-from fctncalling.data.places import user_data_folder
+from fctncalling.data.paths import user_data_folder
 
 FILE_NAME = "long_context.json"
 

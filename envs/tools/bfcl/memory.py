@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fctncalling.envs.tools import read_table
-from fctncalling.envs.tools.memory_replay import Conversations, frozen
+from fctncalling.envs.tools.bfcl.memory_replay import Conversations, frozen
 
 Result = dict[str, Any]
 

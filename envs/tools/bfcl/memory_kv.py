@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from fctncalling.envs.tools.memory import (
+from fctncalling.envs.tools.bfcl.memory import (
     ARCHIVAL,
     CORE,
     MemoryLimits,
@@ -14,8 +14,8 @@ from fctncalling.envs.tools.memory import (
     initial_memory,
     shown,
 )
-from fctncalling.envs.tools.memory_replay import keys, notes, overview
-from fctncalling.envs.tools.ranking import ranked
+from fctncalling.envs.tools.bfcl.memory_replay import keys, notes, overview
+from fctncalling.envs.tools.bm25 import ranked
 
 _KEY = re.compile(
     r"[a-z]+(_[a-z0-9]+)*\n?"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fctncalling.envs.tools.extras import extra_module
-from fctncalling.envs.tools.memory import (
+from fctncalling.envs.errors import extra_module
+from fctncalling.envs.tools.bfcl.memory import (
     ARCHIVAL,
     CORE,
     ENCODER,
@@ -20,7 +20,7 @@ from fctncalling.envs.tools.memory import (
     initial_memory,
     shown,
 )
-from fctncalling.envs.tools.memory_replay import notes, overview
+from fctncalling.envs.tools.bfcl.memory_replay import notes, overview
 
 Encoder = Callable[[Sequence[str]], Any]
 """Texts -> their embeddings, (texts, dimensions), each of length 1."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.handlers.snapshot import snapshot
+from fctncalling.envs.tools.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 
 _TABLE = read_table("posting_api")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.handlers.snapshot import snapshot
+from fctncalling.envs.tools.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 
 Result = dict[str, Any]

@@ -17,11 +17,11 @@ import cloudpickle  # type: ignore[import-untyped]  # comes with gymnasium
 
 from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.tools.calculator import DESCRIPTION, calculate
-from fctncalling.envs.tools.callables import Tool, ToolDefinitionError, as_tool
+from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
+from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
 from fctncalling.envs.tools.python_executor.result import cut
-from fctncalling.envs.tools.tool_process import (
+from fctncalling.envs.tools.box.tool_process import (
     ToolProcess,
     ToolProcessError,
     ToolTimeoutError,

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-from fctncalling.envs.handlers.source import parse_module
+from fctncalling.envs.python_source.parse import parse_module
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_timeout
 from fctncalling.envs.tools.python_executor.link import SandboxUnavailable
 from fctncalling.envs.tools.python_executor.result import BoundedOutput, Status, ToolResult

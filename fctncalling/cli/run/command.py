@@ -24,7 +24,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from fctncalling.agents.agent import FORMS, AgentSetupError
+from fctncalling.evaluation.agents.agent import FORMS, AgentSetupError
 from fctncalling.checkers.leaderboard import (
     LIVE,
     MEMORY,
@@ -33,16 +33,16 @@ from fctncalling.checkers.leaderboard import (
     SIZES,
     WEB_SEARCH,
 )
-from fctncalling.cli.records import InputError
-from fctncalling.cli.result_tree import write_result_tree
-from fctncalling.cli.run_episodes import MISSING, Runner
-from fctncalling.cli.run_output import OutputFile
-from fctncalling.cli.run_report import as_report, table
-from fctncalling.cli.task_tools import add_tool_arguments
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.run.result_tree import write_result_tree
+from fctncalling.cli.run.runner import MISSING, Runner
+from fctncalling.cli.run.output_file import OutputFile
+from fctncalling.cli.shared.text_table import as_report, table
+from fctncalling.cli.shared.tool_flags import add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
-from fctncalling.data.places import official_data_folder
-from fctncalling.envs.tools.callables import ToolDefinitionError
+from fctncalling.data.paths import official_data_folder
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
 
 _SINGLE = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance")
 GROUPS: dict[str, tuple[str, ...]] = {

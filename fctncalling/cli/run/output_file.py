@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from fctncalling.cli.records import InputError
-from fctncalling.episodes import CONTEXT_OVERFLOW
-from fctncalling.pass_at_k import SampledTasks
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW
+from fctncalling.evaluation.pass_at_k import SampledTasks
 
 
 @dataclass

@@ -22,18 +22,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fctncalling.cli.records import InputError, shown_progress, use_tables_beside
-from fctncalling.cli.score_beside import ExtraMetrics
-from fctncalling.cli.score_inputs import Results, official_results, paired, split_lines, tasks_of
-from fctncalling.cli.score_responses import response_of
-from fctncalling.cli.score_told import as_json, as_text
-from fctncalling.cli.score_tree import ModelScores, ScoreFile, failure, write_csv
-from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
+from fctncalling.cli.score.extra_metrics import ExtraMetrics
+from fctncalling.cli.score.results import Results, official_results, paired, split_lines, tasks_of
+from fctncalling.cli.score.responses import response_of
+from fctncalling.cli.score.tables import as_json, as_text
+from fctncalling.cli.score.score_files import ModelScores, ScoreFile, failure, write_csv
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
-from fctncalling.data.places import official_data_folder
+from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.judge import judge
-from fctncalling.episodes import CONTEXT_OVERFLOW
+from fctncalling.envs.judging.judge import judge
+from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fctncalling.checkers import kind_of, language_of
-from fctncalling.cli.run_report import interval_text
+from fctncalling.cli.shared.text_table import interval_text
 from fctncalling.data.types import StepRecord, Task, Verdict
-from fctncalling.envs.progress import progress_of
-from fctncalling.pass_at_k import SampledTasks
+from fctncalling.envs.rewards import progress_of
+from fctncalling.evaluation.pass_at_k import SampledTasks
 
 
 class ExtraMetrics:
@@ -62,14 +62,14 @@ class ExtraMetrics:
 
 
 def _is_strictly_valid(task: Task, response: Any, form: str, verdict: Verdict) -> bool:
-    from fctncalling.envs.strictness import strict_verdict
+    from fctncalling.envs.judging.strict import strict_verdict
 
     return strict_verdict(task, steps_of(task, response, form), verdict).valid
 
 
 def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
     """Return an answer's messages as the steps they would have been."""
-    from fctncalling.envs.answers import parse_message
+    from fctncalling.envs.episode.parsing import parse_message
     from fctncalling.envs.handlers import get_handler
 
     if form == "decoded_calls":

@@ -9,14 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.records import InputError, Line, read_records
-from fctncalling.data.agentic import MEMORY, WEB_SEARCH, variant_of
+from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records
+from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import ALIASES
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import load_format_sensitivity
 from fctncalling.data.types import Task
-from fctncalling.episodes import CONTEXT_OVERFLOW
+from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW
 
 FORMAT_SENSITIVITY = "format_sensitivity"
 FORMS = ("prompting", "tool_call")

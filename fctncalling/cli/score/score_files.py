@@ -22,9 +22,9 @@ from fctncalling.checkers.leaderboard import (
     of_category,
     version_4,
 )
-from fctncalling.cli.latencies import Latencies
-from fctncalling.cli.score_beside import ExtraMetrics
-from fctncalling.cli.score_inputs import FORMAT_SENSITIVITY, Results
+from fctncalling.cli.score.latencies import Latencies
+from fctncalling.cli.score.extra_metrics import ExtraMetrics
+from fctncalling.cli.score.results import FORMAT_SENSITIVITY, Results
 from fctncalling.data.format_sensitivity import VARIANTS, parse_id
 from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Task, Verdict

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.records import (
+from fctncalling.cli.shared.jsonl_records import (
     InputError,
     Line,
     Record,
@@ -18,9 +18,9 @@ from fctncalling.cli.records import (
     shown_progress,
     write_records,
 )
-from fctncalling.cli.task_tools import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
-from fctncalling.data.places import official_data_folder
+from fctncalling.data.paths import official_data_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
-from fctncalling.cli.task_store import TaskStore
+from fctncalling.cli.shared.task_store import TaskStore
 from fctncalling.data import format_sensitivity
-from fctncalling.data.agentic import variant_of
+from fctncalling.data.agentic_tasks import variant_of
 from fctncalling.data.bfcl import iter_tasks, task_path
 from fctncalling.data.categories import category_of
 from fctncalling.data.errors import TaskError

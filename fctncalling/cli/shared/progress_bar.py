@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fctncalling.training_run import TrainingRun
+    from fctncalling.training.training_run import TrainingRun
 
 
 class Progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.cli.run_output import Totals
+from fctncalling.cli.run.output_file import Totals
 
 
 def as_report(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.records import InputError
+from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.data.types import Task
 
 
@@ -45,7 +45,7 @@ class TaskTools:
         naming = [task for task in tasks if task.tool_paths]
         if not naming:
             return self.given
-        from fctncalling.envs.own_tools import UserTools
+        from fctncalling.envs.user_tools import UserTools
 
         own = UserTools(self.given)
         own.import_task_tools(naming, str(origin), allowed=self._allowed)
@@ -56,7 +56,7 @@ class TaskTools:
         tools = self.classes_for((task,), origin)
         if tools.keys().isdisjoint(task.involved_classes):
             return task
-        from fctncalling.envs.own_tools import UserTools
+        from fctncalling.envs.user_tools import UserTools
 
         return UserTools(tools).with_tool_docs(task)
 

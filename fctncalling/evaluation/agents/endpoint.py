@@ -12,24 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.agents.agent import (
+from fctncalling.evaluation.agents.agent import (
     AgentSetupError,
     AgentUnavailable,
     ContextOverflow,
     Player,
 )
-from fctncalling.agents.context_overflow import is_context_overflow
-from fctncalling.agents.endpoint_players import (
+from fctncalling.evaluation.agents.context_overflow import is_context_overflow
+from fctncalling.evaluation.agents.endpoint_players import (
     Endpoint,
     PromptedPlayer,
     ToolCallPlayer,
     ToolsTextPlayer,
 )
-from fctncalling.agents.http_post import BadAddress, HttpPoster, Reply, RequestFailed
-from fctncalling.agents.redaction import Redactor, without_credentials
+from fctncalling.evaluation.agents.http_post import BadAddress, HttpPoster, Reply, RequestFailed
+from fctncalling.evaluation.agents.redaction import Redactor, without_credentials
 from fctncalling.data.surrogates import encodable_value
 from fctncalling.data.types import Message, Task
-from fctncalling.envs.tools.extras import MissingExtra, extra_module
+from fctncalling.envs.errors import MissingExtra, extra_module
 
 BASE_URL = "https://api.openai.com/v1"
 REFUSED = (401, 403, 404, 405)  # no repetition mends a wrong key, address or model

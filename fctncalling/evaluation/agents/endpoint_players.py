@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from fctncalling.data.types import Call, Message
 from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.prompts import MORE_FUNCTIONS
+from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
 
 _MARKED = re.compile(
     r"(.*?)(?:<tool_call>|<\|python_tag\|>|<\|python_start\|>|\[TOOL_CALLS\]|<TOOLCALL>|<functions>)",

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
 
-from fctncalling.agents.agent import AgentSetupError
+from fctncalling.evaluation.agents.agent import AgentSetupError
 from fctncalling.data.types import Episode, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.episodes import CONTEXT_OVERFLOW, PlayedEpisode
+from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW, PlayedEpisode
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.batch import EpisodeRecord
-    from fctncalling.algorithms.generation import GenerationEngine
+    from fctncalling.algorithms.generation.engine import GenerationEngine
 
 MakeEnv = Callable[[tuple[Task, ...]], FunctionCallingEnv]
 CHUNK = 4  # tasks a slot that are handed to the rollout at once: enough that few slots idle at a chunk's end
@@ -60,7 +60,7 @@ class LocalModel:
             import torch
             from transformers import AutoConfig, AutoTokenizer
 
-            from fctncalling.algorithms.template import ChatTemplate
+            from fctncalling.algorithms.policy.chat_template import ChatTemplate
         except ImportError as error:
             raise AgentSetupError(
                 f"--agent hf:... needs the training libraries ({error}): pip install 'fctncalling[train]'"
@@ -81,7 +81,7 @@ class LocalModel:
 
     def play_all(self, items: Iterable[Item], make_env: MakeEnv) -> Iterator[PlayedEpisode]:
         """Yield every item's episode, in order; `make_env` gives an environment over tasks."""
-        from fctncalling.algorithms.rollout import collect
+        from fctncalling.algorithms.rollout.collect import collect
 
         waiting, num_envs = iter(items), self._settings.num_envs
         while chunk := tuple(islice(waiting, CHUNK * num_envs)):
@@ -112,7 +112,7 @@ class LocalModel:
         from transformers import AutoModelForCausalLM
 
         from fctncalling.algorithms.config import resolve_device
-        from fctncalling.algorithms.generation import GenerationEngine
+        from fctncalling.algorithms.generation.engine import GenerationEngine
 
         settings = self._settings
         try:

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fctncalling.algorithms.acting_weights import Weights, policy_state
+from fctncalling.algorithms.policy.weight_sync import Weights, policy_state
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.interruption import Interruption
-from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.algorithms.processes import SINGLE_PROCESS, ProcessGroup
-from fctncalling.envs.tools.extras import MissingExtra, extra_module
-from fctncalling.rollout_worker import RolloutWorker
-from fctncalling.rollouts import OnEpisode, RolloutResult, RolloutRound
-from fctncalling.surroundings import RunConfig
-from fctncalling.worker_pool import Job, WorkerLost, WorkerPool
+from fctncalling.algorithms.run.interruption import Interruption
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from fctncalling.envs.errors import MissingExtra, extra_module
+from fctncalling.training.ray.rollout_worker import RolloutWorker
+from fctncalling.training.rollout_backends import OnEpisode, RolloutResult, RolloutRound
+from fctncalling.training.task_setup import RunConfig
+from fctncalling.training.ray.worker_pool import Job, WorkerLost, WorkerPool
 
 PATHS = frozenset(
     {

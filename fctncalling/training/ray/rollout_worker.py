@@ -10,11 +10,11 @@ import socket
 import time
 from collections.abc import Sequence
 
-from fctncalling.algorithms.acting_weights import Weights, load_policy_state
+from fctncalling.algorithms.policy.weight_sync import Weights, load_policy_state
 from fctncalling.algorithms.config import TrainConfig, resolve_device
-from fctncalling.algorithms.processes import ProcessGroup
-from fctncalling.rollouts import LocalRollout, RolloutResult, RolloutRound
-from fctncalling.surroundings import RunConfig, environments
+from fctncalling.algorithms.distributed.process_group import ProcessGroup
+from fctncalling.training.rollout_backends import LocalRollout, RolloutResult, RolloutRound
+from fctncalling.training.task_setup import RunConfig, environments
 
 
 class RolloutWorker:
@@ -25,7 +25,7 @@ class RolloutWorker:
     """
 
     def __init__(self, config: TrainConfig, surroundings: RunConfig, number: int) -> None:
-        from fctncalling.policy_files import load_policy
+        from fctncalling.training.load_policy import load_policy
 
         self.config = dataclasses.replace(
             config,

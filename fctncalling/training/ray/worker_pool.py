@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fctncalling.algorithms.actor import RolloutError
+from fctncalling.algorithms.generation.engine_api import RolloutError
 
 __all__ = ["Job", "RolloutError", "Transport", "WorkerLost", "WorkerPool"]
 
