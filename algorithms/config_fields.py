@@ -50,9 +50,9 @@ def field(
         default=default,
         metadata={
             "sentence": sentence,
-            "within": interval,
+            "interval": interval,
             "choices": choices,
-            "bare": const,
+            "const": const,
             "group": group,
             "basic": basic,
             "metavar": metavar,

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.advantages import explained_variance
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.batch import EpisodeRecord, Experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.policy.precision import corrects_sampling
 from fctncalling.algorithms.targets import Targets
 

@@ -13,8 +13,16 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.batch import (
+    EpisodeRecord,
+    Experience,
+    Minibatch,
+    build_experience,
+    plan_minibatches,
+)
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
+from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.metrics import (
     LossTerms,
     Metrics,
@@ -22,16 +30,8 @@ from fctncalling.algorithms.metrics import (
     step_metrics,
     update_metrics,
 )
-from fctncalling.algorithms.batch import (
-    Experience,
-    Minibatch,
-    build_experience,
-    plan_minibatches,
-)
 from fctncalling.algorithms.nan_guard import annotate_location, annotate_tasks, check_finite
-from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
 from fctncalling.algorithms.reward_shaping import shaped
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO

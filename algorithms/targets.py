@@ -10,14 +10,13 @@ from torch import Tensor
 
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Trajectories
-from fctncalling.algorithms.batch import make_batch, microbatches
+from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, microbatches
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.batch import Experience, Minibatch
-from fctncalling.algorithms.nan_guard import check_finite
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.learning_signal import outcome_spread, scaled
+from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.precision import corrects_sampling
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 
 
 class Targets(NamedTuple):

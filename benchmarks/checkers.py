@@ -28,14 +28,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.evaluation.agents.agent import handler_for
-from fctncalling.evaluation.agents.scripted import ScriptedAgent
 from fctncalling.checkers.leaderboard import LIVE, MULTI_TURN, NON_LIVE
-from fctncalling.cli.shared.jsonl_records import TaskIndex
 from fctncalling.cli.score.results import tasks_of
 from fctncalling.cli.score.score_files import folder_of
+from fctncalling.cli.shared.jsonl_records import TaskIndex
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import TRUTHS, judge
+from fctncalling.evaluation.agents.agent import handler_for
+from fctncalling.evaluation.agents.scripted import ScriptedAgent
 
 HERE = Path(__file__).parent
 SINGLE_TURN = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance")

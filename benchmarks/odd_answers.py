@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.evaluation.agents.agent import handler_for
-from fctncalling.evaluation.agents.scripted import ScriptedAgent
-from fctncalling.cli.shared.jsonl_records import Line
 from fctncalling.cli.score.results import tasks_of
+from fctncalling.cli.shared.jsonl_records import Line
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
+from fctncalling.evaluation.agents.agent import handler_for
+from fctncalling.evaluation.agents.scripted import ScriptedAgent
 
 HERE = Path(__file__).parent
 CATEGORIES = (

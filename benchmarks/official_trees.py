@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.evaluation.agents.agent import handler_for, task_for_form
-from fctncalling.evaluation.agents.scripted import ScriptedAgent
 from fctncalling.checkers import kind_of
 from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, WEB_SEARCH
 from fctncalling.cli.score.results import FORMAT_SENSITIVITY, tasks_of
 from fctncalling.cli.score.score_files import folder_of
 from fctncalling.data.types import Task
+from fctncalling.evaluation.agents.agent import handler_for, task_for_form
+from fctncalling.evaluation.agents.scripted import ScriptedAgent
 
 SCORED = (
     *NON_LIVE,

@@ -7,11 +7,17 @@ from functools import lru_cache
 from typing import Any
 
 from fctncalling.checkers.agentic import answer_fault
-from fctncalling.checkers.ast_checker import ArgumentChecker, CallChecker, Truth, format_fault
+from fctncalling.checkers.ast_checker import (
+    ArgumentChecker,
+    CallChecker,
+    Truth,
+    format_fault,
+    irrelevance_fault,
+    relevance_fault,
+)
 from fctncalling.checkers.java_values import java_fault
 from fctncalling.checkers.javascript_values import javascript_fault
 from fctncalling.checkers.multi_turn import check_turns
-from fctncalling.checkers.ast_checker import irrelevance_fault, relevance_fault
 from fctncalling.checkers.python_values import Fault, python_fault
 from fctncalling.data.types import Task, Verdict
 

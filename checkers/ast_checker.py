@@ -138,3 +138,26 @@ class CallChecker:
                 told = f"parameter {parameter!r} has no default that is accepted, and is missing"
                 return Fault("simple_function_checker:missing_optional", told)
         return None
+
+
+def contains_call(record: Any) -> bool:
+    """Whether a decoded answer holds a well-formed call; text that does not decode counts as none."""
+    return format_fault(record) is None and len(record) > 0
+
+
+def irrelevance_fault(record: Any) -> Fault | None:
+    """Return why an answer is wrong where no offered function helps: it calls one."""
+    return (
+        Fault("irrelevance_error:decoder_success", "no call was expected")
+        if contains_call(record)
+        else None
+    )
+
+
+def relevance_fault(record: Any) -> Fault | None:
+    """Return why an answer is wrong where an offered function helps: it calls none."""
+    return (
+        None
+        if contains_call(record)
+        else Fault("relevance_error:decoder_failed", "a call was expected")
+    )

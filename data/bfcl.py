@@ -7,12 +7,12 @@ API classes in `multi_turn_func_doc/`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fctncalling.data.agentic_tasks import variant_of
-from fctncalling.data.possible_answers import AnswerSource, PossibleAnswers
 from fctncalling.data.categories import (
     AGENTIC,
     AST,
@@ -25,7 +25,7 @@ from fctncalling.data.errors import Location, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.paths import official_data_folder, user_data_folder
-from fctncalling.data.bfcl import named_classes
+from fctncalling.data.possible_answers import AnswerSource, PossibleAnswers
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import explain, is_task
 
@@ -297,3 +297,41 @@ def _missed_functions(
                 )
         missed[int(turn)] = tuple(name for name in names if name in known or more_later)
     return missed
+
+
+_PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)[.:]([A-Za-z_]\w*)")
+
+
+def named_classes(
+    entry: Mapping[str, Any], place: Location
+) -> tuple[tuple[str, ...], dict[str, str], Mapping[str, Mapping[str, Any]]]:
+    """Return an entry's classes by their bare names, name -> "module:Class", and name -> scenario.
+
+    A scenario stands under the class's path or its bare name. Raises TaskError at `place`.
+    """
+    written: Sequence[str] = entry.get("involved_classes", entry.get("invoked_classes", []))
+    scenarios = dict(entry.get("initial_config", {}))
+    names, paths = list[str](), dict[str, str]()
+    for each in written:
+        name = each
+        if "." in each or ":" in each:
+            found = _PATH.fullmatch(each)
+            if found is None:
+                raise place.error(
+                    f'involved_classes: expected a class\'s name or "module.Class", found {each!r:.60}'
+                )
+            name = found[2]
+            if name in names:
+                raise place.error(
+                    f'involved_classes: expected one class called "{name}", found {each!r:.60} too'
+                )
+            paths[name] = f"{found[1]}:{name}"
+            if each in scenarios:
+                scenarios[name] = scenarios.pop(each)
+        names.append(name)
+    for name in names:
+        if not isinstance(scenario := scenarios.get(name, {}), dict):
+            raise place.error(
+                f"initial_config.{name}: expected the class's scenario (an object), found {scenario!r:.60}"
+            )
+    return tuple(names), paths, scenarios

@@ -15,24 +15,24 @@ from fctncalling.checkers import language_of
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Episode, Message, StepRecord, Task
-from fctncalling.envs.prompting import prompts
+from fctncalling.envs.episode.feedback import classify_error, with_corrections
 from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
+from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
+from fctncalling.envs.episode.transcript import transcript
+from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import Handler, LenientCalls, get_handler
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.episode.feedback import classify_error, with_corrections
-from fctncalling.envs.prompting.task_prompt import TaskPrompt
-from fctncalling.envs.user_tools import ToolsArgument, UserTools
-from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
+from fctncalling.envs.judging.strict import strict_verdict
+from fctncalling.envs.prompting import prompts
+from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
-from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.task_set import task_set
-from fctncalling.envs.errors import MissingExtra
-from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.box.toolbox import truncate_together
-from fctncalling.envs.episode.transcript import transcript
+from fctncalling.envs.tools.local_corpus import CorpusError
+from fctncalling.envs.user_tools import ToolsArgument, UserTools
 
 MAX_STEP_OUTPUT = (
     500_000  # characters of all results of a step that are shown; checkers see them whole

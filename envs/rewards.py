@@ -114,3 +114,15 @@ def scored_turns(task: Task) -> Sequence[bool]:
     if not task.is_multi_turn:
         return (True,)
     return tuple(bool(turn) for turn in task.ground_truth or ())
+
+
+def progress_of(task: Task, verdict: Verdict) -> float:
+    """Return the share of scored turns that pass, 0..1, each judged for itself; 1 for every valid answer."""
+    if verdict.valid:
+        return 1.0
+    scored = [
+        passed
+        for passed, counts in zip(verdict.per_turn, scored_turns(task), strict=False)
+        if counts
+    ]
+    return sum(scored) / len(scored) if scored and task.is_multi_turn else 0.0

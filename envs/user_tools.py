@@ -16,10 +16,10 @@ from typing import Any
 
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
-from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
-from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.prompting.task_prompt import executes_calls
+from fctncalling.envs.python_source.evaluator import Evaluator
+from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.tools import tool_class
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import ToolBox

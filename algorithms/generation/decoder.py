@@ -8,7 +8,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.generation.transformers_cache import RaggedCache, attention_mask, check_supported
+from fctncalling.algorithms.generation.transformers_cache import (
+    RaggedCache,
+    attention_mask,
+    check_supported,
+)
 from fctncalling.algorithms.policy.precision import pass_dtypes
 
 

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fctncalling.algorithms.generation.token_block import TokenBlock
-from fctncalling.algorithms.generation.kv_cache import KVCache
-from fctncalling.algorithms.policy.precision import pass_dtypes, without_autocast
-from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.generation.decoder import DecoderOutput
+from fctncalling.algorithms.generation.fused_linear import FusedLinear
+from fctncalling.algorithms.generation.kv_cache import KVCache
 from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache
+from fctncalling.algorithms.generation.token_block import TokenBlock
+from fctncalling.algorithms.policy.precision import pass_dtypes, without_autocast
 
 MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 ROTARY_KINDS = ("default", "linear", "llama3", "yarn")  # whose angles depend on the position alone

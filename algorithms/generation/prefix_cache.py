@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
 from fctncalling.algorithms.generation.kv_cache import KVCache, whole_lines
+from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
 
 
 class PrefixKVCache(KVCache):

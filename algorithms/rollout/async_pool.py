@@ -9,7 +9,12 @@ import time
 from abc import abstractmethod
 from typing import NamedTuple
 
-from fctncalling.algorithms.rollout.env_pool import EnvPool, EnvRequest, EnvResponse, NoResponseError
+from fctncalling.algorithms.rollout.env_pool import (
+    EnvPool,
+    EnvRequest,
+    EnvResponse,
+    NoResponseError,
+)
 
 Inbox = queue.SimpleQueue[
     tuple[int, EnvResponse]

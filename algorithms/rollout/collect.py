@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fctncalling.algorithms.generation.engine_api import Engine, RolloutError
 from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.generation.engine_api import Engine, RolloutError
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.arrival_log import ArrivalOrder
 from fctncalling.algorithms.rollout.env_pool import EnvPool, EnvResponse, InlineEnvPool, TextEnv
 from fctncalling.algorithms.rollout.running_episode import RunningEpisode
-from fctncalling.algorithms.rollout.arrival_log import ArrivalOrder
-from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from fctncalling.algorithms.rollout.async_pool import AsyncEnvPool
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.rollout.async_pool import AsyncEnvPool
+from fctncalling.algorithms.rollout.env_pool import EnvPool, MakeEnv
 from fctncalling.algorithms.rollout.process_pool import ProcessEnvPool
 from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
-from fctncalling.algorithms.rollout.env_pool import EnvPool, MakeEnv
 
 
 def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:

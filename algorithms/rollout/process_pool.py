@@ -18,7 +18,6 @@ from typing import Any
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from fctncalling.algorithms.rollout.async_pool import PATIENCE_S, AsyncEnvPool, Inbox
-from fctncalling.algorithms.rollout.thread_pool import EnvThread
 from fctncalling.algorithms.rollout.env_pool import (
     EnvRequest,
     EnvResponse,
@@ -26,6 +25,7 @@ from fctncalling.algorithms.rollout.env_pool import (
     NoResponseError,
     answers_in_process,
 )
+from fctncalling.algorithms.rollout.thread_pool import EnvThread
 
 logger = logging.getLogger(__name__)
 

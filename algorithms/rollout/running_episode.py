@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.algorithms.generation.engine_api import Action, Engine, EngineError, Request
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.generation.engine_api import Action, Engine, EngineError, Request
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.env_pool import (
     EnvRequest,
     InvalidEpisodeError,
     NoResponseError,
     TextEnv,
 )
-from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Episode, Message, StepRecord, Verdict
 
 __all__ = ["RunningEpisode", "TextEnv"]

@@ -9,11 +9,13 @@ from typing import Any
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.inline.code_blocks import MarkdownBlocks, PythonBlocks
+from fctncalling.envs.handlers.bfcl_fc_calls import BfclFunctionCalls
+from fctncalling.envs.handlers.bfcl_formats.variants import RETURN_HANDLERS, VariantCalls
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodeError, Handler
+from fctncalling.envs.handlers.inline.code_blocks import MarkdownBlocks, PythonBlocks
 from fctncalling.envs.handlers.inline.hermes_inline import HermesText
-from fctncalling.envs.handlers.source.java_calls import JavaCalls
-from fctncalling.envs.handlers.source.javascript_calls import JavaScriptCalls
+from fctncalling.envs.handlers.inline.inline_calls import InlineCalls
+from fctncalling.envs.handlers.inline.trl_request import RequestCalls
 from fctncalling.envs.handlers.json_calls import (
     HermesCalls,
     JsonCalls,
@@ -24,10 +26,8 @@ from fctncalling.envs.handlers.json_calls import (
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls, MissingRepair, Reading
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
-from fctncalling.envs.handlers.inline.trl_request import RequestCalls
-from fctncalling.envs.handlers.inline.inline_calls import InlineCalls
-from fctncalling.envs.handlers.bfcl_fc_calls import BfclFunctionCalls
-from fctncalling.envs.handlers.bfcl_formats.variants import RETURN_HANDLERS, VariantCalls
+from fctncalling.envs.handlers.source.java_calls import JavaCalls
+from fctncalling.envs.handlers.source.javascript_calls import JavaScriptCalls
 
 __all__ = [
     "HANDLERS",

@@ -17,12 +17,12 @@ from functools import lru_cache
 from typing import Any
 
 from fctncalling.envs.python_source.evaluator import Evaluator, pure_function
-from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call
-from fctncalling.envs.tools.result_text import MAX_RESULTS_CHARS, Allowance, result_text
-from fctncalling.envs.tools.snapshot import snapshot
 from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call
 from fctncalling.envs.python_source.value_size import MAX_WEIGHT, require_copyable, size_of
 from fctncalling.envs.tools import tool_class
+from fctncalling.envs.tools.result_text import MAX_RESULTS_CHARS, Allowance, result_text
+from fctncalling.envs.tools.snapshot import snapshot
 
 MAX_CALL_CHARS = 262_144
 """The longest call string that is executed: four times the longest text that is decoded, whose escapes may grow."""

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
-from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
     Record,
@@ -23,6 +21,8 @@ from fctncalling.envs.handlers.call_format import (
     skip_blanks,
     to_json,
 )
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _OPENING = re.compile(r'\s*+(?:```(?:json)?\s*+)?+\[?+\s*+\{(?:\s*+"((?:[^"\\]|\\.)*+)"\s*+:)?')

@@ -16,6 +16,13 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call
+from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import (
+    CLOSE_TAG,
+    OPEN_TAG,
+    JsonReturn,
+    ReturnFormat,
+)
+from fctncalling.envs.handlers.call_format import ToolCallForm, to_json
 from fctncalling.envs.handlers.handler import (
     DecodeError,
     Handler,
@@ -24,8 +31,6 @@ from fctncalling.envs.handlers.handler import (
 )
 from fctncalling.envs.handlers.json_calls import HermesCalls, JsonCalls, LlamaJsonCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
-from fctncalling.envs.handlers.call_format import ToolCallForm, to_json
-from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import CLOSE_TAG, OPEN_TAG, JsonReturn, ReturnFormat
 
 PREFIX = "lenient:"
 MAX_LENIENT_CHARS = 30_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
-from fctncalling.envs.handlers.json_calls import named
 from fctncalling.envs.handlers.call_format import (
     Record,
     ToolCallForm,
@@ -16,6 +14,8 @@ from fctncalling.envs.handlers.call_format import (
     skip_blanks,
     to_json,
 )
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.json_calls import named
 
 _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.handlers.execution import render_call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
-from fctncalling.envs.python_source.plain_calls import PlainCall, plain_calls, plain_executions
+from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression
+from fctncalling.envs.python_source.plain_calls import PlainCall, plain_calls, plain_executions
 
 _FENCE = "`\n "
 _WORD = re.compile(r"\w")

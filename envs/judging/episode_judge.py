@@ -9,10 +9,10 @@ from fctncalling.checkers import check, kind_of
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import StepRecord, Task, TurnRecord, Verdict
-from fctncalling.envs.judging.judge import judge_turns, replay_ground_truth
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
-from fctncalling.envs.rewards import Outcome, scored_turns
+from fctncalling.envs.judging.judge import judge_turns, replay_ground_truth
 from fctncalling.envs.judging.strict import forgiven_in_turn
+from fctncalling.envs.rewards import Outcome, scored_turns
 
 Kept = TypeVar("Kept")
 TASKS_KEPT = 64  # tasks of which an environment keeps truth and schemas; long-context truths take about 1 MB each

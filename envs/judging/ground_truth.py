@@ -16,8 +16,8 @@ from fctncalling.checkers.multi_turn import LiveTurn, Turn
 from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
-from fctncalling.envs.tools.snapshot import snapshot
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
+from fctncalling.envs.tools.snapshot import snapshot
 
 ExtraTools = Mapping[str, "type | str"]
 States = dict[str, dict[str, Any]]

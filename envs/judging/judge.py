@@ -13,9 +13,14 @@ from fctncalling.checkers.agentic import NOT_ONE_TURN
 from fctncalling.checkers.multi_turn import check_pairs
 from fctncalling.data.types import Task, TurnRecord, Verdict
 from fctncalling.envs.handlers import DecodeError, Handler, get_handler
-from fctncalling.envs.python_source.plain_calls import PlainCall
 from fctncalling.envs.handlers.python_calls import PythonCalls
-from fctncalling.envs.judging.ground_truth import ExtraTools, GroundTruthCache, replay_ground_truth, replay_turns
+from fctncalling.envs.judging.ground_truth import (
+    ExtraTools,
+    GroundTruthCache,
+    replay_ground_truth,
+    replay_turns,
+)
+from fctncalling.envs.python_source.plain_calls import PlainCall
 
 __all__ = ["FORMS", "judge", "judge_turns", "replay_ground_truth"]
 

@@ -9,14 +9,14 @@ import ast
 from collections.abc import Sequence
 
 from fctncalling.checkers import check, kind_of, language_of
+from fctncalling.checkers.python_values import Fault
 from fctncalling.checkers.strict_answer import strict_answer_fault
 from fctncalling.checkers.strict_values import strict_calls_fault
-from fctncalling.checkers.python_values import Fault
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import StepRecord, Task, Verdict
-from fctncalling.envs.judging.arbitrary_calls import arbitrary_call_fault
 from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.judging.arbitrary_calls import arbitrary_call_fault
 from fctncalling.envs.python_source.parse import parse_expression
 
 MAX_CALLS = (10, 3)  # of a turn: so many, and so many for each call of its ground truth

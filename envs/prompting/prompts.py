@@ -16,8 +16,8 @@ from typing import Any
 from fctncalling.checkers import language_of
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import FunctionDoc, Message, StepRecord
-from fctncalling.envs.prompting import format_variants
 from fctncalling.envs.handlers.lenient import PREFIX as LENIENT
+from fctncalling.envs.prompting import format_variants
 from fctncalling.envs.prompting.format_variants import as_in_file
 
 MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"

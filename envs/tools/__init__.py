@@ -63,6 +63,6 @@ def _imported(name: str, target: str) -> type:
 def read_table(noun: str) -> dict[str, Any]:
     """Return the figures of `tables/<noun>.json`, parsed afresh: what one caller changes no other sees."""
     table: dict[str, Any] = json.loads(
-        (Path(__file__).parent / "tables" / f"{noun}.json").read_text("utf-8")
+        (Path(__file__).parent / "bfcl" / "tables" / f"{noun}.json").read_text("utf-8")
     )
     return table

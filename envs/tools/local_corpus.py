@@ -12,7 +12,7 @@ from typing import Any
 from fctncalling.envs.tools.bm25 import bm25, words
 
 VARIABLE = "FCTNCALLING_SEARCH_CORPUS"
-DEFAULT = Path(__file__).parent / "tables" / "web_pages.json"
+DEFAULT = Path(__file__).with_name("web_pages.json")
 SNIPPET_CHARS = 300
 _KEYS = ("title", "href", "body")
 _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}\"'", " "))

@@ -21,17 +21,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fctncalling.evaluation.canary_policies import Policy, PolicyInput, policies
 from fctncalling.checkers import UnsupportedCategory, kind_of, language_of
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.run.runner import MISSING
+from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.user_tools import ToolsArgument
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.user_tools import ToolsArgument
+from fctncalling.evaluation.canary_policies import Policy, PolicyInput, policies
 from fctncalling.evaluation.official_faults import official_fault
 
 Rates = dict[

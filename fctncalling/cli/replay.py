@@ -12,18 +12,40 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, read_records, shown_progress
-from fctncalling.cli.replay import Replayer
 from fctncalling.cli.run.runner import MISSING
-from fctncalling.cli.shared.tool_flags import add_tool_arguments
+from fctncalling.cli.shared.jsonl_records import (
+    InputError,
+    Line,
+    TaskIndex,
+    read_records,
+    shown_progress,
+    use_tables_beside,
+)
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.data import format_sensitivity
+from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
+from fctncalling.data.types import Task
+from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.evaluation.agents.agent import ContextOverflow, EpisodeCut, task_for_form
+from fctncalling.evaluation.episode_log import (
+    CONTEXT_OVERFLOW,
+    PlayedEpisode,
+    episode_json,
+    play,
+    verdict_fields,
+)
 
 _TOLD = 20  # differences that are printed
 
@@ -112,3 +134,168 @@ def run(args: argparse.Namespace) -> int:
             f"{counts['skipped']} invalid when they were played: not replayed"
         )
     return 1 if counts["different"] else 0
+
+
+_STEP_FIELDS = (
+    "turn",
+    "text",
+    "calls",
+    "executed",
+    "results",
+    "error",
+    "reward",
+    "observation_sha256",
+)
+_VERDICT_FIELDS = (
+    "verdict",
+    "valid",
+    "error_type",
+    "strict_valid",
+    "strict_error_type",
+    "progress",
+)
+_ENDS = ("terminated", "truncated")
+_SHOWN = 200  # characters of a value that differs
+
+
+class Replayer:
+    """Replays the lines of one log; settings that a line does not tell are taken from arguments and config.json."""
+
+    def __init__(self, path: Path, args: argparse.Namespace) -> None:
+        self._config = _config_beside(path)
+        self._args, self._tools = args, TaskTools(args)
+        self._folder = TaskIndex(args.data_dir, self._tools.given)
+        self._own: dict[str, Task] | None = None
+
+    def differences(self, line: Line) -> list[dict[str, str]] | None:
+        """Return where the replay is not as logged; None for an episode that was invalid when it was played."""
+        if line.record.get("invalid"):
+            return None
+        steps = line.field("steps", list, "the logged steps")
+        texts = [
+            step["text"]
+            for step in steps
+            if isinstance(step, dict) and isinstance(step.get("text"), str)
+        ]
+        if len(texts) != len(steps):
+            raise line.error("steps", "expected each step with its text")
+        task = self._task(line)
+        cut = ContextOverflow if line.record.get(CONTEXT_OVERFLOW) else EpisodeCut
+        player = _Recorded(texts, cut)
+        played = play(self._env(line, task), task.id, player, line.record.get("seed"))
+        return list(_compared(line.record, task, played))
+
+    def task_id(self, line: Line) -> str:
+        """Return the id of the task a line is an episode of."""
+        name = "task_id" if "task_id" in line.record else "id"
+        task_id: str = line.field(name, str, "a task's id")
+        return task_id
+
+    def _env(self, line: Line, task: Task) -> FunctionCallingEnv:
+        def setting(name: str, default: Any) -> Any:
+            given = getattr(self._args, name)
+            return (
+                given
+                if given is not None
+                else line.record.get(name, self._config.get(name, default))
+            )
+
+        return FunctionCallingEnv(
+            tasks=(task,),
+            handler=setting("handler", "auto"),
+            reward=setting("reward", "success"),
+            max_steps_per_turn=setting("max_steps_per_turn", 20),
+            tools=self._tools.classes_for((task,), line.path),
+        )
+
+    def _task(self, line: Line) -> Task:
+        task_id = self.task_id(line)
+        if self._own is None:
+            self._own = self._own_tasks()
+        if task_id in self._own:
+            found = self._own[task_id]
+        elif "task_id" in line.record:
+            raise line.error(
+                "task_id", f'no task is called "{task_id}": name its file by --dataset_path'
+            )
+        else:
+            found = self._folder.task_of(line)
+            if line.record.get("category") == format_sensitivity.CATEGORY:
+                found = replace(found, id=task_id)
+        found = self._tools.with_docs(found, line.path)
+        return task_for_form(found, str(line.record.get("form", "")))
+
+    def _own_tasks(self) -> dict[str, Task]:
+        paths: list[Path] = list(self._args.dataset_path or ())
+        if (
+            not paths and self._config
+        ):  # a trainer's log: its tasks are those it was told, or the embedded ones
+            told = [self._config.get("dataset_path"), self._config.get("eval_dataset_path")]
+            paths = [Path(path) for path in told if path]
+            paths = (
+                paths if told[0] else [*paths, embedded_path("train"), embedded_path("held_out")]
+            )
+        own = self._tools.given
+        for path in paths:
+            use_tables_beside(path)
+        return {task.id: task for path in paths for task in load_tasks(path, self_documented=own)}
+
+
+class _Recorded:
+    """Says what was said; where nothing more was, the episode ended here."""
+
+    def __init__(self, texts: list[str], cut: type[Exception]) -> None:
+        self._texts, self._cut = iter(texts), cut
+
+    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+        text = next(self._texts, None)
+        if text is None:
+            raise self._cut
+        return text
+
+
+def _compared(
+    logged: Mapping[str, Any], task: Task, played: PlayedEpisode
+) -> Iterator[dict[str, str]]:
+    now = episode_json(played)
+    if len(now["steps"]) != len(logged["steps"]):
+        yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")
+    for index, (old, new) in enumerate(zip(logged["steps"], now["steps"], strict=False)):
+        yield from _fields(f"steps[{index}].", _STEP_FIELDS, old, new)
+    if played.episode.invalid:
+        yield _difference("invalid", False, played.reason)
+    verdict = played.episode.verdict
+    judged = verdict_fields(task, played.episode.steps, verdict) if verdict else {"verdict": None}
+    yield from _fields("", (*_VERDICT_FIELDS, *_ENDS), logged, {**now, **judged})
+
+
+def _fields(
+    prefix: str, names: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[dict[str, str]]:
+    for name in names:
+        if name in old and name in new and _plain(old[name]) != _plain(new[name]):
+            yield _difference(prefix + name, old[name], new[name])
+
+
+def _difference(field: str, logged: Any, now: Any) -> dict[str, str]:
+    return {"field": field, "logged": str(logged)[:_SHOWN], "now": str(now)[:_SHOWN]}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as the trainer's logs write it: NaN and infinities as null, keys as texts."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _config_beside(path: Path) -> dict[str, Any]:
+    config = path.resolve().parent.parent / "config.json"
+    if path.resolve().parent.name != "episodes" or not config.is_file():
+        return {}
+    try:
+        told = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{config}: cannot be read: {error}") from None
+    return told if isinstance(told, dict) else {}

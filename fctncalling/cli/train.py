@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms import config_fields
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
-from fctncalling.algorithms.run.model_presets import PRESETS
 from fctncalling.algorithms.rollout.task_sampler import Candidate, TaskSampler
 from fctncalling.algorithms.run.idle_flags import notes_on
+from fctncalling.algorithms.run.model_presets import PRESETS
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.shared.parser import OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.data.bfcl import TaskError
 from fctncalling.training.load_policy import ModelError, load_policy
+from fctncalling.training.ray.worker_pool import RolloutError
 from fctncalling.training.resume import checkpoint_to_resume
+from fctncalling.training.run_config import JOB_SETTINGS
 from fctncalling.training.run_description import run_description
 from fctncalling.training.task_setup import RunConfig, environments
-from fctncalling.training.run_config import JOB_SETTINGS
-from fctncalling.training.ray.worker_pool import RolloutError
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.run.logs import RunLog
     from fctncalling.algorithms.distributed.process_group import ProcessGroup
+    from fctncalling.algorithms.run.logs import RunLog
     from fctncalling.training.training_run import TrainingRun
 
 DESCRIPTION = """\

@@ -23,10 +23,10 @@ os.environ.setdefault(
     "OMP_WAIT_POLICY", "PASSIVE"
 )  # before torch: spinning threads cost more than they bring
 
-from fctncalling.embedded.make_tasks import EMBEDDED, SHARES, make_tasks
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.embedded.demonstrator import Demonstrator
+from fctncalling.embedded.make_tasks import EMBEDDED, SHARES, make_tasks
 from fctncalling.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length
 from fctncalling.envs.function_calling import FunctionCallingEnv
 

@@ -18,12 +18,12 @@ os.environ.setdefault(
 )  # before torch: spinning threads cost more than they bring
 
 from fctncalling.embedded.make_model import learn, loaded_tokenizer, new_model, write_hashes
-from fctncalling.envs.tool_text.env import ToolTextEnv
-from fctncalling.envs.tool_text.presets import JOBS
-from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
-from fctncalling.envs.tools.python_executor import PythonExecutor
-from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
 from fctncalling.embedded.tool_demonstrator import TextDemonstrator, text_demonstrations
+from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
+from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
+from fctncalling.envs.tools.python_executor import PythonExecutor
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.batch import EpisodeRecord

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.embedded.ticket_and_vehicle_scenes import TicketScene, VehicleScene
 from fctncalling.embedded.scenes import FileScene, Request, Scene
+from fctncalling.embedded.ticket_and_vehicle_scenes import TicketScene, VehicleScene
 from fctncalling.embedded.vocabulary import NoSuchDraw, VocabularyDraw, render, wording
 
 Entry = dict[str, Any]

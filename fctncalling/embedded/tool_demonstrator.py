@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fctncalling.algorithms.generation.engine_api import ScriptedEngine
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.generation.engine_api import ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.tool_text.env import ToolTextEnv

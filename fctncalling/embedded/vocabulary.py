@@ -22,7 +22,7 @@ class NoSuchDraw(Exception):
 @cache
 def wording() -> Mapping[str, Any]:
     """Return the wording table, read once; treat it as read-only."""
-    return json.loads((Path(__file__).parent / "wording.json").read_text())  # type: ignore[no-any-return]
+    return json.loads((Path(__file__).parent / "vocabulary.json").read_text())  # type: ignore[no-any-return]
 
 
 def render(name: str, arguments: Mapping[str, Any]) -> str:

@@ -8,17 +8,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fctncalling.checkers import kind_of
+from fctncalling.data.types import Episode, StepRecord, Task, Verdict
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.judging.strict import strict_verdict
+from fctncalling.envs.rewards import progress_of
 from fctncalling.evaluation.agents.agent import (
     AgentUnavailable,
     ContextOverflow,
     EpisodeCut,
     Player,
 )
-from fctncalling.checkers import kind_of
-from fctncalling.data.types import Episode, StepRecord, Task, Verdict
-from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.rewards import progress_of
-from fctncalling.envs.judging.strict import strict_verdict
 
 CONTEXT_OVERFLOW = "context_overflow"
 """Why an episode failed whose conversation outgrew the model's context."""

@@ -15,13 +15,17 @@ from fctncalling.checkers import kind_of
 from fctncalling.checkers.agentic import standardised
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task, Verdict
+from fctncalling.envs.episode.feedback import is_tool_error
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.judging.judge import judge
-from fctncalling.envs.episode.feedback import is_tool_error
-from fctncalling.envs.judging.oracle import written_call
 from fctncalling.envs.judging.ground_truth import ExtraTools
-from fctncalling.evaluation.accepted_answers import possible_texts, return_format_faults, reversed_answer
+from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.oracle import written_call
+from fctncalling.evaluation.accepted_answers import (
+    possible_texts,
+    return_format_faults,
+    reversed_answer,
+)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fctncalling.envs.handlers.inline.trl_request import CALL, REQUEST, RESPONSE, SUBMIT, RequestCalls
 from fctncalling.envs.handlers.inline.inline_calls import InlineCalls
+from fctncalling.envs.handlers.inline.trl_request import (
+    CALL,
+    REQUEST,
+    RESPONSE,
+    SUBMIT,
+    RequestCalls,
+)
 from fctncalling.envs.tool_text.tools import GivenTextTools, InlineTools
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.text_environment.generation_kwargs import parse_generation_kwargs

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from fctncalling.algorithms.generation.engine_api import Request
 from fctncalling.algorithms.generation.engine import GenerationEngine
+from fctncalling.algorithms.generation.engine_api import Request
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.text_environment.text_history import TextHistory
 from fctncalling.text_environment.generation_kwargs import Sampling
 from fctncalling.text_environment.raw_text_template import RawTextTemplate
+from fctncalling.text_environment.text_history import TextHistory
 
 OnToken = Callable[[int, int, float | None], None]
 

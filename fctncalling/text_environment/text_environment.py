@@ -15,13 +15,13 @@ from torch import Tensor
 
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import InfrastructureError
-from fctncalling.envs.handlers.inline.trl_request import QUERY
 from fctncalling.envs.handlers.inline.inline_calls import CallBlock, Pause
+from fctncalling.envs.handlers.inline.trl_request import QUERY
 from fctncalling.envs.tool_text.tools import GivenTextTools
 from fctncalling.text_environment.attributes import FollowsAssignments, overridden
-from fctncalling.text_environment.text_history import TextHistory
-from fctncalling.text_environment.reward_functions import RewardFunction, call_reward_fn
 from fctncalling.text_environment.history_generator import OnToken
+from fctncalling.text_environment.reward_functions import RewardFunction, call_reward_fn
+from fctncalling.text_environment.text_history import TextHistory
 
 Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
 MAX_PAUSES = (

@@ -7,8 +7,8 @@ from dataclasses import astuple, replace
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.entropy_control import next_entropy_coef
+from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.reward_shaping import ReturnStatistics
 from fctncalling.training.counters import Counters
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.training.rollout_backends import LocalRollout, Rollout
 from fctncalling.training.task_setup import RunConfig

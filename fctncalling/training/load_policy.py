@@ -9,7 +9,6 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.training.load_policy import attach_parts, weights_source
 from fctncalling.training.task_setup import RunConfig
 
 if TYPE_CHECKING:
@@ -17,6 +16,16 @@ if TYPE_CHECKING:
 
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
+
+from typing import TYPE_CHECKING
+
+from fctncalling.data.bfcl import embedded_path
+from fctncalling.training.run_config import JOB_MODELS
+
+if TYPE_CHECKING:
+    import torch
+
+    from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 
 class ModelError(Exception):
@@ -31,9 +40,9 @@ def load_policy(
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
-    from fctncalling.algorithms.run.checkpoint import seed_streams
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
     from fctncalling.algorithms.policy.precision import base_dtype
+    from fctncalling.algorithms.run.checkpoint import seed_streams
 
     disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
     torch.set_num_threads(config.torch_threads)
@@ -97,8 +106,8 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
     """Raise ModelError, or CheckpointError, for what goes wrong with files in this block."""
     from safetensors import SafetensorError
 
-    from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE
+    from fctncalling.algorithms.run.checkpoint import CheckpointError
 
     try:
         if checkpoint is not None and not (checkpoint / VALUE_HEAD_FILE).is_file():
@@ -132,3 +141,91 @@ def _told(error: Exception) -> str:
         if isinstance(error, (OSError, ValueError)) and line
         else f"{type(error).__name__} {line}".rstrip()
     )
+
+
+def attach_parts(
+    policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device
+) -> None:
+    """Give the policy what the settings ask for beside the model; SettingError where a file does not fit."""
+    from fctncalling.algorithms.policy.precision import compute_dtype, compute_in
+
+    dtype = compute_dtype(config, device)
+    if config.critic == "full":
+        policy.add_critic_model()
+    if config.lora_r:
+        _adapt(policy, config, checkpoint)
+    if config.critic == "full" and checkpoint is not None:
+        policy.load_critic(checkpoint)
+    if config.kl_coef and not config.lora_r:
+        reference = _load_model(base_model(config)).to(device)
+        compute_in(reference, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
+        policy.set_reference(reference)
+    if config.init_critic_from is not None and checkpoint is None:
+        _load_critic_from(policy, config, Path(config.init_critic_from))
+    compute_in(policy.model, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
+    if policy.critic_model is not None:
+        compute_in(policy.critic_model, dtype, device)
+
+
+def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
+    """Return where the language model's weights lie: in the checkpoint, unless that holds adapters alone."""
+    return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
+
+
+def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) -> None:
+    """Put adapters into the policy, fresh ones or the checkpoint's; with them comes its critic."""
+    try:
+        policy.add_lora(
+            r=config.lora_r,
+            alpha=config.lora_alpha,
+            targets=config.lora_targets,
+            critic=config.critic == "lora",
+        )
+    except ValueError as error:
+        raise SettingError(f"--lora_targets {config.lora_targets}: {error}") from error
+    if checkpoint is not None and policy.adapters is not None:
+        policy.adapters.load(checkpoint)
+        policy.load_critic(checkpoint)
+
+
+def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) -> None:
+    """Let the policy's critic be that of a checkpoint, which must read with what this run's reads with."""
+    from safetensors import SafetensorError
+
+    kind = critic_kind(folder)
+    if kind is not None and kind != config.critic:
+        raise SettingError(
+            f"--init_critic_from {folder}: its critic was trained with --critic {kind}, this run's is {config.critic}; "
+            f"give --critic {kind}"
+        )
+    try:
+        policy.load_critic(folder)
+    except (ValueError, RuntimeError, OSError, SafetensorError) as error:
+        raise SettingError(f"--init_critic_from: {error}") from error
+
+
+def critic_kind(folder: Path) -> str | None:
+    """Return the --critic that a checkpoint was made with; None where it holds none."""
+    from fctncalling.algorithms.policy.actor_critic import CRITIC_MODEL_FILE, VALUE_HEAD_FILE
+    from fctncalling.algorithms.policy.lora import CRITIC
+
+    if (folder / CRITIC_MODEL_FILE).is_file():
+        return "full"
+    if (folder / CRITIC).is_dir():
+        return "lora"
+    return "head" if (folder / VALUE_HEAD_FILE).is_file() else None
+
+
+def base_model(config: TrainConfig) -> str:
+    """Return the folder or hub name of the model that a run starts from: the reference, whatever was learned since."""
+    return str(config.model_name_or_path or embedded_path(JOB_MODELS.get(config.env_name, "model")))
+
+
+def _load_model(source: str) -> torch.nn.Module:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+        source, dtype=torch.float32, trust_remote_code=False
+    )
+    return model

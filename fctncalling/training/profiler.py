@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.rollout import thread_pool
 from fctncalling.algorithms.rollout.async_pool import AsyncEnvPool
-from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.training.training_run import TrainingRun
@@ -63,7 +63,7 @@ class Profiler:
                 (GenerationEngine, "_join", "prefill", time.perf_counter),
                 (GenerationEngine, "_step", "decode", time.perf_counter),
                 (AsyncEnvPool, "answers", "wait", time.perf_counter),
-                (thread_pool, "asked", "environment", time.thread_time),
+                (thread_pool, "call_env", "environment", time.thread_time),
                 (ToolSession, "execute", "tools", time.thread_time),
                 (ToolSession, "execute", "tools' time", time.perf_counter),
                 (ToolBox, "call", "tools", time.thread_time),

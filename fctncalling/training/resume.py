@@ -38,7 +38,11 @@ def checkpoint_to_resume(
     RunLockedError where another process works on it, CheckpointError where there is no checkpoint, SettingError where
     it was made with settings that do not fit.
     """
-    from fctncalling.algorithms.run.checkpoint import CheckpointError, check_digests, find_checkpoint
+    from fctncalling.algorithms.run.checkpoint import (
+        CheckpointError,
+        check_digests,
+        find_checkpoint,
+    )
     from fctncalling.algorithms.run.logs import require_empty_run_folder
     from fctncalling.algorithms.run.run_lock import refuse_locked
 

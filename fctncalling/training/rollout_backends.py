@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fctncalling.algorithms.policy.weight_sync import Weights
-from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.rollout.make_pool import deadline_s, env_pool
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.generation.engine import GenerationEngine
+from fctncalling.algorithms.generation.engine_api import Engine
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.policy.precision import computing
+from fctncalling.algorithms.policy.weight_sync import Weights
+from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalOrder
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.rollout.make_pool import deadline_s, env_pool
+from fctncalling.algorithms.rollout.running_episode import TextEnv
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import results_folder
-from fctncalling.algorithms.rollout.running_episode import TextEnv
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.precision import computing
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalOrder
-from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 OnEpisode = Callable[[EpisodeRecord], None]
 

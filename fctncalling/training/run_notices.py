@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.learning_signal import no_signal_warning
+from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 
 logger = logging.getLogger(__name__)

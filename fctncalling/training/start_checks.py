@@ -7,8 +7,7 @@ from pathlib import Path
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.trackers import check_wandb
-from fctncalling.training.load_policy import ModelError
-from fctncalling.training.load_policy import critic_kind
+from fctncalling.training.load_policy import ModelError, critic_kind
 from fctncalling.training.task_setup import RunConfig
 
 TOKENIZER_FILES = (

@@ -6,8 +6,9 @@ import contextlib
 from typing import Any
 
 from fctncalling.algorithms.config_fields import SettingError
-from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.tool_text.tools import search_tool
+from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
     ExecutorConfig,
@@ -15,7 +16,6 @@ from fctncalling.envs.tools.python_executor import (
     SandboxUnavailable,
     load_config,
 )
-from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 
 
 def make_toolbox(

@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from fctncalling.training.adaptive_settings import follow, settings_of_update
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.run.checkpoint import CheckpointError, load_state, save_checkpoint
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.run.cut_actions import CutActions
-from fctncalling.algorithms.nan_guard import check_weights
-from fctncalling.algorithms.grpo import groups_with_signal
-from fctncalling.algorithms.run.interruption import Interruption
-from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
-from fctncalling.algorithms.run.logs import RunLog, episode_metrics, peak_memory
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from fctncalling.algorithms.run.evaluation import Evaluation
-from fctncalling.algorithms.reward_shaping import learnable
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
-from fctncalling.algorithms.rollout.task_sampler import TaskSampler
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from fctncalling.algorithms.grpo import groups_with_signal
+from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
+from fctncalling.algorithms.nan_guard import check_weights
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.reward_shaping import learnable
+from fctncalling.algorithms.rollout.task_sampler import TaskSampler
+from fctncalling.algorithms.run.checkpoint import CheckpointError, load_state, save_checkpoint
+from fctncalling.algorithms.run.cut_actions import CutActions
+from fctncalling.algorithms.run.evaluation import Evaluation
+from fctncalling.algorithms.run.interruption import Interruption
+from fctncalling.algorithms.run.logs import RunLog, episode_metrics, peak_memory
+from fctncalling.training.adaptive_settings import follow, settings_of_update
 from fctncalling.training.counters import Counters
 from fctncalling.training.evaluation_uncertainty import uncertainty_of
 from fctncalling.training.rollout_backends import OnEpisode, Rollout, RolloutResult, RolloutRound

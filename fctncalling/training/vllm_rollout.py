@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fctncalling.algorithms.generation.engine_api import EngineError
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.run.logs import results_folder
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
-from fctncalling.algorithms.vllm.adapters import PublishedAdapters
+from fctncalling.algorithms.generation.engine_api import EngineError
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.vllm.engine import VllmEngine
+from fctncalling.algorithms.run.logs import results_folder
+from fctncalling.algorithms.vllm.adapters import PublishedAdapters
 from fctncalling.algorithms.vllm.client import VllmClient
+from fctncalling.algorithms.vllm.engine import VllmEngine
 from fctncalling.training.rollout_backends import LocalRollout, RolloutRound
 from fctncalling.training.task_setup import RunConfig
 

@@ -24,13 +24,18 @@ from token_worlds import (
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from fctncalling.algorithms.policy import token_logprobs
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, microbatches
+from fctncalling.algorithms.batch import (
+    EpisodeRecord,
+    TokenRecord,
+    build_experience,
+    microbatches,
+    plan_minibatches,
+)
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.batch import build_experience, plan_minibatches
+from fctncalling.algorithms.policy import token_logprobs
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
+from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)
 
@@ -173,7 +178,9 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     )
     assert asked in passed
     assert set(passed) <= {asked, cut}  # the value at a cut episode's end is asked for too
-    monkeypatch.setattr("fctncalling.algorithms.policy.actor_critic.has_training_pass", lambda *_: False)
+    monkeypatch.setattr(
+        "fctncalling.algorithms.policy.actor_critic.has_training_pass", lambda *_: False
+    )
     for got, wanted in zip(lean, learned_from(policy, episodes, settings()), strict=True):
         assert torch.allclose(got, wanted, atol=1e-5)
 
@@ -252,9 +259,9 @@ def test_padding_stays_below_a_tenth_on_the_embedded_tasks_and_is_told() -> None
     from transformers import AutoTokenizer
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
-    from fctncalling.embedded.make_model import demonstrations
     from fctncalling.data.bfcl import embedded_path, load_tasks
     from fctncalling.embedded.demonstrator import Demonstrator
+    from fctncalling.embedded.make_model import demonstrations
 
     tasks = load_tasks(embedded_path("train"))
     tasks = tasks[:: len(tasks) // 96]  # of every category

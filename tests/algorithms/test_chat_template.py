@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tiny_models import CHATML, FORGETS_THOUGHTS, STRICT_TURNS, tiny_tokenizer
 from tokenizers_for_text import byte_level
-from toys import CHATML, FORGETS_THOUGHTS, STRICT_TURNS, tiny_tokenizer
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toys import tiny_model, tiny_tokenizer
+from tiny_models import tiny_model, tiny_tokenizer
 from waiting_envs import Gate, TwoStepEnv, faulty_env
 
-from fctncalling.algorithms.rollout import async_pool
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout import async_pool
+from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalLogError, ArrivalOrder
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.rollout.env_pool import EnvPool
 from fctncalling.algorithms.rollout.make_pool import env_pool, num_side_by_side
 from fctncalling.algorithms.rollout.process_pool import ProcessEnvPool
 from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
-from fctncalling.algorithms.rollout.env_pool import EnvPool
-from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
-from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalLogError, ArrivalOrder
-from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 TASKS = [f"t{i}" for i in range(12)]
 TEMPLATE = ChatTemplate(tiny_tokenizer())

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.evaluation import (
     Evaluation,
     curve_title,
@@ -16,6 +15,7 @@ from fctncalling.algorithms.run.evaluation import (
     print_table,
     write_evaluation,
 )
+from fctncalling.algorithms.run.logs import RunLog
 
 
 def episodes(category: str, *successes: bool, invalid: int = 0) -> list[EpisodeRecord]:

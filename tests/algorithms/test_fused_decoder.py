@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fctncalling.envs.handlers import DecodeError, get_handler, python_calls
-from fctncalling.envs.handlers.source import tree_sitter
-from fctncalling.envs.handlers.source import java_calls
-from fctncalling.envs.handlers.source import javascript_calls
 from fctncalling.envs.handlers.handler import Handler
+from fctncalling.envs.handlers.source import java_calls, javascript_calls, tree_sitter
 
 QUICK = {
     "python": (python_calls, "plain_calls"),

@@ -6,9 +6,14 @@ import math
 
 import pytest
 import torch
-from toys import pieces, tiny_model, uncached_logprobs
+from tiny_models import pieces, tiny_model, uncached_logprobs
 
-from fctncalling.algorithms.generation.engine import Action, GenerationEngine, Request, ScriptedEngine
+from fctncalling.algorithms.generation.engine import (
+    Action,
+    GenerationEngine,
+    Request,
+    ScriptedEngine,
+)
 
 KINDS = ["qwen2", "qwen2-sliding", "qwen3", "llama", "mistral", "gpt2"]
 END = 2

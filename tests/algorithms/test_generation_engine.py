@@ -10,7 +10,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 import torch
-from toys import pieces, tiny_model, uncached_logprobs
+from tiny_models import pieces, tiny_model, uncached_logprobs
 
 from fctncalling.algorithms.generation.engine import CacheBudgetError, GenerationEngine, Request
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from test_generation_engine import assert_greedy
-from toys import tiny_model
+from tiny_models import tiny_model
 
-from fctncalling.algorithms.generation.engine_api import Action
 from fctncalling.algorithms.generation.engine import CacheBudgetError, GenerationEngine, Request
+from fctncalling.algorithms.generation.engine_api import Action
 
 PROMPTS = [[5, 6, 7, 8, 9], [9, 8, 7, 6], [4] * 60]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from toys import tiny_model
+from tiny_models import tiny_model
 
 from evaluate_fctncalling import main as evaluate
-from fctncalling.algorithms.policy.head_padding import with_head_size
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.head_padding import with_head_size
 from fctncalling.data.bfcl import embedded_path
 
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from fctncalling.algorithms.batch import EpisodeRecord, make_batch
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE, ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE
 
 torch.set_num_threads(1)
 

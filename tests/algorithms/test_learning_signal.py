@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_models import EchoEnv, tiny_model, tiny_tokenizer
 from token_worlds import (
     Microwave,
     Tokens,
@@ -17,17 +18,16 @@ from token_worlds import (
     timelines,
     tiny_policy,
 )
-from toys import EchoEnv, tiny_model, tiny_tokenizer
 
 from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.learning_signal import no_signal_warning, outcome_spread, scaled
+from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 torch.set_num_threads(1)
 

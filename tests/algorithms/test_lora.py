@@ -12,9 +12,9 @@ from token_worlds import settings, some_episodes, targets_of, tiny_policy
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, merged
 from fctncalling.algorithms.batch import Batch, make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, merged
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.training.load_policy import critic_kind
 

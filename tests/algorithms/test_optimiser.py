@@ -8,10 +8,10 @@ import pytest
 import torch
 from token_worlds import settings, some_episodes, tiny_policy
 
+from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.entropy_control import next_entropy_coef
 from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 
 torch.set_num_threads(1)
 

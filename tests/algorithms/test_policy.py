@@ -7,15 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tiny_models import save_tiny
 from token_worlds import VOCABULARY, act, empty_row, observe, tiny_policy
 from torch import Tensor, nn
-from toys import save_tiny
 
-from fctncalling.algorithms.policy import token_logprobs
 from fctncalling.algorithms.batch import TokenRecord, make_batch
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.actor_critic import ValueHead
+from fctncalling.algorithms.policy import token_logprobs
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, ValueHead
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.task_setup import RunConfig
 

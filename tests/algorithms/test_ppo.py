@@ -25,9 +25,15 @@ from token_worlds import (
 from torch import Tensor, nn
 
 from fctncalling.algorithms import losses, ppo
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, acted_tokens, make_batch
+from fctncalling.algorithms.batch import (
+    EpisodeRecord,
+    TokenRecord,
+    acted_tokens,
+    build_experience,
+    make_batch,
+    plan_minibatches,
+)
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.batch import build_experience, plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_models import pieces, tiny_model, uncached_logprobs
 from token_worlds import CPU, settings
 from torch import Tensor, nn
-from toys import pieces, tiny_model, uncached_logprobs
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.policy.precision import compute_in, pass_dtypes
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.precision import compute_in, pass_dtypes
+from fctncalling.algorithms.ppo import make_optimisers, update
 
 F32, BF16 = torch.float32, torch.bfloat16
 END = 2

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from test_generation_engine import assert_greedy, model_of
-from toys import pieces, tiny_model, uncached_logprobs
+from tiny_models import pieces, tiny_model, uncached_logprobs
 
 from fctncalling.algorithms.generation import kv_cache
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request

@@ -16,7 +16,11 @@ import torch
 from two_processes import CASES, gradients, learned
 
 from fctncalling.algorithms.config import SettingError
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_process_group
+from fctncalling.algorithms.distributed.process_group import (
+    SINGLE_PROCESS,
+    ProcessGroup,
+    init_process_group,
+)
 
 torch.set_num_threads(1)
 
@@ -35,7 +39,7 @@ def found(
              and "case" in item.callspec.params and item.fspath == request.node.fspath]  # fmt: skip
     program = [
         sys.executable,
-        str(Path(__file__).with_name("two_processes.py")),
+        str(Path(__file__).parents[1] / "support" / "two_processes.py"),
         str(folder),
         *sorted({*cases, RUN}),
     ]

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from toys import FORGETS_THOUGHTS, EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
+from tiny_models import FORGETS_THOUGHTS, EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
 
-from fctncalling.algorithms.generation.engine_api import RolloutError
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
-from fctncalling.algorithms.run.logs import episode_json
-from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.generation.engine_api import RolloutError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.run.logs import episode_json
 
 TASKS = [f"t{i}" for i in range(9)]
 

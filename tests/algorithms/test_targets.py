@@ -21,8 +21,13 @@ from token_worlds import (
     tiny_policy,
 )
 
-from fctncalling.algorithms.batch import acted_tokens, make_batch, microbatches
-from fctncalling.algorithms.batch import build_experience, plan_minibatches
+from fctncalling.algorithms.batch import (
+    acted_tokens,
+    build_experience,
+    make_batch,
+    microbatches,
+    plan_minibatches,
+)
 
 torch.set_num_threads(1)
 

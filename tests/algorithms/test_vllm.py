@@ -10,14 +10,14 @@ from typing import Any
 import gymnasium
 import pytest
 from stub_vllm import StubVllm, vllm_stub
-from toys import EchoEnv, save_tiny, tiny_model
+from tiny_models import EchoEnv, save_tiny, tiny_model
 
-from fctncalling.algorithms.vllm import client
 from fctncalling.algorithms.generation.engine_api import Action, EngineError, Request, RolloutError
 from fctncalling.algorithms.policy.lora import Adapters
+from fctncalling.algorithms.vllm import client
 from fctncalling.algorithms.vllm.adapters import PublishedAdapters
-from fctncalling.algorithms.vllm.engine import VllmEngine
 from fctncalling.algorithms.vllm.client import VllmClient
+from fctncalling.algorithms.vllm.engine import VllmEngine
 from fctncalling.cli.train import main
 
 END = 2  # <|im_end|>, where a turn of the tiny tokenizer ends

@@ -26,11 +26,10 @@ from fctncalling.checkers.java_values import java_argument, java_value
 from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.episode.parsing import parse_message
-from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.handlers.source import tree_sitter
-from fctncalling.envs.handlers.source import java_calls
-from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.handlers import DecodeError, get_handler
+from fctncalling.envs.handlers.source import java_calls, tree_sitter
+from fctncalling.envs.judging.judge import judge
 
 JAVA = get_handler("java_calls")
 

@@ -25,11 +25,10 @@ from source_tables import (
 from fctncalling.checkers.javascript_values import javascript_argument, javascript_value
 from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
-from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.handlers.source import tree_sitter
-from fctncalling.envs.handlers.source import javascript_calls
-from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.handlers import DecodeError, get_handler
+from fctncalling.envs.handlers.source import javascript_calls, tree_sitter
+from fctncalling.envs.judging.judge import judge
 
 JAVASCRIPT = get_handler("javascript_calls")
 

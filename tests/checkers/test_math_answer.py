@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import pytest
 
-from fctncalling.checkers.math.expression import ExpressionError, parse
 from fctncalling.checkers.math.answer import (
     aime_equal,
     check_answer,
@@ -19,6 +18,7 @@ from fctncalling.checkers.math.answer import (
     restates,
     symbolic_equal,
 )
+from fctncalling.checkers.math.expression import ExpressionError, parse
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from players import DONE, SHOP_DOCS, Shop
 from stub_endpoint import endpoint
+from tiny_models import tiny_tokenizer
 from tokenizers_for_text import byte_level
-from toys import tiny_tokenizer
 
-from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.cli.score.score_files import ScoreFile
 from fctncalling.data.surrogates import encodable, encodable_value, joined, json_text
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.text_environment.raw_text_template import RawTextTemplate
 
 PAIR, LONE = "\ud83d\ude00", "\ud83d"

@@ -22,7 +22,7 @@ from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS
 from fctncalling.envs.judging.judge import FORMS, judge
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TEXTS = adversarial_texts()
 SAMPLE = dict(list(TEXTS.items())[::6])  # what the fast tests take; `make prove` takes all
 SIZES = [pytest.param(SAMPLE, id="sample"), pytest.param(TEXTS, id="all", marks=pytest.mark.prove)]

@@ -22,7 +22,6 @@ from fctncalling.envs.tools.box.callables import (
     parse_docstring,
     type_schema,
 )
-from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.tools.box.tool_process import result_text
 from fctncalling.envs.tools.box.toolbox import (
     NEUTRAL,
@@ -31,6 +30,7 @@ from fctncalling.envs.tools.box.toolbox import (
     neutralise,
     python_tool,
 )
+from fctncalling.envs.tools.python_executor import PythonExecutor
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from players import DONE, SHOP_DOCS, Played, shop_env, shop_task, simple_task
 
 from fctncalling.data.bfcl import load_tasks
-from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.episode.feedback import EXECUTION_ERROR
+from fctncalling.envs.function_calling import FunctionCallingEnv
 
 
 def told(text: str, *, corrective: bool = True, **fields: object) -> list[str]:

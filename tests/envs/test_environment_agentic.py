@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fctncalling.data.bfcl import load_tasks
+from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.memory_prerequisites import keep_notes, with_snapshots
-from fctncalling.envs.errors import MissingExtra
 
 FORM = "{{'answer': '{}', 'context': 'found'}}"
 

@@ -20,7 +20,7 @@ from fctncalling.envs.handlers import HANDLERS, DecodeError, LenientCalls, get_h
 from fctncalling.envs.handlers.execution import ToolSession
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
-    Path(__file__).with_name("handler_vectors.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[1] / "support" / "handler_vectors.json").read_text(encoding="utf-8")
 )
 CASES = [
     pytest.param(name, vector, id=f"{name}-{number}")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from fctncalling.envs.handlers import execution, python_calls
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.handler import DecodeError
-from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call, plain_calls
 from fctncalling.envs.handlers.python_calls import PythonCalls
+from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call, plain_calls
 
 PIECES = [
     "f",

@@ -198,7 +198,7 @@ def test_shared_corpus_gets_nothing_from_an_unprivileged_executor(
         pytest.skip("needs root, setpriv and /usr/bin/python3 to become someone else")
     packages = [entry for entry in sys.path if entry.endswith("site-packages")]
     environment = {
-        "PYTHONPATH": ":".join([str(Path(__file__).parents[1]), *packages]),
+        "PYTHONPATH": ":".join([str(Path(__file__).parents[2]), *packages]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     become = [

@@ -12,9 +12,9 @@ import pytest
 
 from fctncalling.checkers.agentic import answer_fault
 from fctncalling.data.bfcl import load_tasks
+from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.tools import tool_class
-from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.bfcl.memory_vector import MemoryAPI_vector
 
 KV, REC_SUM = "MemoryAPI_kv", "MemoryAPI_rec_sum"

@@ -15,9 +15,7 @@ from sample_tools import SmolTool, die, fail, flood, hang, shout
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.user_tools import UserTools
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
-from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.tools.box.toolbox import (
     MAX_MESSAGE_OUTPUT,
     TAGS,
@@ -25,6 +23,8 @@ from fctncalling.envs.tools.box.toolbox import (
     calculator_tool,
     python_tool,
 )
+from fctncalling.envs.tools.python_executor import PythonExecutor
+from fctncalling.envs.user_tools import UserTools
 from fctncalling.training.tool_setup import offered_tools
 
 

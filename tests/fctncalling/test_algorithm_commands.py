@@ -12,7 +12,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.train import build_parser, main
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 OFFICIAL = "BFCL_v4_multi_turn_base.json"
 PROGRAM = [".venv/bin/python", "train_fctncalling.py"]
 # Appended to a command: of equal flags the last wins.

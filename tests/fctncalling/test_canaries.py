@@ -11,6 +11,10 @@ import pytest
 from players import SHOP_DOCS, doc, shop_env, shop_task, simple_task, user
 
 import evaluate_fctncalling
+from fctncalling.cli.canaries import limited, play, play_all, table
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.envs.judging.oracle import oracle_calls, written_call
+from fctncalling.envs.prompting.tool_schemas import openai_tool
 from fctncalling.evaluation.canary_policies import (
     HistoryBlind,
     PolicyInput,
@@ -23,10 +27,6 @@ from fctncalling.evaluation.canary_policies import (
     placeholder,
     policies,
 )
-from fctncalling.cli.canaries import limited, play, play_all, table
-from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.envs.judging.oracle import oracle_calls, written_call
-from fctncalling.envs.prompting.tool_schemas import openai_tool
 from fctncalling.evaluation.official_faults import official_fault
 
 

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.embedded.make_tasks import EMBEDDED, write_split
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.embedded.demonstrator import Demonstrator
+from fctncalling.embedded.make_tasks import EMBEDDED, write_split
 from fctncalling.embedded.vocabulary import wording
 from fctncalling.envs.function_calling import FunctionCallingEnv
 

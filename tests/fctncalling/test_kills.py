@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.prove
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SAVE_INTERVAL = 2
 FLAGS = {
     "num_updates": 24,

@@ -6,12 +6,12 @@ import copy
 
 import pytest
 import torch
-from toys import EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
+from tiny_models import EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
 
 from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
-from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.supervised import WarmStartConfig, fit
 
 TEMPLATE = ChatTemplate(tiny_tokenizer())

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import pytest
 import torch
-from toys import EchoEnv, save_tiny
+from tiny_models import EchoEnv, save_tiny
 
 from fctncalling.cli.train import main
 
@@ -78,7 +78,9 @@ class RayHere:
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gymnasium.register("Odd-v0", entry_point=lambda **_: OddEnv())
-    monkeypatch.setattr("fctncalling.training.ray.ray_rollout.connected", lambda *_: (RayHere(), False))
+    monkeypatch.setattr(
+        "fctncalling.training.ray.ray_rollout.connected", lambda *_: (RayHere(), False)
+    )
     yield
     del gymnasium.registry["Odd-v0"]
 

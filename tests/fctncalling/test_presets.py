@@ -35,7 +35,7 @@ def test_the_main_job_keeps_its_defaults() -> None:
 
 
 def test_the_readmes_command_lines_are_accepted() -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     section = readme.split("\n## Tools in mid-generation\n")[1].split("\n## ")[0]
     lines = [
         shlex.split(line)
@@ -55,7 +55,9 @@ def test_the_readmes_command_lines_are_accepted() -> None:
 def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     folder = embedded_path(name)
     told = json.loads((folder / "SHA256.json").read_text(encoding="utf-8"))
-    assert told["command"].startswith(f"python -m fctncalling.embedded.make_tool_models --job {name} ")
+    assert told["command"].startswith(
+        f"python -m fctncalling.embedded.make_tool_models --job {name} "
+    )
     files = {
         path.name: path.read_bytes() for path in folder.iterdir() if path.name != "SHA256.json"
     }

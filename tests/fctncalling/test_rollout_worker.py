@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import gymnasium
 import pytest
 import torch
-from toys import EchoEnv, save_tiny
+from tiny_models import EchoEnv, save_tiny
 
-from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.ray.ray_rollout import connect_ray

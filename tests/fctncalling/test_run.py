@@ -17,17 +17,17 @@ from stub_endpoint import endpoint
 from transformers import AutoTokenizer
 
 from evaluate_fctncalling import main
-from fctncalling.evaluation.agents.agent import task_for_form
-from fctncalling.evaluation.agents.local_model import LocalModel, LocalSettings
-from fctncalling.evaluation.agents.scripted import ScriptedAgent
 from fctncalling.algorithms.generation.engine import ScriptedEngine
-from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.cli.run.thread_workers import Workers
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.evaluation.agents.agent import task_for_form
+from fctncalling.evaluation.agents.local_model import LocalModel, LocalSettings
+from fctncalling.evaluation.agents.scripted import ScriptedAgent
 
 pytest.importorskip("httpx")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from scripted_speech import END, scripted
+from scripted_engines import END, scripted
+from tiny_models import tiny_model, tiny_tokenizer, uncached_logprobs
 from tokenizers_for_text import TOKENIZERS
-from toys import tiny_model, tiny_tokenizer, uncached_logprobs
 
 from fctncalling import TextEnvironment, TextHistory
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool

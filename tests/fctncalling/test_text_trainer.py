@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from toys import tiny_model, tiny_tokenizer
+from tiny_models import tiny_model, tiny_tokenizer
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.actor_critic import ActorCritic

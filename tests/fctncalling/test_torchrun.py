@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.prove
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FLAGS = "--episodes_per_update 10 --n_rollout_threads 4 --num_mini_batch 2 --eval_episodes 7 --eval_interval 2 "
 FLAGS += "--save_interval 1 --device cpu --tensorboard false --lora_r 4 --critic lora --kl_coef 0.1 --lr 1e-3"
 

@@ -16,17 +16,17 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from toys import EchoEnv, save_tiny
+from tiny_models import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms import ppo
-from fctncalling.algorithms.run.checkpoint import find_checkpoint, load_state
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.run.checkpoint import find_checkpoint, load_state
 from fctncalling.cli import train as train_command
 from fctncalling.cli.train import main
 from fctncalling.training.task_setup import load_task_sets
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 class InterruptedEnv(EchoEnv):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from toys import save_tiny
+from tiny_models import save_tiny
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.train import main
@@ -217,7 +217,7 @@ def test_a_checkpoint_with_a_broken_file(
 def test_a_tokenizer_without_a_chat_template_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from toys import tiny_tokenizer
+    from tiny_models import tiny_tokenizer
 
     from fctncalling.algorithms.config import SettingError
     from fctncalling.training.load_policy import load_template

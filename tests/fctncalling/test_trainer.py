@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from test_learning_signal import SeededEnv
-from toys import EchoEnv, save_tiny, tiny_model, tiny_tokenizer
+from tiny_models import EchoEnv, save_tiny, tiny_model, tiny_tokenizer
 
 import fctncalling
 from fctncalling import TrainConfig, Trainer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toys import tiny_model, tiny_tokenizer
+from tiny_models import tiny_model, tiny_tokenizer
 
 from fctncalling.algorithms.generation.engine_api import Action, Request
 from fctncalling.text_environment.text_environment import TextEnvironment

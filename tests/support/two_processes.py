@@ -13,14 +13,18 @@ from token_worlds import settings, some_episodes, tiny_policy
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fctncalling.algorithms.batch import EpisodeRecord
-from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
+from fctncalling.algorithms.batch import EpisodeRecord, build_experience, plan_minibatches
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.batch import build_experience, plan_minibatches
+from fctncalling.algorithms.distributed.fsdp import (
+    FSDP,
+    full_state_dict,
+    full_tensor,
+    load_full_state_dict,
+)
+from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
-from fctncalling.algorithms.distributed.process_group import ProcessGroup
-from fctncalling.algorithms.distributed.fsdp import FSDP, full_state_dict, full_tensor, load_full_state_dict
+from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.targets import compute_targets
 
 # Three or more microbatches of unequal length to a step: one process always has more of them than the other.

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
-from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
     Record,
@@ -23,6 +21,8 @@ from fctncalling.envs.handlers.call_format import (
     skip_blanks,
     to_json,
 )
+from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
+from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
 _FENCE = "`\n "

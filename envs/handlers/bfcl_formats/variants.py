@@ -7,10 +7,10 @@ from typing import Any
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import Handler
-from fctncalling.envs.handlers.python_calls import PythonCalls
 from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import JsonReturn, TaggedPython
 from fctncalling.envs.handlers.bfcl_formats.xml import ConciseXml, VerboseXml
+from fctncalling.envs.handlers.handler import Handler
+from fctncalling.envs.handlers.python_calls import PythonCalls
 
 RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
     ("python", False): PythonCalls(),

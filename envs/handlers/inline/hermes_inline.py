@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError
-from fctncalling.envs.handlers.json_calls import HermesCalls
 from fctncalling.envs.handlers.call_format import named_call, parse_json
+from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.inline.inline_calls import CallBlock, InlineCalls
+from fctncalling.envs.handlers.json_calls import HermesCalls
 
 _HERMES = HermesCalls()
 

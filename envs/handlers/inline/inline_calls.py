@@ -7,8 +7,8 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
 from fctncalling.envs.handlers.call_format import CallFormat, Record, calls_of
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
 
 _RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
 

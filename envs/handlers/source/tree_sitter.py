@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
 from fctncalling.envs.errors import extra_module
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from fctncalling.envs.tools.snapshot import snapshot
 from fctncalling.envs.tools import read_table
 from fctncalling.envs.tools.bfcl.directory_tree import Directory, File
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
+from fctncalling.envs.tools.snapshot import snapshot
 
 MAX_FOUND = 100_000
 """Entries `find` visits at most: shared directories can unfold to exponentially many paths."""

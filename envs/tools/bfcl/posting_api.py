@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools.snapshot import snapshot
 from fctncalling.envs.tools import read_table
+from fctncalling.envs.tools.snapshot import snapshot
 
 _TABLE = read_table("posting_api")
 _OWN_LIST: list[Any] = []

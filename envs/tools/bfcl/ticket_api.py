@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools.snapshot import snapshot
 from fctncalling.envs.tools import read_table
+from fctncalling.envs.tools.snapshot import snapshot
 
 Result = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
-from fctncalling.envs.tools.snapshot import snapshot
 from fctncalling.envs.tools import read_table
-from fctncalling.envs.tools.bfcl.random_stream import RandomStream
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
+from fctncalling.envs.tools.bfcl.random_stream import RandomStream
+from fctncalling.envs.tools.snapshot import snapshot
 
 Result = dict[str, Any]
 

@@ -19,14 +19,14 @@ from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
-from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
-from fctncalling.envs.tools.python_executor.result import cut
 from fctncalling.envs.tools.box.tool_process import (
     ToolProcess,
     ToolProcessError,
     ToolTimeoutError,
     result_text,
 )
+from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
+from fctncalling.envs.tools.python_executor.result import cut
 
 NUM_PROCESSES = 8
 MAX_CALLS = 32  # calls of one assistant message that are run

@@ -24,7 +24,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from fctncalling.evaluation.agents.agent import FORMS, AgentSetupError
 from fctncalling.checkers.leaderboard import (
     LIVE,
     MEMORY,
@@ -33,16 +32,17 @@ from fctncalling.checkers.leaderboard import (
     SIZES,
     WEB_SEARCH,
 )
-from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.run.output_file import OutputFile
 from fctncalling.cli.run.result_tree import write_result_tree
 from fctncalling.cli.run.runner import MISSING, Runner
-from fctncalling.cli.run.output_file import OutputFile
+from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.text_table import as_report, table
 from fctncalling.cli.shared.tool_flags import add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.evaluation.agents.agent import FORMS, AgentSetupError
 
 _SINGLE = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance")
 GROUPS: dict[str, tuple[str, ...]] = {

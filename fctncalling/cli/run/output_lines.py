@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fctncalling.evaluation.agents.tool_call_answers import as_tool_calls
 from fctncalling.cli.run.planned_tasks import PlannedTask
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.judging.judge import judge
-from fctncalling.evaluation.episode_log import PlayedEpisode, as_json, episode_json, response_of, verdict_fields
+from fctncalling.evaluation.agents.tool_call_answers import as_tool_calls
+from fctncalling.evaluation.episode_log import (
+    PlayedEpisode,
+    as_json,
+    episode_json,
+    response_of,
+    verdict_fields,
+)
 
 INFERENCE_ERROR = "Error during inference: "
 """How BFCL begins the answer of a dialogue that broke off."""

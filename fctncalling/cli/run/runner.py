@@ -10,17 +10,21 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from fctncalling.evaluation.agents.agent import Agent, AgentSetupError
-from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
-from fctncalling.evaluation.agents.local_model import LocalModel, LocalSettings, require_model_folder
-from fctncalling.evaluation.agents.scripted import SCRIPTED, ScriptedAgent
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress
-from fctncalling.cli.run.output_lines import result_line
 from fctncalling.cli.run.output_file import OutputFile, require_new
+from fctncalling.cli.run.output_lines import result_line
 from fctncalling.cli.run.planned_tasks import MISSING, PlannedTask, RunTasks
 from fctncalling.cli.run.thread_workers import Workers
+from fctncalling.cli.shared.jsonl_records import InputError, shown_progress
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
+from fctncalling.evaluation.agents.agent import Agent, AgentSetupError
+from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
+from fctncalling.evaluation.agents.local_model import (
+    LocalModel,
+    LocalSettings,
+    require_model_folder,
+)
+from fctncalling.evaluation.agents.scripted import SCRIPTED, ScriptedAgent
 from fctncalling.evaluation.episode_log import PlayedEpisode, play
 
 __all__ = ["MISSING", "Runner"]

@@ -22,12 +22,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
-from fctncalling.cli.score.results import Results, official_results, paired, split_lines, tasks_of
 from fctncalling.cli.score.responses import response_of
-from fctncalling.cli.score.tables import as_json, as_text
+from fctncalling.cli.score.results import Results, official_results, paired, split_lines, tasks_of
 from fctncalling.cli.score.score_files import ModelScores, ScoreFile, failure, write_csv
+from fctncalling.cli.score.tables import as_json, as_text
+from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder

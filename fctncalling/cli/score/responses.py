@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from fctncalling.checkers import kind_of
-from fctncalling.cli.shared.jsonl_records import Line
 from fctncalling.cli.score.results import Results
+from fctncalling.cli.shared.jsonl_records import Line
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import DecodeError, get_handler
 

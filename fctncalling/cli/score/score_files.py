@@ -22,8 +22,8 @@ from fctncalling.checkers.leaderboard import (
     of_category,
     version_4,
 )
-from fctncalling.cli.score.latencies import Latencies
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
+from fctncalling.cli.score.latencies import Latencies
 from fctncalling.cli.score.results import FORMAT_SENSITIVITY, Results
 from fctncalling.data.format_sensitivity import VARIANTS, parse_id
 from fctncalling.data.surrogates import json_text
@@ -242,6 +242,6 @@ _SCORED = (
     *MEMORY,
 )
 _COLUMNS: dict[str, list[str]] = json.loads(
-    Path(__file__).parents[1].joinpath("leaderboard_columns.json").read_text(encoding="utf-8")
+    Path(__file__).with_name("leaderboard_columns.json").read_text(encoding="utf-8")
 )
 _COLUMNS["format_sensitivity"] += [f"Config {variant}" for variant in VARIANTS]

@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fctncalling.data.surrogates import encodable_value
+from fctncalling.data.types import Message, Task
+from fctncalling.envs.errors import MissingExtra, extra_module
 from fctncalling.evaluation.agents.agent import (
     AgentSetupError,
     AgentUnavailable,
@@ -27,9 +30,6 @@ from fctncalling.evaluation.agents.endpoint_players import (
 )
 from fctncalling.evaluation.agents.http_post import BadAddress, HttpPoster, Reply, RequestFailed
 from fctncalling.evaluation.agents.redaction import Redactor, without_credentials
-from fctncalling.data.surrogates import encodable_value
-from fctncalling.data.types import Message, Task
-from fctncalling.envs.errors import MissingExtra, extra_module
 
 BASE_URL = "https://api.openai.com/v1"
 REFUSED = (401, 403, 404, 405)  # no repetition mends a wrong key, address or model

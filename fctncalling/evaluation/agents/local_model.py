@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
 
-from fctncalling.evaluation.agents.agent import AgentSetupError
 from fctncalling.data.types import Episode, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.evaluation.agents.agent import AgentSetupError
 from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW, PlayedEpisode
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from fctncalling.evaluation.agents.agent import Player, handler_for
-from fctncalling.evaluation.canary_policies import DONE, placeholder
 from fctncalling.checkers import kind_of
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer
+from fctncalling.evaluation.agents.agent import Player, handler_for
+from fctncalling.evaluation.canary_policies import DONE, placeholder
 
 SCRIPTED = ("oracle", "noop", "random")
 

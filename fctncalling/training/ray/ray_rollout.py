@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fctncalling.algorithms.policy.weight_sync import Weights, policy_state
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.run.interruption import Interruption
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.weight_sync import Weights, policy_state
+from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.envs.errors import MissingExtra, extra_module
 from fctncalling.training.ray.rollout_worker import RolloutWorker
+from fctncalling.training.ray.worker_pool import Job, WorkerLost, WorkerPool
 from fctncalling.training.rollout_backends import OnEpisode, RolloutResult, RolloutRound
 from fctncalling.training.task_setup import RunConfig
-from fctncalling.training.ray.worker_pool import Job, WorkerLost, WorkerPool
 
 PATHS = frozenset(
     {

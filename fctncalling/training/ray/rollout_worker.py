@@ -10,9 +10,9 @@ import socket
 import time
 from collections.abc import Sequence
 
-from fctncalling.algorithms.policy.weight_sync import Weights, load_policy_state
 from fctncalling.algorithms.config import TrainConfig, resolve_device
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
+from fctncalling.algorithms.policy.weight_sync import Weights, load_policy_state
 from fctncalling.training.rollout_backends import LocalRollout, RolloutResult, RolloutRound
 from fctncalling.training.task_setup import RunConfig, environments
 

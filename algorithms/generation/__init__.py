@@ -1,0 +1,6 @@
+"""Generation engine: continuous batching with kept KV caches."""
+
+from fctncalling.algorithms.generation.engine import GenerationEngine
+from fctncalling.algorithms.generation.engine_api import Action, Engine, Request, ScriptedEngine
+
+__all__ = ["Action", "Engine", "GenerationEngine", "Request", "ScriptedEngine"]

@@ -1,0 +1,1 @@
+"""Comparison of final answers: numeric, AIME and symbolic."""

@@ -1,0 +1,1 @@
+"""State of one episode of FunctionCallingEnv."""

@@ -1,0 +1,1 @@
+"""Handlers of BFCL's format-sensitivity return formats."""

@@ -1,0 +1,1 @@
+"""Handlers of calls in the middle of a message."""

@@ -1,0 +1,1 @@
+"""Handlers of Java and JavaScript calls."""

@@ -1,0 +1,1 @@
+"""Verdicts: ground truths replayed, episodes judged."""

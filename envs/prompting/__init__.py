@@ -1,0 +1,1 @@
+"""What a model is shown of a task: prompts and tool schemas."""

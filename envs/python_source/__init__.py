@@ -1,0 +1,1 @@
+"""Python source, parsed and evaluated without eval."""

@@ -1,0 +1,1 @@
+"""BFCL's API classes."""

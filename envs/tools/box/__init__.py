@@ -1,0 +1,1 @@
+"""ToolBox: tools of a user's own."""

@@ -1,0 +1,1 @@
+"""Evaluation without training: agents, canaries, lint."""

@@ -1,0 +1,1 @@
+"""Rollout on Ray workers."""
