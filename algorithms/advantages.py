@@ -1,4 +1,4 @@
-"""Advantages and value targets: how the outcome of an episode is shared out over the tokens that caused it.
+"""Token- and action-level GAE, with Bellman backup with action decomposition (BAD).
 
 Bellman backup with action decomposition (Wen et al. 2024, arXiv:2405.15821) lets time pass between actions, not between
 the tokens that spell one. With the defaults `gamma_token = lam_token = 1` every token of an action has the same target,

@@ -1,4 +1,4 @@
-"""What tells one learning algorithm from another: how outcomes become advantages, and which ratio is clipped."""
+"""The Algorithm interface: advantage estimator, clipped ratio, critic or not."""
 
 from __future__ import annotations
 

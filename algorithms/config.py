@@ -1,4 +1,4 @@
-"""Every setting of a training run in one flat dataclass: the command line, config.json and the code read this alone."""
+"""Every setting of a training run, in one flat dataclass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings declared once: a dataclass field that carries its sentence, its range and its command line flag."""
+"""Dataclass fields as command-line flags with ranges and help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of an update that tell whether learning is healthy; names as CleanRL's where it has them."""
+"""Metrics of one update (CleanRL names where they exist)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the numbers ended: the first tensor, weight and episode of a NaN or an infinity."""
+"""NaN guard: report the first non-finite tensor, weight and task."""
 
 from __future__ import annotations
 

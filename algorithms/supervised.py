@@ -1,4 +1,4 @@
-"""Supervised learning on demonstrations: cross-entropy on the tokens that a policy wrote."""
+"""Supervised fine-tuning on demonstrations."""
 
 from __future__ import annotations
 

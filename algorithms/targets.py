@@ -1,4 +1,4 @@
-"""What each acted token is trained towards: computed once an update, from the weights that acted."""
+"""Per-token training targets, computed once per update."""
 
 from __future__ import annotations
 

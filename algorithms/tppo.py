@@ -1,4 +1,4 @@
-"""TPPO: token-level PPO on Bellman backup with action decomposition (Wen et al. 2024, arXiv:2405.15821), and two kin.
+"""TPPO (token-level PPO with BAD, arXiv:2405.15821), POAD and NTPO.
 
 Deviations from the published code: 1. the default lam_token is 1, so that wording does not change credit for any
 lambda (the published code uses lam between tokens too: that is POAD). 2. Advantages are whitened once over the whole

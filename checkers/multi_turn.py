@@ -1,4 +1,4 @@
-"""BFCL's multi-turn checker: what a model's calls left behind, turn by turn, against the ground truth's.
+"""BFCL's multi-turn checker: final states and results against the ground truth, per turn.
 
 A turn passes when every public attribute of every tool equals the truth's and when every result of the truth's calls
 of this turn stands among all the model's results so far, as a multiset. A turn whose truth is empty passes always.

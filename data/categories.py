@@ -1,4 +1,4 @@
-"""BFCL's categories, and the category an entry's id (or its file's name) speaks of."""
+"""BFCL categories, from entry ids and file names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loader says when a task file is not what it should be."""
+"""Errors of the task loader, with file, line and id."""
 
 from __future__ import annotations
 

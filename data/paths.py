@@ -1,4 +1,4 @@
-"""Where imported official data lies: in the source tree, or, for an installed package, in the user's own folder."""
+"""Paths of embedded and official data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of the house as types: frozen, JSON-shaped, free of any other part of the project."""
+"""Core types: tasks, calls, steps, episodes, verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a JSON value is a task entry, an answer or a function doc: a fast check first, a schema to explain a no.
+"""Validate entries: fast check, JSON Schema for the explanation.
 
 The fast check runs on every entry and only says yes or no. `task.schema.json` states the same rules in words; it (and
 jsonschema) is read only when an entry was refused, to name the field and what was expected there.

@@ -1,4 +1,4 @@
-"""Tools that a user brings: callables and the like offered beside a task's functions, classes for tasks that name them.
+"""User-supplied tools: callables, Tool objects, stateful classes.
 
 Callables, Tool objects, an executor go into a box: they keep no state of an episode, so the calls of one message run at
 once. A class is one set of instances an episode, as BFCL's own tools are. A task may name one by its path, which is

@@ -1,4 +1,4 @@
-"""The house stands: imports point down the floors, files and functions stay small, no model text is evaluated."""
+"""Architecture tests: imports, file and function sizes, no eval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that no process holds whole: fully sharded data parallel (FSDP2), as accelerate's configuration has it.
+"""FSDP2, as accelerate configures it.
 
 Acting token by token through sharded weights would be a meeting of all processes at every token, and episodes differ in
 length. So each process gathers the weights once, into a copy that lives as long as a rollout does.

@@ -1,4 +1,4 @@
-"""The processes of one run: what each takes on, and how they come to the same numbers.
+"""Data-parallel process group: sharded work, identical metrics.
 
 All of them know all episodes of an update; what is shared out is the work: episodes to play and microbatches to pass
 through the model. So minibatches, advantages and whitening are those of one process, and only sums travel.

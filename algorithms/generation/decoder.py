@@ -1,4 +1,4 @@
-"""Reading tokens into attention caches that are kept: what a decode engine asks of a model."""
+"""Decoder protocol (prefill, decode) and its transformers implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling actions for many running episodes at once, with every episode's attention cache kept between its steps."""
+"""Generation engine: continuous batching, KV caches kept between an episode's steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who speaks in an episode: requests in, actions out."""
+"""Generation engine protocol: requests in, sampled actions out."""
 
 from __future__ import annotations
 

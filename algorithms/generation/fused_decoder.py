@@ -1,4 +1,4 @@
-"""The fast path: a forward pass of our own over the weights of Llama, Qwen2 and Qwen3 models.
+"""Fused inference forward pass for Llama, Qwen2 and Qwen3.
 
 On small models, and wherever one token at a time is read, what costs is the number of operations, not their size. So
 linear layers on the same input are one, keys are kept transposed in one buffer for all rows, and tokens of all rows

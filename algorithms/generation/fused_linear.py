@@ -1,4 +1,4 @@
-"""Linear layers on the same input as one, LoRA adapters in use included."""
+"""Fused linear layers, active LoRA merged."""
 
 from __future__ import annotations
 

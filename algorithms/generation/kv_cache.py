@@ -1,4 +1,4 @@
-"""Keys and values of many growing sequences, in two buffers, and attention over them."""
+"""KV cache of many growing sequences, and attention over it."""
 
 from __future__ import annotations
 

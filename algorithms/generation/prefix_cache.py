@@ -1,4 +1,4 @@
-"""Kept rows of which several begin alike: what they begin with is kept once, and read by all of them in one product."""
+"""KV cache with prefix sharing."""
 
 from __future__ import annotations
 

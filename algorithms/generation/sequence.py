@@ -1,4 +1,4 @@
-"""One growing sequence of a decode engine, and the request it is at."""
+"""One sequence of the generation engine and its current request."""
 
 from __future__ import annotations
 

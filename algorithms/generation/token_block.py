@@ -1,4 +1,4 @@
-"""New tokens of many rows, side by side: whose they are, where they go, and what they see."""
+"""Index tensors of one padding-free forward pass over the KV cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An attention cache whose rows have lengths of their own, and the masks that go with it."""
+"""Ragged KV cache for transformers models, with attention masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy: one language model that acts and, by a small head on the same hidden states, judges where it stands.
+"""ActorCritic: a causal language model with a value head.
 
 Log-probability and value of a token are both read at the position *before* it: there the model has seen everything up
 to the token and nothing of it. So the value of an action's first token is the value of its observation.

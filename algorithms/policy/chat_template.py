@@ -1,4 +1,4 @@
-"""From chat messages to token ids and back, such that no sampled token is ever encoded a second time."""
+"""Incremental chat-template tokenisation: sampled tokens are never re-encoded."""
 
 from __future__ import annotations
 

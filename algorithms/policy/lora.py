@@ -1,4 +1,4 @@
-"""LoRA adapters on one base model (Hu et al. 2021, arXiv:2106.09685): to act, to judge, and none for the reference.
+"""Named LoRA adapters for actor and critic on one frozen base (Hu et al. 2021).
 
 The base's weights are frozen and never change; adapters are trained in fp32 whatever the base's precision.
 """

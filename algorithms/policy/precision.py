@@ -1,4 +1,4 @@
-"""In which precision weights are kept and passes computed: by the device, unless the user says.
+"""Weight and compute dtypes, by device or flag.
 
 What learns (weights, adapters, heads, their optimisers) is in fp32 always: a step of 1e-6 on a weight of 0.01 is lost
 in half precision. A frozen base may be in bf16, and passes through either may compute in it. Base and passes may be of

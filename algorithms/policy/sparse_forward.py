@@ -1,4 +1,4 @@
-"""The training pass: hidden states where they are wanted, with gradients, of Llama, Qwen2 and Qwen3 models on a CPU.
+"""Training forward that computes hidden states at requested positions only.
 
 Most tokens of a row are context, of which nobody asks a probability or a value. They matter as keys and values alone,
 so above those of the last layer only the positions that are wanted are computed. Queries are taken in blocks, for on a

@@ -1,4 +1,4 @@
-"""What a language model says of given tokens, from the hidden states before them: logits exist nowhere else."""
+"""Log-probabilities and entropies of given tokens, from hidden states in chunks."""
 
 from __future__ import annotations
 

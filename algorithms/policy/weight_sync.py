@@ -1,4 +1,4 @@
-"""The weights that acting needs and learning changes, as what travels to those who act elsewhere."""
+"""Policy weights as numpy arrays, for synchronising remote rollout workers."""
 
 from __future__ import annotations
 

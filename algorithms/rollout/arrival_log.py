@@ -1,4 +1,4 @@
-"""When answers joined the others: with a seed, all that a rollout with slow environments follows from."""
+"""Arrival order of slow environments' responses, recorded and replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that are out, until they are answered or their time is over."""
+"""Asynchronous environment pool: pending requests, deadlines, response order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collecting episodes: environments, a chat template and an actor, in; token records, out."""
+"""Collect episodes: environments and an engine in, token records out."""
 
 from __future__ import annotations
 

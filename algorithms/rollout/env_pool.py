@@ -1,4 +1,4 @@
-"""Environments side by side: they are asked, and answer when they can."""
+"""Environment pool interface: asynchronous reset and step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way environments work side by side, as the settings ask for it."""
+"""Choose the environment pool (threads or processes) from the config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments that work in other processes, several in each; many questions and answers travel in one message."""
+"""Environment pool on worker processes, with batched messages."""
 
 from __future__ import annotations
 

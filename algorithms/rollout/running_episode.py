@@ -1,4 +1,4 @@
-"""One running episode: an environment's texts on one side, token records on the other."""
+"""One running episode: observations to prompt tokens, sampled tokens to actions."""
 
 from __future__ import annotations
 

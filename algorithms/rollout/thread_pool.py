@@ -1,4 +1,4 @@
-"""Environments that work in threads of this process: one that waits for its tools holds up nobody."""
+"""Environment pool on threads, one per environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving a run such that it goes on exactly, and is whole whenever it is killed."""
+"""Crash-safe checkpoints that resume bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training changed: success on held-out tasks before and after, as numbers, a table and a curve."""
+"""Evaluation before and after training: JSON, table, curve."""
 
 from __future__ import annotations
 

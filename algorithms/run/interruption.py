@@ -1,4 +1,4 @@
-"""Ctrl-C: waiting for a moment at which all processes can stop and be saved."""
+"""Deferred SIGINT/SIGTERM, so that all processes stop at a checkpointable point."""
 
 from __future__ import annotations
 

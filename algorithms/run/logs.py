@@ -1,4 +1,4 @@
-"""What a run leaves behind: its results folder, numbers, times, episodes and tensorboard events."""
+"""Run logging: metrics, timings, episodes, results folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run's curves are shown, beside the files that hold its numbers: tensorboard and wandb, both optional."""
+"""TensorBoard and W&B, both optional."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of a trained adapter on a vLLM server: each under a name and in a folder that no other ever had.
+"""LoRA versions published to a vLLM server.
 
 A name or a folder used again would be served from caches filled with other weights, with nothing to tell it by.
 """

@@ -1,4 +1,4 @@
-"""A vLLM server over HTTP: token ids in and out, adapters put in while it runs, and patience while it is away."""
+"""HTTP client for vLLM: token-id completions, LoRA loading, retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two expressions are equal for all values of their names: SymPy decides, in a process that can be stopped.
+"""Symbolic equality by SymPy, in a bounded subprocess.
 
 SymPy may take for ever or all memory on a model's answer, so it works in an interpreter of its own with a bound on
 both. It gets trees, never text: its own parser evaluates what it reads.

@@ -1,4 +1,4 @@
-"""What went wrong in one step, in the environment's own words, and what would mend it.
+"""Error classes of a step, and corrective feedback.
 
 The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's result. BFCL's verdict
 depends on neither.

@@ -1,4 +1,4 @@
-"""A model's message as an environment reads it: calls, the strings to execute, the record to check, or why none."""
+"""Parse an assistant message into calls, or an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One task being played: BFCL's inference loop without a model in it."""
+"""State of one episode."""
 
 from __future__ import annotations
 

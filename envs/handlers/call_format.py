@@ -1,4 +1,4 @@
-"""What the decoders share: JSON read strictly, BFCL's records as calls, and texts that are sure to read back."""
+"""Base class and strict JSON helpers of the handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every handler is: text to calls and back, with one typed error for text that holds no calls."""
+"""Handler protocol and DecodeError."""
 
 from __future__ import annotations
 

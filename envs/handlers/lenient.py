@@ -1,4 +1,4 @@
-"""Reading more than BFCL does: what a model meant, with an account of what had to be repaired.
+"""Lenient decoding: repair near-miss calls and report each repair.
 
 A text that the strict handler finds calls in is read by it, and nothing is repaired. Otherwise these steps are taken,
 one upon the other, until there are calls: reasoning is dropped, a code fence opened, text around the calls dropped,

@@ -1,4 +1,4 @@
-"""Judges plays: BFCL's verdict on what a play left behind, against a truth that is replayed once per task."""
+"""Verdict of an episode, against a ground truth replayed once per task."""
 
 from __future__ import annotations
 

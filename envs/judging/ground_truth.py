@@ -1,4 +1,4 @@
-"""What ground truths leave behind, turn by turn: replayed on tools of their own, and remembered where it pays.
+"""Replay of ground-truth calls on fresh tools, cached per task.
 
 A truth is the same for every answer to its task, so from the second answer on it is kept: result texts and states as
 plain data, never tools, and never changed. What a user's own tools or an agentic task's do is replayed each time.

@@ -1,4 +1,4 @@
-"""What BFCL forgives, reported apart from its verdict: the official verdict never changes.
+"""Strict verdict: what BFCL's leniency let pass.
 
 Every leniency has an error type of its own, "strict:" and its name; the message says which step and what it was.
 """

@@ -1,4 +1,4 @@
-"""What a task offers a model, turn by turn: its system text, its messages and the schemas of its functions."""
+"""A task's prompt, turn by turn: system text, messages, tool schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quick reader for plain calls, `[f(a=1, b='x', c=[1, 2])]`: what it reads, the full parser reads alike.
+"""Fast path for simple Python calls, equivalent to the full parser.
 
 Building a syntax tree takes most of the time of a verdict, and nearly all calls need none: one pattern says whether a
 text is plain, another finds its parts. Whatever is not plain (escapes, nested calls, arithmetic, keywords, anything

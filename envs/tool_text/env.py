@@ -1,4 +1,4 @@
-"""ToolTextEnv: a question, tools called in the middle of the answer, and a reward for the answer alone."""
+"""ToolTextEnv: tool-integrated reasoning, tools called inside one assistant message."""
 
 from __future__ import annotations
 

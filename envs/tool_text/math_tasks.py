@@ -1,4 +1,4 @@
-"""Makers of arithmetic questions: sums for a calculator, and problems in AIME's answer form for a Python tool.
+"""Generated arithmetic and AIME-form problems.
 
 A task's id is its seed: "train_17" and "held_out_3" are the same questions everywhere, there are as many as are asked
 for, and none of one split is in the other.

@@ -1,4 +1,4 @@
-"""Known jobs as environments: learning to use a calculator, and solving problems by writing Python."""
+"""Preset environments: calculator, python_math."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of a text environment: found by name, run under their clocks, their texts made harmless and short."""
+"""Tools of inline calls: lookup, time limits, sanitised output."""
 
 from __future__ import annotations
 

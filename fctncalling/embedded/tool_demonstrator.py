@@ -1,4 +1,4 @@
-"""Demonstrations of tools in mid-generation: who speaks in them, with what bad habits, and the ordinary rollout."""
+"""Scripted demonstrations for the tool presets."""
 
 from __future__ import annotations
 

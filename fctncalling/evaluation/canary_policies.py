@@ -1,4 +1,4 @@
-"""Degenerate policies: what success a data set gives to players that understand nothing, or remember nothing.
+"""Canary policies: what degenerate baselines score on a data set.
 
 A rate well above zero is a way to be rewarded without solving the task; `oracle` below one is a task nobody can solve.
 """

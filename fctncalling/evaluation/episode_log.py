@@ -1,4 +1,4 @@
-"""Episodes as JSON Lines: played once, written, and played again from what was written."""
+"""Play, log and replay episodes (JSON Lines)."""
 
 from __future__ import annotations
 

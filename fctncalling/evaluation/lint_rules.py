@@ -1,4 +1,4 @@
-"""What is wrong with tasks: every ground truth is replayed as an answer, and each rule says what it found.
+"""Lint rules for tasks.
 
 "impossible": no answer the rule could write passes the official checker. "suspicious": one does, but only in an odd
 way, or the entry contradicts itself.

@@ -1,4 +1,4 @@
-"""Memory tasks as BFCL runs them: the policy itself holds the earlier conversations, and is asked about them later."""
+"""Memory prerequisites: the policy holds the earlier conversations itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `generation_kwargs` ask of our own generation, and which of them it cannot honour."""
+"""Translate transformers generation_kwargs."""
 
 from __future__ import annotations
 

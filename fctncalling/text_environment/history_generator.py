@@ -1,4 +1,4 @@
-"""The policy's voice in a TextEnvironment: histories on one side, the rollout's generation engine on the other."""
+"""Generate into TextHistories with the generation engine."""
 
 from __future__ import annotations
 

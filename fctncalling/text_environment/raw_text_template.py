@@ -1,4 +1,4 @@
-"""Raw text as token ids: a prompt without roles, and texts that are put in behind what a policy wrote."""
+"""Raw-text tokenisation and its continuations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards as people write them: for a list of responses, or for one response at a time."""
+"""Call user reward functions, batched or one response at a time."""
 
 from __future__ import annotations
 

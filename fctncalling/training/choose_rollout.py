@@ -1,4 +1,4 @@
-"""Which way of playing episodes the settings ask for."""
+"""Choose the rollout backend: local, Ray or vLLM."""
 
 from __future__ import annotations
 

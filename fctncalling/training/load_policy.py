@@ -1,4 +1,4 @@
-"""Reading a policy and its chat template from files, and saying which file is at fault where that fails."""
+"""Load policy and chat template from a folder, hub name or checkpoint."""
 
 from __future__ import annotations
 

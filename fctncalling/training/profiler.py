@@ -1,4 +1,4 @@
-"""Where the time of a run goes: a torch profiler trace of one update, and a table over all others."""
+"""Profiler: time table and torch trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going on with a run: which checkpoint is meant, and whether the settings of this command fit it."""
+"""--resume: find the checkpoint, check the flags against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where episodes are played: in this process (and its peers), here; `ray_rollout.py` has workers anywhere."""
+"""Rollout backend protocol, and the local backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the jobs with tools in mid-generation start from: a small model each, and the settings that its run takes."""
+"""Default model and flags of the presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds the learning algorithm: settings it does not see, the tasks, and the environments that play them."""
+"""Run settings outside the algorithm; the tasks and environments they select."""
 
 from __future__ import annotations
 

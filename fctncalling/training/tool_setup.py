@@ -1,4 +1,4 @@
-"""The tools of a command line: a confined Python executor, a calculator, and in mid-generation a local search."""
+"""Build the ToolBox that the flags ask for."""
 
 from __future__ import annotations
 

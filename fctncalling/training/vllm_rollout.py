@@ -1,4 +1,4 @@
-"""Episodes played here whose actions a vLLM server samples, with the adapter as each update leaves it."""
+"""Rollout backend that samples from a vLLM server."""
 
 from __future__ import annotations
 

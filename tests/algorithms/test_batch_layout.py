@@ -1,4 +1,4 @@
-"""Layout: how episodes are grouped, padded and ordered for the model costs little and changes nothing."""
+"""Batch layout never changes log-probs, values or gradients."""
 
 from __future__ import annotations
 

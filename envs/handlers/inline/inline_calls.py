@@ -1,4 +1,4 @@
-"""Calls in the middle of a message: generation pauses behind each, the result is put in, and the message goes on."""
+"""Inline calls: generation pauses after each and continues with its result."""
 
 from __future__ import annotations
 

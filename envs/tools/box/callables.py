@@ -1,4 +1,4 @@
-"""Tools as people write them, made into documented functions: typed functions, text-to-text callables, Tool objects.
+"""Wrap functions, callables and smolagents/transformers tools.
 
 `as_tool` takes a Python function (its schema is read from the signature and a Google-style docstring), any callable
 from text to text, or an object in the form of smolagents' and transformers' `Tool` (name, description, inputs). How

@@ -1,4 +1,4 @@
-"""A process that runs tools, and its caller's end: killed when time is up, and no thread lives on.
+"""Worker process for tools, with a hard timeout.
 
 The worker is a new interpreter, not a fork: the caller may be a trainer with threads and a GPU. It gets the functions
 once, by cloudpickle, then one request at a time. Its answers are plain text of bounded length, nothing that is

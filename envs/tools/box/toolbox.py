@@ -1,4 +1,4 @@
-"""A box of tools that a model may call: results in call order, limits kept, and every failure told as what it is.
+"""ToolBox: run user tools with limits; tool errors become text.
 
 A tool's error, its time-out, a call it does not understand are texts for the model. A process that dies under a tool
 is an InfrastructureError: the episode says nothing about the policy then.

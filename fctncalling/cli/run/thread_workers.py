@@ -1,4 +1,4 @@
-"""Threads that do pieces of work side by side, and that nobody waits for where the run ends early."""
+"""Daemon worker threads."""
 
 from __future__ import annotations
 

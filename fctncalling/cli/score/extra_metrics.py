@@ -1,4 +1,4 @@
-"""What `score` tells beside the official accuracy: the share of turns that pass, and strict verdicts where asked."""
+"""Extra score columns: progress, strict accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as `judge` takes them, from the way result files and our own lines hold them."""
+"""Stored results as judge() responses."""
 
 from __future__ import annotations
 

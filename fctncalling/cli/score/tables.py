@@ -1,4 +1,4 @@
-"""What `score` prints: a table for each model, or JSON."""
+"""Tables and JSON of `score`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converting a file of records into another: counted, told at the end, and not stopped by a tool that fails."""
+"""Convert a record file and summarise."""
 
 from __future__ import annotations
 

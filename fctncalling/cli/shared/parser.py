@@ -1,4 +1,4 @@
-"""Command lines whose mistakes are told in one line, with the nearest flag, instead of below a screen of usage."""
+"""ArgumentParser with one-line errors and did-you-mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Showing where a training run is."""
+"""Training progress bar."""
 
 from __future__ import annotations
 

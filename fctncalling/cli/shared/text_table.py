@@ -1,4 +1,4 @@
-"""What a run is told by: a table, or JSON."""
+"""Summary of `run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags by which subcommands are given stateful classes of a user's own, for the tasks that involve them."""
+"""--tools and --allow_task_tools."""
 
 from __future__ import annotations
 

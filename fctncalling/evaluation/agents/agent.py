@@ -1,4 +1,4 @@
-"""What an agent is: something that answers one episode at a time, message by message."""
+"""Agent and Player protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that understand nothing, or know the truth: what a benchmark gives away, and whether it can be solved."""
+"""Scripted agents: oracle, noop, random."""
 
 from __future__ import annotations
 

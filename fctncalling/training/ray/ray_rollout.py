@@ -1,4 +1,4 @@
-"""Episodes played by Ray actors on any machines of a cluster, with weights that travel through its object store."""
+"""Rollout backend on Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that plays episodes wherever it is started: environments and an engine, fed with weights."""
+"""Remote rollout worker."""
 
 from __future__ import annotations
 

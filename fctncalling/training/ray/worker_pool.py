@@ -1,4 +1,4 @@
-"""Shares of work for workers that may die: what a lost one was at is done again by another, and it is replaced."""
+"""Fault-tolerant worker pool."""
 
 from __future__ import annotations
 
