@@ -139,4 +139,5 @@ class _Window:
         rest = self._text[self._at :]
         more = self._stream.read(max(CHUNK_CHARS, len(rest)))
         self._ended = not more
-        self._text, self._at = rest + more, 0
+        self._text = rest + more
+        self._at = 0

@@ -111,19 +111,20 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             tools is not None or allow_task_tools or user is not None or callable(reward)
         )  # may wait for anything
         self.metadata = {**self.metadata, "in_process_tools": not foreign}
-        self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
-        self._own_tools, self._user = UserTools(tools), user
+        self.action_space = UnicodeText()
+        self.observation_space = UnicodeText(OBSERVATION_BYTES)
+        self._own_tools = UserTools(tools)
+        self._user = user
         self._tasks = task_set(dataset_path, tasks, self._own_tools.specified)
         self._own_tools.import_task_tools(
             self._tasks.tasks, self._tasks.origin, allowed=allow_task_tools
         )
-        self._handler, self._reward = get_handler(handler), get_reward(reward)
+        self._handler = get_handler(handler)
+        self._reward = get_reward(reward)
         self._max_steps_per_turn = max_steps_per_turn
-        self._strict, self._retry_malformed, self._corrective = (
-            strict or reward in STRICT_REWARDS,
-            retry_malformed,
-            corrective_feedback,
-        )
+        self._strict = strict or reward in STRICT_REWARDS
+        self._retry_malformed = retry_malformed
+        self._corrective = corrective_feedback
         self._referee = EpisodeJudge(self._own_tools.classes)
         self._offers: dict[str, TaskPrompt] = {}
         self._play: EpisodeState | None = None
@@ -154,7 +155,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 raise failure.__cause__ from None  # every such task would fail alike: no episode, a setup to mend
             play.invalid_reason = str(failure)
             extra = {"invalid": True, "invalid_reason": str(failure)}
-        self._play, self._num_rendered = play, 0
+        self._play = play
+        self._num_rendered = 0
         play.task = self._own_tools.with_tool_docs(task)
         offer = self._offer(play.task)
         messages = offer.messages(0, play.session.context() if play.session else "")
@@ -184,7 +186,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 raise InfrastructureError(play.invalid_reason)
             return self._step_message(play, text)
         except InfrastructureError as failure:
-            play.invalid_reason, play.terminated, play.truncated = str(failure), False, True
+            play.invalid_reason = str(failure)
+            play.terminated = False
+            play.truncated = True
             play.steps.append(StepRecord(play.turn, text))
             extra = {"verdict": None, "invalid": True, "invalid_reason": str(failure)}
             observation, info = self._observation_and_info(play, "", [], extra)
@@ -326,7 +330,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             play.set_state(state["play"])
         self._np_random = copy.deepcopy(state["np_random"])
         self._np_random_seed = state["np_random_seed"]
-        self._play, self._num_rendered = play, len(play.conversation) if play else 0
+        self._play = play
+        self._num_rendered = len(play.conversation) if play else 0
 
     def _handler_of(self, task: Task) -> Handler:
         if self._handler.name != "auto":

@@ -126,7 +126,8 @@ class SharedTexts(Sequence[str]):
 
     def __init__(self, memory: Any, stride: int, n: int) -> None:
         self._bytes = memoryview(memory.get_obj()).cast("B")
-        self._stride, self._n = stride, n
+        self._stride = stride
+        self._n = n
 
     @overload
     def __getitem__(self, index: int) -> str: ...

@@ -67,7 +67,8 @@ class UserTools:
         if len(others) == 1 and isinstance(others[0], ToolBox):
             self.box = others[0]
         elif others:
-            self.box, self._owns_box = ToolBox(others), True
+            self.box = ToolBox(others)
+            self._owns_box = True
 
     def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
         """Import the classes that tasks name by their paths, but those given; raises TaskError where one cannot be.

@@ -14,7 +14,8 @@ class WhenLoaded(MetaPathFinder):
     """Finds a module as everyone does, and calls `then` with it when it is loaded; once."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], object]) -> None:
-        self._name, self._then = name, then
+        self._name = name
+        self._then = then
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

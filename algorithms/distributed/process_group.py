@@ -42,7 +42,9 @@ class ProcessGroup:
         device: torch.device | str = "cpu",
         sharding: FSDP | None = None,
     ) -> None:
-        self.rank, self.count, self.device = rank, count, torch.device(device)
+        self.rank = rank
+        self.count = count
+        self.device = torch.device(device)
         self.sharding = sharding  # set where every process holds a part of each weight (FSDP)
 
     @property

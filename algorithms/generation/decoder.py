@@ -66,8 +66,11 @@ class TransformersDecoder:
     ) -> None:
         """hidden: whether states are asked for; max_tokens: padded tokens of one forward over several rows."""
         check_supported(model)
-        self.model, self.hidden, self.max_tokens = model, hidden, max_tokens
-        self.cache, self.num_tokens = RaggedCache(num_rows), 0
+        self.model = model
+        self.hidden = hidden
+        self.max_tokens = max_tokens
+        self.cache = RaggedCache(num_rows)
+        self.num_tokens = 0
         self._parameter = next(model.parameters())
 
     @property

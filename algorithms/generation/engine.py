@@ -58,14 +58,14 @@ class GenerationEngine(Engine):
         self.fast_path = supports_fused_decoder(model) if fast_path is None else fast_path
         if not self.fast_path:
             check_supported(model)
-        self.model, self.stop_ids, self.decode, self.value_head = (
-            model,
-            frozenset(stop_ids),
-            decode,
-            value_head,
-        )
-        self.temperature, self.max_new_tokens = temperature, max_new_tokens
-        self.max_prefill_tokens, self.max_cache_tokens = max_prefill_tokens, max_cache_tokens
+        self.model = model
+        self.stop_ids = frozenset(stop_ids)
+        self.decode = decode
+        self.value_head = value_head
+        self.temperature = temperature
+        self.max_new_tokens = max_new_tokens
+        self.max_prefill_tokens = max_prefill_tokens
+        self.max_cache_tokens = max_cache_tokens
         self.generator = generator or torch.Generator().manual_seed(0)
         self.num_sampled_tokens = self._num_prefilled = 0
         self._slots: list[Slot] = []

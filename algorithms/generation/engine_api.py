@@ -126,7 +126,9 @@ class ScriptedEngine(Engine):
         encode: Callable[[str], list[int]],
         end_of_turn_id: int,
     ) -> None:
-        self.script, self.encode, self.end_of_turn_id = script, encode, end_of_turn_id
+        self.script = script
+        self.encode = encode
+        self.end_of_turn_id = end_of_turn_id
         self._waiting: list[Request] = []
 
     def start(self, num_slots: int) -> None:

@@ -59,15 +59,17 @@ class FusedDecoder:
         self.head_size = int(
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
-        self.num_heads, self.num_kv_heads = (
-            int(config.num_attention_heads),
-            int(config.num_key_value_heads),
-        )
-        self.max_tokens, self.num_tokens = max_tokens, 0
-        self._model, self._rotary = model, decoder.rotary_emb
+        self.num_heads = int(config.num_attention_heads)
+        self.num_kv_heads = int(config.num_key_value_heads)
+        self.max_tokens = max_tokens
+        self.num_tokens = 0
+        self._model = model
+        self._rotary = decoder.rotary_emb
         self._fused = sum(parameter.numel() for parameter in model.parameters()) <= MOST_FUSED
         self._weight: Tensor = decoder.embed_tokens.weight
-        self._dtype, self._head_dtype = pass_dtypes(model)
+        dtype, head_dtype = pass_dtypes(model)
+        self._dtype = dtype
+        self._head_dtype = head_dtype
         # Between layers fp32 stays fp32, as under autocast.
         self._stream = self._weight.dtype if self._dtype != torch.float32 else torch.float32
         self._kept = PrefixKVCache(
@@ -270,10 +272,8 @@ class _Layer:
             size, config = attention.head_dim, attention.config
             scales = [attention.q_norm.weight.expand(config.num_attention_heads, size)]
             scales.append(attention.k_norm.weight.expand(config.num_key_value_heads, size))
-            self.head_scales, self.head_epsilon = (
-                torch.cat(scales).detach().to(stream),
-                attention.q_norm.variance_epsilon,
-            )
+            self.head_scales = torch.cat(scales).detach().to(stream)
+            self.head_epsilon = attention.q_norm.variance_epsilon
 
     def interleave_rope(self, num_turned: int, size: int) -> None:
         """Let the dimensions i and i + half of queries and keys, which are turned together, lie side by side."""

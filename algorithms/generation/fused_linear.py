@@ -23,7 +23,9 @@ class FusedLinear:
         self, modules: Sequence[nn.Module], fused: bool, dtype: torch.dtype | None = None
     ) -> None:
         """dtype: what is computed in; None: the weights' own. Weights of another are copied, fused or not."""
-        self._modules, self._weight, self._bias = modules, None, None
+        self._modules = modules
+        self._weight = None
+        self._bias = None
         self._inner: Tensor | None = None  # (H, ranks) of adapters that are kept apart
         self._outer: Tensor | None = None  # (ranks, sum of widths)
         own = _base(modules[0]).weight.dtype

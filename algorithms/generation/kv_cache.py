@@ -28,10 +28,9 @@ class KVCache:
         self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor
     ) -> None:
         self.scale = head_size**-0.5
-        self.lengths, self.begins = (
-            [0] * num_rows,
-            [0] * num_rows,
-        )  # a row's first token is in position `begins`
+        # a row's first token is in position `begins`
+        self.lengths = [0] * num_rows
+        self.begins = [0] * num_rows
         self._capacity = 0
         self.keys = like.new_zeros(num_layers, num_rows, num_heads, head_size, 0)
         self.values = like.new_zeros(num_layers, num_rows, num_heads, 0, head_size)
@@ -42,7 +41,8 @@ class KVCache:
         self._places: list[tuple[Tensor, Tensor]] = []  # both (rows, columns, heads, size)
         self._first: list[tuple[Tensor, Tensor]] = []  # what `_flat_own` returns for the first rows
         self._num_first = (0, 0)  # how many rows, and columns, those are
-        self._ramp, self._numbers = like[:0], torch.arange(num_rows, device=like.device)
+        self._ramp = like[:0]
+        self._numbers = torch.arange(num_rows, device=like.device)
 
     @property
     def num_bytes(self) -> int:
@@ -253,16 +253,17 @@ class KVCache:
             new[:, count:] = 0
         self.layers = list(zip(self.keys.unbind(), self.values.unbind(), strict=True))
         if rows is not None:
-            self.lengths, self.begins = (
-                [self.lengths[row] for row in rows],
-                [self.begins[row] for row in rows],
-            )
+            self.lengths = [self.lengths[row] for row in rows]
+            self.begins = [self.begins[row] for row in rows]
         self.lengths += [0] * new_rows
         self.begins += [0] * new_rows
         self.flat = [(k.flatten(0, 1), v.flatten(0, 1)) for k, v in self.layers]
         self._places = [(k.permute(0, 3, 1, 2), v.transpose(1, 2)) for k, v in self.layers]
-        self._first, self._num_first = [], (0, 0)  # or they would keep the old buffers
-        self._capacity, self._numbers = capacity, torch.arange(count + new_rows, device=keys.device)
+        # or they would keep the old buffers
+        self._first = []
+        self._num_first = (0, 0)
+        self._capacity = capacity
+        self._numbers = torch.arange(count + new_rows, device=keys.device)
         self._ramp = torch.cat(
             (keys.new_zeros(capacity), keys.new_full((capacity,), float("-inf")))
         )

@@ -89,7 +89,8 @@ class PrefixKVCache(KVCache):
         if not self.prompts.lengths or prompts.count(None) == len(prompts):
             return None
         if prompts != self._seated:
-            self._groups, self._seated = self._new_prefix_groups(prompts), prompts
+            self._groups = self._new_prefix_groups(prompts)
+            self._seated = prompts
         return self._groups
 
     def _new_prefix_groups(self, prompts: Sequence[int | None]) -> PrefixGroups:

@@ -13,7 +13,8 @@ class Slot:
     """What a slot holds beside its cache: tokens not read yet, the action it is at and where that ends."""
 
     def __init__(self, number: int, stream: torch.Generator) -> None:
-        self.number, self.stream = number, stream
+        self.number = number
+        self.stream = stream
         self.pending: list[int] = []  # sampled or given, not yet passed through the model
         self.prefix: tuple[int, ...] = ()  # what the sequence began with
         self.action = Action()
@@ -40,7 +41,9 @@ class Slot:
             )
         self._stops = StopCondition(request, end_ids, decode)
         self.pending = [*self.pending, *request.new_ids]
-        self._request, self.action, self._end_ids = request, Action(), end_ids
+        self._request = request
+        self.action = Action()
+        self._end_ids = end_ids
         self._limit = min(request.max_new_tokens or max_new_tokens, max_new_tokens)
         self._plain = not (request.stop or request.stop_ids or request.on_token)
         self._num_sampled = 0
@@ -67,7 +70,8 @@ class Slot:
             return False
         reason = self._reason(token, logprob) or ("" if len(action.ids) < self._limit else "length")
         if reason:
-            action.stop_reason, self._request = reason, None
+            action.stop_reason = reason
+            self._request = None
         return bool(reason)
 
     def _reason(self, token: int, logprob: float) -> str:
@@ -108,7 +112,9 @@ class StopCondition:
             raise ValueError(
                 "the request has stop strings, but the engine was given no decode= to read its tokens by"
             )
-        self._end_ids, self._stop_ids, self._decode = end_ids, frozenset(request.stop_ids), decode
+        self._end_ids = end_ids
+        self._stop_ids = frozenset(request.stop_ids)
+        self._decode = decode
         self._strings = tuple(request.stop)
         # Each token stands for a byte at least; a few more, as some may stand for none.
         self._window = max((len(string.encode()) for string in self._strings), default=0) + 8
@@ -131,4 +137,5 @@ class StopCondition:
 
     def resume_after(self, action: Action) -> None:
         """Go on behind an end that was answered by ids put in."""
-        self._first, action.stop = len(action.ids), ""
+        self._first = len(action.ids)
+        action.stop = ""

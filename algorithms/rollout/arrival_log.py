@@ -25,9 +25,11 @@ class ArrivalOrder:
     """Fetches the answers of environments, and remembers when each joined; or has each join when a record says."""
 
     def __init__(self, envs: EnvPool, recorded: Sequence[Arrival] | None = None) -> None:
-        self._envs, self._recorded = envs, recorded
+        self._envs = envs
+        self._recorded = recorded
         self._arrivals: list[Arrival] = []
-        self._passes, self._interrupted = 0, False
+        self._passes = 0
+        self._interrupted = False
         self._early: dict[int, EnvResponse] = {}  # arrived before the record has them join
 
     @property
@@ -51,7 +53,8 @@ class ArrivalOrder:
         )
         passes = self._passes if self._interrupted else 0
         self._arrivals.append(Arrival(passes, tuple(answer.slot for answer in found)))
-        self._passes, self._interrupted = 0, False
+        self._passes = 0
+        self._interrupted = False
         return found
 
     def _due(self, recorded: Sequence[Arrival]) -> list[EnvResponse]:
@@ -77,7 +80,8 @@ class ArrivalLog:
     """A file of schedules, a line a rollout; or one that is read, to play the same again."""
 
     def __init__(self, path: Path, *, replayed: bool) -> None:
-        self._path, self._lines = path, dict[str, list[Arrival]]()
+        self._path = path
+        self._lines = dict[str, list[Arrival]]()
         self.replayed = replayed
         if replayed:
             for line in path.read_text(encoding="utf-8").splitlines():

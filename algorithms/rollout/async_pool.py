@@ -45,7 +45,8 @@ class AsyncEnvPool(EnvPool):
     patience_s = math.inf
 
     def __init__(self, num_slots: int) -> None:
-        self._num_slots, self._ticket = num_slots, 0
+        self._num_slots = num_slots
+        self._ticket = 0
         self._pending: dict[int, _PendingRequest] = {}
         self._inbox: Inbox = queue.SimpleQueue()
 

@@ -82,8 +82,11 @@ class _Collection:
         deadline_s: float,
         on_episode: Callable[[EpisodeRecord], None] | None,
     ) -> None:
-        self.envs, self.engine, self.arrivals = envs, actor, schedule
-        self.deadline_s, self.on_episode = deadline_s, on_episode
+        self.envs = envs
+        self.engine = actor
+        self.arrivals = schedule
+        self.deadline_s = deadline_s
+        self.on_episode = on_episode
         self.running: dict[int, RunningEpisode] = {}  # slot -> its episode
         self.generating: set[int] = set()  # slots that the actor has a request of
         self.done: dict[int, _Ended] = {}

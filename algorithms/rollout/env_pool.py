@@ -85,7 +85,8 @@ class InlineEnvPool(EnvPool):
     """Asked one after another in the thread that asks. A caller's list of them: replacements are put into it."""
 
     def __init__(self, envs: list[TextEnv], make_env: MakeEnv | None = None) -> None:
-        self._envs, self._make_env = envs, make_env
+        self._envs = envs
+        self._make_env = make_env
         self._answers: list[EnvResponse] = []
 
     def __len__(self) -> int:

@@ -31,7 +31,8 @@ def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
     if (
         config.wait_for_tools == "always" or config.replay_arrivals is not None
     ):  # which tells of every answer that was late
-        envs.patience_s, envs.in_order = math.inf, True
+        envs.patience_s = math.inf
+        envs.in_order = True
     return envs
 
 

@@ -95,7 +95,8 @@ class _Process:
     """One process with environments, as seen from outside."""
 
     def __init__(self, maker: bytes, slots: Sequence[int], inbox: Inbox) -> None:
-        self._inbox, self._slots = inbox, slots
+        self._inbox = inbox
+        self._slots = slots
         self._letters: list[tuple[int, int, EnvRequest]] = []  # to be sent in one message
         self._out: dict[int, int] = {}  # slot -> ticket of what is out
         self._reports: queue.SimpleQueue[bool | str] = queue.SimpleQueue()

@@ -106,7 +106,8 @@ class RunningEpisode:
     ) -> None:
         """Take the environment's answer to the last action, and render what it says."""
         row, turn = self.rows[-1], int(self.info.get("turn", 0))
-        self.terminated, self.info = terminated, info
+        self.terminated = terminated
+        self.info = info
         row.rewards[-1] = float(reward)
         self.truncated = bool(truncated) and not self.terminated
         self._append_step(turn, self.text, float(reward))
@@ -128,7 +129,9 @@ class RunningEpisode:
             else f"the environment raised {type(error).__name__}: {error}"
         )
         logger.warning("task %s: %s; the episode is dropped as invalid", self.task_id, what)
-        self.cause, self.invalid, self.ended = error, True, True
+        self.cause = error
+        self.invalid = True
+        self.ended = True
 
     def to_record(self) -> EpisodeRecord:
         """Return the ended episode as learning and the episode log see it."""

@@ -53,7 +53,8 @@ class TaskSampler:
     """Draws the tasks of a run. SettingError where --mixture or --curriculum does not fit them."""
 
     def __init__(self, candidates: Sequence[Candidate], config: TrainConfig) -> None:
-        self.candidates, self._seed = candidates, config.seed
+        self.candidates = candidates
+        self._seed = config.seed
         self._mixture = read_mixture(config.mixture) if config.mixture else {}
         self._stages = read_curriculum(config.curriculum) if config.curriculum else []
         self._by_success = config.task_sampling == "success"

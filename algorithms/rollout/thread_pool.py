@@ -26,7 +26,9 @@ class EnvThread:
     """
 
     def __init__(self, slot: int, env: TextEnv, inbox: Inbox) -> None:
-        self._slot, self._env, self._inbox = slot, env, inbox
+        self._slot = slot
+        self._env = env
+        self._inbox = inbox
         self._questions: queue.SimpleQueue[tuple[int, EnvRequest] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, daemon=True, name=f"environment {slot}")
         self._thread.start()

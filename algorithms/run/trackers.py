@@ -91,7 +91,10 @@ class Trackers:
     ) -> None:
         """Raise SettingError where wandb is asked for and not installed."""
         check_wandb(wandb)
-        self.folder, self.config, self.tensorboard, self.wandb = folder, config, tensorboard, wandb
+        self.folder = folder
+        self.config = config
+        self.tensorboard = tensorboard
+        self.wandb = wandb
         self.first_update = 0
         self._open: list[Tracker] | None = None
 

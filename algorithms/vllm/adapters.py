@@ -29,7 +29,8 @@ class PublishedAdapters:
     """Writes versions below `folder`, which the server reads too, and has them served; `KEPT` of them stay."""
 
     def __init__(self, server: VllmClient, folder: Path) -> None:
-        self.server, self.folder = server, folder.resolve()
+        self.server = server
+        self.folder = folder.resolve()
         self._run = uuid4().hex[
             :8
         ]  # of this process: a resumed run goes over the same numbers with other weights

@@ -54,7 +54,9 @@ class VllmClient:
         import httpx
 
         self.url = url.rstrip("/").removesuffix("/v1")
-        self.patience_s, self._first_wait_s, self._clock = patience_s, first_wait_s, clock
+        self.patience_s = patience_s
+        self._first_wait_s = first_wait_s
+        self._clock = clock
         self.missing: Callable[[str], None] = lambda name: None
         key = os.environ.get("VLLM_API_KEY", "")  # as vLLM itself reads it
         self._client = httpx.Client(
@@ -63,7 +65,8 @@ class VllmClient:
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
         self.errors: Any = httpx.TransportError
-        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
         self._away_since: float | None = None
 
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:

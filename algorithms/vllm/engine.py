@@ -30,8 +30,11 @@ class VllmEngine(Engine):
         temperature: float = 1.0,
         max_new_tokens: int = 128,
     ) -> None:
-        self.server, self.model, self.stop_ids = server, model, frozenset(stop_ids)
-        self.temperature, self.max_new_tokens = temperature, max_new_tokens
+        self.server = server
+        self.model = model
+        self.stop_ids = frozenset(stop_ids)
+        self.temperature = temperature
+        self.max_new_tokens = max_new_tokens
         self.num_sampled_tokens = 0
         self._threads: ThreadPoolExecutor | None = None
         self.start(0)
@@ -130,7 +133,8 @@ class VllmEngine(Engine):
         if action.ids[-1] in self.stop_ids:
             action.stop_reason = "end"
             return True
-        action.stop_reason, action.stop = "stop", told.stop if isinstance(told.stop, str) else ""
+        action.stop_reason = "stop"
+        action.stop = told.stop if isinstance(told.stop, str) else ""
         if request.on_stop is None or (ids := request.on_stop(action)) is None:
             return True
         if len(action.ids) + len(ids) >= limit:

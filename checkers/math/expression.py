@@ -117,7 +117,8 @@ class _Parser:
     """Recursive descent; each method leaves the position behind what it has read."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
-        self._tokens, self._position = tokens, 0
+        self._tokens = tokens
+        self._position = 0
         self._depth = self._commands = 0  # sums and exponents, and commands, inside each other
 
     @property

@@ -68,7 +68,9 @@ class EpisodeState:
 
     def next_turn(self) -> None:
         """Go on to the next turn."""
-        self.turn, self.steps_in_turn, self.results = self.turn + 1, 0, []
+        self.turn = self.turn + 1
+        self.steps_in_turn = 0
+        self.results = []
 
     def episode(self, seed: int | None) -> Episode:
         """Return what was played so far."""

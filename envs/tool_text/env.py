@@ -101,10 +101,13 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             **self.metadata,
             "in_process_tools": tools == ("calculator",) and not callable(reward),
         }
-        self.action_space, self.observation_space = UnicodeText(), UnicodeText(OBSERVATION_BYTES)
+        self.action_space = UnicodeText()
+        self.observation_space = UnicodeText(OBSERVATION_BYTES)
         self.tasks = _tasks(tasks, dataset_path)
         self._syntax: InlineCalls = TEXT_HANDLERS[handler]
-        self._reward, self._prompt, self._max_turns = reward, prompt, max_turns
+        self._reward = reward
+        self._prompt = prompt
+        self._max_turns = max_turns
         self._tools = InlineTools(tools, self._syntax, max_characters=max_tool_response)
         if reward == "symbolic":
             extra_module("sympy", "math", 'reward="symbolic"')
@@ -244,11 +247,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of `get_state`, of this environment or of one made alike."""
         state = copy.deepcopy(dict(state))
-        self._np_random, self._np_random_seed, self._message = (
-            state["np_random"],
-            state["seed"],
-            state["message"],
-        )
+        self._np_random = state["np_random"]
+        self._np_random_seed = state["seed"]
+        self._message = state["message"]
 
     def _required(self, what: str) -> _Message:
         if self._message is None:

@@ -43,7 +43,8 @@ class GeneratedTasks:
     def __init__(self, makers: dict[str, Maker], *, seed: int = 0) -> None:
         if not makers:
             raise ValueError("no maker of problems is given: expected at least one kind.")
-        self._makers, self._seed = makers, seed
+        self._makers = makers
+        self._seed = seed
 
     def by_id(self, task_id: str) -> TextTask:
         """Return the task of an id, train_N or held_out_N; UnknownTask for any other."""

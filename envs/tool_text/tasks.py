@@ -45,7 +45,8 @@ class TaskList:
     """Tasks in order and by id; raises ValueError for none, or an id that stands twice."""
 
     def __init__(self, tasks: Sequence[TextTask], origin: str = "tasks") -> None:
-        self.tasks, self.origin = tuple(tasks), origin
+        self.tasks = tuple(tasks)
+        self.origin = origin
         self._by_id = {task.id: task for task in self.tasks}
         if not self.tasks:
             raise ValueError(f"{origin} holds no task: expected at least one.")

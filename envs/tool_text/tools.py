@@ -47,7 +47,8 @@ class InlineTools:
     def __init__(
         self, given: GivenTextTools, syntax: InlineCalls, *, max_characters: int | None = None
     ) -> None:
-        self.syntax, self.max_characters = syntax, max_characters
+        self.syntax = syntax
+        self.max_characters = max_characters
         self._executors: list[PythonExecutor] = []
         self._owns_box = not isinstance(given, ToolBox)
         self.box = given if isinstance(given, ToolBox) else ToolBox(self._tools(given))

@@ -163,7 +163,8 @@ class Replayer:
 
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
         self._config = _config_beside(path)
-        self._args, self._tools = args, TaskTools(args)
+        self._args = args
+        self._tools = TaskTools(args)
         self._folder = TaskIndex(args.data_dir, self._tools.given)
         self._own: dict[str, Task] | None = None
 
@@ -245,7 +246,8 @@ class _Recorded:
     """Says what was said; where nothing more was, the episode ended here."""
 
     def __init__(self, texts: list[str], cut: type[Exception]) -> None:
-        self._texts, self._cut = iter(texts), cut
+        self._texts = iter(texts)
+        self._cut = cut
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         text = next(self._texts, None)

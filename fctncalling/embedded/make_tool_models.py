@@ -144,7 +144,10 @@ class Demonstrations:
     """Demonstrations of a job, as many as are asked for."""
 
     def __init__(self, job: str, seed: int, num_tasks: int) -> None:
-        self.lesson, self._job, self._seed, self._num_tasks = PRESETS[job](), job, seed, num_tasks
+        self.lesson = PRESETS[job]()
+        self._job = job
+        self._seed = seed
+        self._num_tasks = num_tasks
         self._tools = _tools(job)
 
     def tokenizer(self) -> Any:

@@ -138,13 +138,11 @@ class FileScene(Scene):
     def _enter(self, kind: str, reference: str) -> Request:
         """Go into a folder; nothing else of the tree is in reach from there, so the scene ends."""
         folder = self.last_folder if reference else self.draw.rng.choice(self.folders)
-        self.files, self.folders, self.last_file, self.last_folder, self.first_file = (
-            {},
-            [],
-            None,
-            None,
-            None,
-        )
+        self.files = {}
+        self.folders = []
+        self.last_file = None
+        self.last_folder = None
+        self.first_file = None
         return Request(
             kind,
             {} if reference else {"folder": folder},

@@ -30,7 +30,9 @@ class TicketScene(Scene):
     def __post_init__(self) -> None:
         """Draw who is logged in, the open ticket that stands there and the number of the next."""
         self.user = self.draw.word("user")
-        self.old_ticket, self.next_ticket = sorted(self.draw.words("ticket", 2))
+        old_ticket, next_ticket = sorted(self.draw.words("ticket", 2))
+        self.old_ticket = old_ticket
+        self.next_ticket = next_ticket
         self.old = {
             "id": self.old_ticket,
             "title": self.draw.word("topic"),
@@ -75,7 +77,8 @@ class TicketScene(Scene):
                 kind,
                 lambda: {"title": self.draw.word("topic"), "priority": self.draw.word("priority")},
             )
-            self.ticket, self.state = self.next_ticket, "Open"
+            self.ticket = self.next_ticket
+            self.state = "Open"
             return Request(kind, {"topic": call[1]["title"], "priority": call[1]["priority"]}, call)
         return self._about_it(kind)
 

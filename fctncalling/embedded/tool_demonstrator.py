@@ -40,8 +40,12 @@ class TextDemonstrator:
         stubborn: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self._tasks, self._syntax, self._tool = tasks, TEXT_HANDLERS[handler], tool
-        self._careless, self._stubborn, self._seed = careless, stubborn, seed
+        self._tasks = tasks
+        self._syntax = TEXT_HANDLERS[handler]
+        self._tool = tool
+        self._careless = careless
+        self._stubborn = stubborn
+        self._seed = seed
 
     def __call__(self, task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
         """Return what is written up to the next pause."""

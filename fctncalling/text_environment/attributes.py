@@ -43,7 +43,8 @@ class FollowsAssignments:
         self.syntax = self._built_syntax = syntax
         self._built_marks = (REQUEST, CALL, RESPONSE, SUBMIT)
         self.template = RawTextTemplate(self.tokenizer, tags=syntax.tags)
-        self._built_tokenizer, self._built_model = self.tokenizer, self.model
+        self._built_tokenizer = self.tokenizer
+        self._built_model = self.model
         given = tools if isinstance(tools, Mapping | ToolBox) else _listed(tools)
         self._tools = InlineTools(given, syntax, max_characters=self.max_tool_response)
         self.tools = _by_name(given, self._tools.box)
@@ -73,9 +74,11 @@ class FollowsAssignments:
                     f"request_token and its like are marks of handler 'request_call'; this one is "
                     f"{self.syntax.name!r}, whose marks stand fast"
                 )
-            self.syntax, self._built_marks = RequestCalls(*marks), marks
+            self.syntax = RequestCalls(*marks)
+            self._built_marks = marks
         if self.syntax is not self._built_syntax or self.tokenizer is not self._built_tokenizer:
-            self._built_syntax, self._built_tokenizer = self.syntax, self.tokenizer
+            self._built_syntax = self.syntax
+            self._built_tokenizer = self.tokenizer
             self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
             self._speaker.write_as(self.template, self.syntax.stop)
             self._tools.syntax = self.syntax

@@ -35,7 +35,9 @@ class HistoryGenerator:
         stop: Sequence[str],
         on_token: OnToken | None = None,
     ) -> None:
-        self.template, self.stop, self.on_token = template, tuple(stop), on_token
+        self.template = template
+        self.stop = tuple(stop)
+        self.on_token = on_token
         self.stop_ids = sampling.stop_ids
         self.engine = GenerationEngine(
             model,
@@ -58,12 +60,14 @@ class HistoryGenerator:
                 f"{sampling.max_new_tokens}; expected at least 0 and at least 1"
             )
         self.stop_ids, engine = sampling.stop_ids, self.engine
-        engine.temperature, engine.stop_ids = sampling.temperature, sampling.stop_ids
+        engine.temperature = sampling.temperature
+        engine.stop_ids = sampling.stop_ids
         engine.max_new_tokens = sampling.max_new_tokens
 
     def write_as(self, template: RawTextTemplate, stop: Sequence[str]) -> None:
         """Go on with another tokenizer, or with other marks at which the policy pauses."""
-        self.template, self.stop = template, tuple(stop)
+        self.template = template
+        self.stop = tuple(stop)
         self.engine.decode = template.spell
 
     @contextmanager
@@ -73,12 +77,14 @@ class HistoryGenerator:
         for slot, seed in enumerate(torch.randint(2**31 - 1, (len(histories),)).tolist()):
             self.engine.begin(slot, seed)
         self._slots = {id(history): slot for slot, history in enumerate(histories)}
-        self._known, self._first = [0] * len(histories), first
+        self._known = [0] * len(histories)
+        self._first = first
         try:
             yield
         finally:
             self.engine.start(0)  # the caches take memory that learning needs
-            self._slots, self._known = {}, []
+            self._slots = {}
+            self._known = []
 
     def generate(self, histories: Sequence[TextHistory], max_length: int | None) -> None:
         """Append to every history what the policy writes up to a pause, within `max_length` tokens in all."""

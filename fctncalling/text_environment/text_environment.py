@@ -71,9 +71,13 @@ class TextEnvironment(FollowsAssignments):
             raise LookupError(
                 f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}."
             )
-        self.model, self.tokenizer, self.on_token = model, tokenizer, on_token
-        self.reward_fn, self.prompt = reward_fn, prompt or ""
-        self.max_turns, self.batch_size = max_turns, batch_size
+        self.model = model
+        self.tokenizer = tokenizer
+        self.on_token = on_token
+        self.reward_fn = reward_fn
+        self.prompt = prompt or ""
+        self.max_turns = max_turns
+        self.batch_size = batch_size
         self.max_tool_response = max_tool_response if max_tool_reponse is None else max_tool_reponse
         self.generation_kwargs = dict(generation_kwargs or {})
         self.max_length = max_length

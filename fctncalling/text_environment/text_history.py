@@ -70,7 +70,8 @@ class TextHistory:
 
     def complete(self, truncated: bool = False) -> None:
         """Mark the episode as ended."""
-        self.completed, self.truncated = True, bool(truncated)
+        self.completed = True
+        self.truncated = bool(truncated)
 
     @property
     def tokens(self) -> Tensor:

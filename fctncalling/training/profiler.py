@@ -46,12 +46,14 @@ class Profiler:
     """Seconds by what they went to, while a run collects and learns."""
 
     def __init__(self, run: TrainingRun, folder: Path) -> None:
-        self._run, self._folder = run, folder
+        self._run = run
+        self._folder = folder
         self.traced = min(run.counters.updates + TRACED, run.config.num_updates)
         self._trace: Any = None
         self._seconds: dict[str, float] = {}
         self._calls: dict[str, int] = {}
-        self._total, self._updates = 0.0, 0
+        self._total = 0.0
+        self._updates = 0
         self._lock = threading.Lock()
         self._counts = False  # whether what is timed now goes into the table
 

@@ -90,12 +90,10 @@ class LocalRollout:
         processes: ProcessGroup = SINGLE_PROCESS,
         make_actor: MakeEngine | None = None,
     ) -> None:
-        self.config, self.policy, self.template, self.processes = (
-            config,
-            policy,
-            template,
-            processes,
-        )
+        self.config = config
+        self.policy = policy
+        self.template = template
+        self.processes = processes
         self.make_engine = make_actor or self._engine
         self.envs = env_pool(config, make_env, processes.count)
         self._arrival_logs = arrival_log(config, processes.rank)

@@ -19,7 +19,9 @@ class RunNotices:
     """Remembers what was told last; of several processes the first one tells."""
 
     def __init__(self, config: TrainConfig, sampler: TaskSampler, *, shown: bool) -> None:
-        self._config, self._sampler, self._shown = config, sampler, shown
+        self._config = config
+        self._sampler = sampler
+        self._shown = shown
         self._skipped = 0  # updates in a row that had nothing to learn from
         self._stage = ""
 

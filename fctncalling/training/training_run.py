@@ -59,11 +59,17 @@ class TrainingRun:
         log_episodes_interval: int = 10,
         processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        self.config, self.policy, self.template, self.log = config, policy, template, log
-        self.rollout, self.sampler, self.held_out_ids = rollout, sampler, held_out_ids
+        self.config = config
+        self.policy = policy
+        self.template = template
+        self.log = log
+        self.rollout = rollout
+        self.sampler = sampler
+        self.held_out_ids = held_out_ids
         self._cut_actions = CutActions(config)
         self.log_episodes_interval = log_episodes_interval
-        self.processes, self.interruption = processes, Interruption(alone=processes.count == 1)
+        self.processes = processes
+        self.interruption = Interruption(alone=processes.count == 1)
         processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
@@ -177,7 +183,8 @@ class TrainingRun:
         self.log.episodes(f"greedy_{number:06d}", evaluation.greedy, self.template.spell)
         self.log.episodes(f"sampled_{number:06d}", evaluation.sampled, self.template.spell)
         latest = {**evaluation.as_json(), **uncertainty_of(evaluation)}
-        self.counters.evaluated_at, self.counters.latest = number, latest
+        self.counters.evaluated_at = number
+        self.counters.latest = latest
         judged = latest["greedy_strict"] is not None  # else the environment has no strict verdict
         kind = "greedy_strict" if judged and self.config.reward.startswith("strict") else "greedy"
         success = latest[kind]

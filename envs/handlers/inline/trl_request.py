@@ -32,7 +32,8 @@ class RequestCalls(InlineCalls):
             raise ValueError(
                 f"the marks are {self.tags}: expected four different texts of two characters or more"
             )
-        self.stop, self.submit = (call, submit), submit
+        self.stop = (call, submit)
+        self.submit = submit
         self.usage = f"{request}<tool>query{call} calls a tool, Result=answer{submit} ends."
         self._opening = re.compile(re.escape(request))
         self._closing = re.compile(re.escape(call))

@@ -35,7 +35,8 @@ class TwitterAPI:
         for name, default in _TABLE["default_state"].items():
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         self.tweets = {int(key): tweet for key, tweet in self.tweets.items()}
-        self._default_tags, self._default_mentions = [], []
+        self._default_tags = []
+        self._default_mentions = []
 
     def authenticate_twitter(self, username: Any, password: Any) -> dict[str, Any]:
         """Log in with the stored name and password; a failure does not log out."""

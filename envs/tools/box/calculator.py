@@ -91,7 +91,8 @@ class _Parser:
     """Precedence climbing over the tokens, computing as it goes."""
 
     def __init__(self, tokens: list[_Token]) -> None:
-        self._tokens, self._position = tokens, 0
+        self._tokens = tokens
+        self._position = 0
 
     @property
     def token(self) -> _Token:

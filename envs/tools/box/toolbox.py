@@ -88,7 +88,8 @@ class ToolBox:
                     f"two tools are called {tool.name!r}: pass as_tool(..., name=...) for one"
                 )
             self._tools[tool.name] = tool
-        self._num_processes, self._max_calls = num_processes, max_calls
+        self._num_processes = num_processes
+        self._max_calls = max_calls
         self._pickled = _pickled(
             {name: tool for name, tool in self._tools.items() if tool.timeout_s is not None}
         )
@@ -212,7 +213,8 @@ class _ProcessPool:
         self.owner = os.getpid()
         self.places = threading.BoundedSemaphore(num_processes)
         self.idle: list[ToolProcess] = []
-        self._lock, self._closed = threading.Lock(), False
+        self._lock = threading.Lock()
+        self._closed = False
 
     def acquire(self) -> ToolProcess | None:
         with self._lock:

@@ -84,14 +84,18 @@ class CallInFlight:
         self, message: bytes, limits: Limits, queue_s: float, ours: tuple[int, int, int]
     ) -> None:
         """Begin the clock and the output; `ours` are our ends of the pipes for code, stdout, stderr."""
-        self.limits, self.queue_s = limits, queue_s
+        self.limits = limits
+        self.queue_s = queue_s
         self.asked = time.perf_counter()
         self._unsent = memoryview(message)
         self._look_again = 0.0  # when its output is read next
         self._stopped: Status | None = None
         self._stopped_at = 0.0
         self.gave_up = False  # whether our own side failed to answer
-        self._code_out, self._out, self._err = ours
+        code_out, out, err = ours
+        self._code_out = code_out
+        self._out = out
+        self._err = err
         for descriptor in ours:
             os.set_blocking(descriptor, False)
         self._kept = {
@@ -143,7 +147,8 @@ class CallInFlight:
         if now < self._ends or self.child.over:
             return
         if self._stopped or self.child.started is None:
-            self.child.lost, self.gave_up = "the zygote does not answer", True
+            self.child.lost = "the zygote does not answer"
+            self.gave_up = True
         else:
             self._stop("timeout")
 
@@ -220,7 +225,8 @@ class CallInFlight:
 
     def _stop(self, why: Status) -> None:
         if self._stopped is None:
-            self._stopped, self._stopped_at = why, time.perf_counter()
+            self._stopped = why
+            self._stopped_at = time.perf_counter()
         self.child.kill()
 
     def _read(self, descriptor: int) -> bool:

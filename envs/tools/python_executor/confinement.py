@@ -265,7 +265,8 @@ class Confinement:
     def __init__(self, wanted: tuple[str, ...], *, threads: bool) -> None:
         self.missing: dict[str, str] = {}
         self._threads = threads
-        self._program, self._ruleset = b"", -1
+        self._program = b""
+        self._ruleset = -1
         self._base = address_space()
         if "landlock" in wanted:
             self._prepare_landlock()

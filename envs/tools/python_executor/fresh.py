@@ -41,12 +41,14 @@ class FreshChild:
     """One interpreter and the thread that starts it and waits for its end. Times are time.perf_counter()."""
 
     def __init__(self, command: list[str], descriptors: list[int], news: int, news_in: int) -> None:
-        self._news, self._news_in = news, news_in
+        self._news = news
+        self._news_in = news_in
         self._process: subprocess.Popen[bytes] | None = None
         self.started: float | None = None
         self.confined = False
         self.wait_status: int | None = None
-        self.cpu_s, self.max_rss_kb = 0.0, 0
+        self.cpu_s = 0.0
+        self.max_rss_kb = 0
         self.lost = ""
         # Linux kills the interpreter with the thread that started it: that one has to live as long.
         self._ready: Future[subprocess.Popen[bytes]] = Future()
@@ -99,14 +101,14 @@ class FreshChild:
         """Take the next word: the child's, that it is confined, or the waiter's, that it has ended."""
         kind = os.read(self._news, 1)
         if kind == CONFINED:
-            self.confined, self.started = (
-                True,
-                time.perf_counter(),
-            )  # its start-up costs the snippet nothing
+            # its start-up costs the snippet nothing
+            self.confined = True
+            self.started = time.perf_counter()
         elif kind == ENDED:
-            self.wait_status, self.cpu_s, self.max_rss_kb = ENDING.unpack(
-                os.read(self._news, ENDING.size)
-            )
+            wait_status, cpu_s, max_rss_kb = ENDING.unpack(os.read(self._news, ENDING.size))
+            self.wait_status = wait_status
+            self.cpu_s = cpu_s
+            self.max_rss_kb = max_rss_kb
 
     def kill(self) -> None:
         """Kill it and all that is still in its process group."""

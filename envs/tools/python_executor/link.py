@@ -102,7 +102,8 @@ class ZygoteChild:
         self.started: float | None = None
         self.confined = False
         self.wait_status: int | None = None
-        self.cpu_s, self.max_rss_kb = 0.0, 0
+        self.cpu_s = 0.0
+        self.max_rss_kb = 0
         self.lost = ""  # why its end will never be told
 
     def fileno(self) -> int:
@@ -124,13 +125,17 @@ class ZygoteChild:
             message, ancillary, self.lost = b"", [], str(error)
         kind, body = message[:1], message[1:]
         if kind == STARTED:
-            self.pid, self.started = int(body), time.perf_counter()
+            self.pid = int(body)
+            self.started = time.perf_counter()
             if ancillary:  # none where this process has no descriptor left
                 self._pidfd = array.array("i", ancillary[0][2][:4])[0]
         elif kind == CONFINED:
             self.confined = True
         elif kind == ENDED:
-            self.wait_status, self.cpu_s, self.max_rss_kb = ENDING.unpack(body)
+            wait_status, cpu_s, max_rss_kb = ENDING.unpack(body)
+            self.wait_status = wait_status
+            self.cpu_s = cpu_s
+            self.max_rss_kb = max_rss_kb
         else:
             self.lost = body.decode() if kind == FAILED else ZYGOTE_DIED
 
@@ -183,7 +188,9 @@ class ZygoteLink:
             if (
                 self._owner != os.getpid()
             ):  # a fork of the trainer: the old zygote is not ours to use or to reap
-                self._process, self._control, self._owner = None, None, os.getpid()
+                self._process = None
+                self._control = None
+                self._owner = os.getpid()
             if self._process is not None and self._process.poll() is None:
                 return
             if self._process is not None:
@@ -226,7 +233,8 @@ class ZygoteLink:
         ours.settimeout(None)
         if self._control is not None:
             self._control.close()
-        self._control, self.greeting = ours, greeting
+        self._control = ours
+        self.greeting = greeting
 
     def launch(
         self,

@@ -53,7 +53,8 @@ class BoundedOutput:
     """
 
     def __init__(self, max_characters: int, *, keep_end: bool) -> None:
-        self.max_characters, self.keep_end = max_characters, keep_end
+        self.max_characters = max_characters
+        self.keep_end = keep_end
         self.max_bytes = 4 * max_characters + 4
         self.total_bytes = 0
         self._kept = bytearray()

@@ -84,7 +84,8 @@ class SessionCall(CallInFlight):
     """One snippet of a session, from its sending to its result; the child lives on."""
 
     def __init__(self, code: bytes, limits: Limits, live: SessionChild, seed: int | None) -> None:
-        self.live, self.child = live, live.child
+        self.live = live
+        self.child = live.child
         while _readable(live.done) and os.read(live.done, 1 << 16):
             pass  # what an earlier snippet wrote there itself
         head = SESSION_CALL.pack((seed or 0) % 2**64, seed is not None, len(code))
@@ -171,7 +172,8 @@ class PythonSession:
     """
 
     def __init__(self, executor: PythonExecutor, limits: Limits) -> None:
-        self._executor, self._limits = executor, limits
+        self._executor = executor
+        self._limits = limits
         self._lock = threading.Lock()
         self._live: SessionChild | None = None
         self._owner = os.getpid()
@@ -221,7 +223,8 @@ class PythonSession:
         if self._live is None:
             return False
         if self._owner != os.getpid():
-            self._live, self._owner = None, os.getpid()
+            self._live = None
+            self._owner = os.getpid()
             return True
         if not self._live.is_over():
             return False

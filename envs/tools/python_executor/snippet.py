@@ -83,7 +83,8 @@ class MainModule:
         self.main = types.ModuleType("__main__")
         self.main.__dict__["__builtins__"] = policy_builtins(allowed, restricted)
         self.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
-        self.stdout, self.stderr = _writer(1), _writer(2)
+        self.stdout = _writer(1)
+        self.stderr = _writer(2)
         self.numpy_random = sys.modules.get("numpy.random")
 
     def seed(self, seed: int) -> None:
@@ -107,7 +108,9 @@ class MainModule:
         """
         file_name = FILE_NAME if number == 1 else f"{FILE_NAME[:-1]} {number}>"
         sys.modules["__main__"] = self.main
-        sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
+        sys.stdin = self.stdin
+        sys.stdout = self.stdout
+        sys.stderr = self.stderr
         linecache.cache[file_name] = (lambda: source,)  # split into lines only if asked
         if not policy:
             self.main.__dict__["__builtins__"] = builtins

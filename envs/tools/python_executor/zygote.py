@@ -97,9 +97,11 @@ class Zygote:
     """The forking loop and what it needs, made ready by `prepare`."""
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
-        self.control, self.settings = control, settings
+        self.control = control
+        self.settings = settings
         self.running: dict[int, ChildProcess] = {}
-        self.pid, self.parent = os.getpid(), os.getppid()
+        self.pid = os.getpid()
+        self.parent = os.getppid()
         self.poll = select.poll()
 
     def prepare(self) -> dict[str, Any]:

@@ -59,7 +59,8 @@ class OutputFile:
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
-        self._path, self._settings = path, settings
+        self._path = path
+        self._settings = settings
         self._done = set[tuple[str, str, int]]()
         self._totals: dict[str, Totals] = {}
         self.reason = ""  # of the first invalid episode of this run

@@ -40,7 +40,9 @@ class RunTasks:
     """Reads the tasks that the arguments name."""
 
     def __init__(self, args: argparse.Namespace, categories: list[str], tools: TaskTools) -> None:
-        self._args, self._categories, self._tools = args, categories, tools
+        self._args = args
+        self._categories = categories
+        self._tools = tools
         self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here
 
     def check(self) -> None:

@@ -61,7 +61,8 @@ class Runner:
         require_new(args.output, resume=args.resume)
         self._tasks.check()
         self._workers = Workers(args.concurrency, self._one)
-        self._local, self._agent = None, None
+        self._local = None
+        self._agent = None
         kind, _, name = args.agent.partition(":")
         if kind == "hf":
             self._local = _local_model(args, name)
@@ -132,7 +133,8 @@ class Runner:
 
 class _Interruptible:
     def __init__(self, player: Any, given_up: threading.Event) -> None:
-        self._player, self._given_up = player, given_up
+        self._player = player
+        self._given_up = given_up
 
     def answer(self, observation: str, info: Any) -> str:
         if self._given_up.is_set():

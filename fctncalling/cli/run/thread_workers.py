@@ -16,7 +16,8 @@ class Workers(Generic[Item, Result]):
 
     def __init__(self, count: int, work: Callable[[Item], Result]) -> None:
         self.stopped = threading.Event()
-        self._count, self._work = count, work
+        self._count = count
+        self._work = work
         self._asked = SimpleQueue[Item]()
         self._ended = SimpleQueue[Result | BaseException]()
         self._free = threading.Semaphore(

@@ -15,9 +15,11 @@ class ExtraMetrics:
     """Sums over the answers of one category."""
 
     def __init__(self, *, strict: bool) -> None:
-        self._count, self._progress = 0, 0.0
+        self._count = 0
+        self._progress = 0.0
         self._is_strict = strict
-        self.samples, self.strict_samples = SampledTasks(), SampledTasks()
+        self.samples = SampledTasks()
+        self.strict_samples = SampledTasks()
 
     def add(
         self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False

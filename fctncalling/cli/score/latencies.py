@@ -19,7 +19,9 @@ class Latencies:
     """Seconds; beyond `held` of them they lie in a temporary file, in runs that are sorted each."""
 
     def __init__(self, held: int = 1 << 14) -> None:
-        self._held, self._count, self._runs = held, 0, 0
+        self._held = held
+        self._count = 0
+        self._runs = 0
         self._newest = array("d")
         self._file: IO[bytes] | None = None
 
@@ -55,7 +57,8 @@ class Latencies:
         self._file = self._file or TemporaryFile()  # noqa: SIM115 - it goes with this object
         self._file.seek(self._runs * self._held * _BYTES)
         self._file.write(array("d", sorted(self._newest)).tobytes())
-        self._runs, self._newest = self._runs + 1, array("d")
+        self._runs = self._runs + 1
+        self._newest = array("d")
 
     def _run(self, number: int) -> Iterator[float]:
         assert self._file is not None

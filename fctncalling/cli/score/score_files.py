@@ -36,7 +36,8 @@ class ScoreFile:
     """Counts the verdicts of one model and category; failures wait on disk until the header above them is known."""
 
     def __init__(self, model: str, category: str) -> None:
-        self._model, self._category = model, category
+        self._model = model
+        self._category = category
         self._failures = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by discard
         self._counts: dict[str, list[int]] = defaultdict(
             lambda: [0, 0]

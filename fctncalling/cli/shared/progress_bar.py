@@ -14,7 +14,8 @@ class Progress:
 
     def __init__(self, num_updates: int, done: int, *, shown: bool = True) -> None:
         """shown: whether a terminal gets a bar; of several processes only the first draws one."""
-        self._num_updates, self._episodes = num_updates, 0
+        self._num_updates = num_updates
+        self._episodes = 0
         self._bar: Any = None
         if shown and sys.stderr.isatty():
             from tqdm import tqdm

@@ -24,7 +24,9 @@ class TaskStore:
     """
 
     def __init__(self, path: Path, tasks: Iterator[Task], held: int = HELD) -> None:
-        self._path, self._unread, self._held = path, tasks, held
+        self._path = path
+        self._unread = tasks
+        self._held = held
         self._newest: dict[str, Task] = {}
         self._older: sqlite3.Connection | None = None
 

@@ -82,7 +82,9 @@ class EndpointAgent:
             httpx = extra_module("httpx", "openai", "--agent openai:...")
         except MissingExtra as error:
             raise AgentSetupError(str(error)) from None
-        self.name, self.settings, self._closed = settings.model, settings, threading.Event()
+        self.name = settings.model
+        self.settings = settings
+        self._closed = threading.Event()
         base = settings.base_url or os.environ.get("OPENAI_BASE_URL") or BASE_URL
         url = f"{base.rstrip('/')}/chat/completions"
         self._url = without_credentials(url)  # as it is shown

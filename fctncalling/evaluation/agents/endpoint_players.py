@@ -34,7 +34,8 @@ class PromptedPlayer:
     """BFCL's prompting form: docs in the system message, results as one user message."""
 
     def __init__(self, agent: Endpoint) -> None:
-        self._agent, self._messages = agent, list[Message]()
+        self._agent = agent
+        self._messages = list[Message]()
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         """Return the next message's text."""
@@ -55,7 +56,8 @@ class ToolCallPlayer:
     """The form of tool calls: schemas beside the messages, one tool message for each result."""
 
     def __init__(self, agent: Endpoint) -> None:
-        self._agent, self._messages = agent, list[Message]()
+        self._agent = agent
+        self._messages = list[Message]()
         # Our last message, until it is known whether its calls ran.
         self._pending: dict[str, Any] | None = None
 

@@ -26,7 +26,8 @@ class RequestFailed(Exception):
 
     def __init__(self, told: str, *, unreachable: bool = False, timed_out: bool = False) -> None:
         super().__init__(told)
-        self.unreachable, self.timed_out = unreachable, timed_out
+        self.unreachable = unreachable
+        self.timed_out = timed_out
 
 
 class BadAddress(Exception):
@@ -48,8 +49,11 @@ class HttpPoster:
         timeout_s: float,
         max_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        self._httpx, self._url, self._headers = httpx, url, dict(headers)
-        self._timeout_s, self._max_bytes = timeout_s, max_bytes
+        self._httpx = httpx
+        self._url = url
+        self._headers = dict(headers)
+        self._timeout_s = timeout_s
+        self._max_bytes = max_bytes
         self._verify = httpx.create_ssl_context()  # read once: it costs 20 ms
         self._of_thread = threading.local()
         self._all: list[_Connection] = []

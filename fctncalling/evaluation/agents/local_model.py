@@ -73,7 +73,8 @@ class LocalModel:
             )
         except (OSError, ValueError) as error:
             raise _cannot_load(settings, error) from None
-        self._settings, self.name = settings, Path(settings.folder).resolve().name
+        self._settings = settings
+        self.name = Path(settings.folder).resolve().name
         own = getattr(config, "max_position_embeddings", None)
         self._is_whole_context = own is not None and settings.max_episode_tokens >= own
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")

@@ -78,7 +78,8 @@ class _Random:
     """Calls one offered function with placeholder arguments, or ends the turn, at even odds."""
 
     def __init__(self, handler: str, seed: str) -> None:
-        self._handler, self._draw = get_handler(handler), random.Random(seed)
+        self._handler = get_handler(handler)
+        self._draw = random.Random(seed)
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         if not info["tools"] or self._draw.random() < 0.5:

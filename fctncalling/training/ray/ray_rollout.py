@@ -52,7 +52,8 @@ class RayTransport:
     """Workers as Ray actors, spread over the machines of a cluster."""
 
     def __init__(self, ray: Any, config: TrainConfig, surroundings: RunConfig) -> None:
-        self._ray, self._arguments = ray, (config, surroundings)
+        self._ray = ray
+        self._arguments = (config, surroundings)
         self._places: dict[Any, str] = {}  # worker -> machine and process
         self._nodes: dict[Any, str] = {}  # worker -> the node Ray put it on
         self._kind = ray.remote(RolloutWorker).options(
@@ -137,20 +138,18 @@ class RayRollout:
         policy: ActorCritic,
         processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        self.policy, self.processes, self._count = (
-            policy,
-            processes,
-            surroundings.num_rollout_workers,
-        )
+        self.policy = policy
+        self.processes = processes
+        self._count = surroundings.num_rollout_workers
         self._weights: tuple[int, Any] | None = None  # version and reference of what was put last
         self._begun: dict[RolloutRound, Job | None] = {}
         self._kept: dict[
             RolloutRound, Any
         ] = {}  # references to the weights of rounds not played yet
         if processes.is_first:
-            self._ray, self._started = connect_ray(
-                surroundings.ray_address, self._count * config.torch_threads
-            )
+            ray, started = connect_ray(surroundings.ray_address, self._count * config.torch_threads)
+            self._ray = ray
+            self._started = started
             self.transport = RayTransport(self._ray, _absolute(config), _absolute(surroundings))
             self.pool = WorkerPool(self.transport, self._count)
 

@@ -67,12 +67,10 @@ class WorkerPool:
         patience_s: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport, self.count, self._patience_s, self._clock = (
-            transport,
-            count,
-            patience_s,
-            clock,
-        )
+        self._transport = transport
+        self.count = count
+        self._patience_s = patience_s
+        self._clock = clock
         self._idle: deque[tuple[int, Any]] = deque()  # (number, worker)
         self._hiring: dict[Any, tuple[int, Any]] = {}  # ticket -> (number, worker)
         self._busy: dict[
@@ -118,7 +116,8 @@ class WorkerPool:
         for _, worker, *_ in [*self._idle, *self._hiring.values(), *self._busy.values()]:
             self._transport.stop_worker(worker)
         self._idle.clear()
-        self._hiring, self._busy = {}, {}
+        self._hiring = {}
+        self._busy = {}
 
     def _hand_out(self) -> None:
         while self._idle and self._waiting:
