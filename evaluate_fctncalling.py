@@ -1,4 +1,6 @@
-"""Evaluation from the command line: `evaluate_fctncalling.py SUBCOMMAND --help` shows what each part takes."""
+"""Evaluation from the command line: `evaluate_fctncalling.py SUBCOMMAND --help` shows what each
+part takes.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,15 @@ SUBCOMMANDS = {
     "export": "fctncalling.cli.export",
     "import-bfcl": "fctncalling.cli.import_bfcl",
 }
-"""Subcommand -> module with add_arguments(parser) and run(args) -> exit code; imported only when it is asked for."""
+"""Subcommand -> module with add_arguments(parser) and run(args) -> exit code; imported only when it
+is asked for.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130 after Ctrl-C."""
+    """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130
+    after Ctrl-C.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = OneLineParser(
         prog="evaluate_fctncalling.py",
@@ -62,7 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _told(subcommand: str) -> str:
-    """Return a subcommand and the first line its module says of itself, read without importing what it imports."""
+    """Return a subcommand and the first line its module says of itself, read without importing what
+    it imports.
+    """
     spec = find_spec(SUBCOMMANDS[subcommand])
     assert spec is not None
     source = Path(str(spec.origin)).read_text(encoding="utf-8")

@@ -15,7 +15,8 @@ def subpackages(folder: str) -> list[str]:
 def packages() -> list[str]:
     """Return every package of the project: the top floor's own, then the rooms'.
 
-    Where the clone has symbolic links, the rooms are seen below `fctncalling/` too; they are taken from the top only.
+    Where the clone has symbolic links, the rooms are seen below `fctncalling/` too; they are taken
+    from the top only.
     """
     top = [
         name
@@ -39,7 +40,8 @@ TRAIN = [
 ]
 AGENTIC = ["rank-bm25>=0.2.2"]  # keyword search in memories and local corpora
 MEMORY_VECTOR = ["sentence-transformers"]
-# Which texts a grammar's repair saves is part of BFCL's verdicts: these releases save what its own do.
+# Which texts a grammar's repair saves is part of BFCL's verdicts: these releases save what its own
+# do.
 JAVA = ["tree-sitter>=0.26,<0.27", "tree-sitter-java>=0.23.5,<0.24"]
 JAVASCRIPT = ["tree-sitter>=0.26,<0.27", "tree-sitter-javascript>=0.25,<0.26"]
 DEV = [
@@ -60,7 +62,8 @@ DEV = [
 setup(
     name="fctncalling",
     version="0.1.0",
-    description="A Gymnasium environment for multi-turn function calling, and an actor-critic trainer for it",
+    description="A Gymnasium environment for multi-turn function calling, and an actor-critic "
+    "trainer for it",
     long_description=Path("README.md").read_text(encoding="utf-8")
     if Path("README.md").exists()
     else "",

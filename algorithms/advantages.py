@@ -1,9 +1,10 @@
 """Token- and action-level GAE, with Bellman backup with action decomposition (BAD).
 
-Bellman backup with action decomposition (Wen et al. 2024, arXiv:2405.15821) lets time pass between actions, not between
-the tokens that spell one. With the defaults `gamma_token = lam_token = 1` every token of an action has the same target,
-the action's lambda-return, and the first token's advantage is the action-level advantage. The published code keeps
-`lam` between tokens; pass `lam_token=lam` for that, and `gamma_token=gamma` too for the naive token-level recursion.
+Bellman backup with action decomposition (Wen et al. 2024, arXiv:2405.15821) lets time pass between
+actions, not between the tokens that spell one. With the defaults `gamma_token = lam_token = 1`
+every token of an action has the same target, the action's lambda-return, and the first token's
+advantage is the action-level advantage. The published code keeps `lam` between tokens; pass
+`lam_token=lam` for that, and `gamma_token=gamma` too for the naive token-level recursion.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ def decomposed_gae(
 ) -> tuple[Tensor, Tensor]:
     """Return token advantages and value targets, both (B, T), 0 where not acted.
 
-    gamma and lam apply where an action ends, gamma_token and lam_token between the tokens of one action. Tokens that
-    were not acted are stepped over, whatever they hold (NaN included). Computed in fp64 for fp64 input, else in fp32.
+    gamma and lam apply where an action ends, gamma_token and lam_token between the tokens of one
+    action. Tokens that were not acted are stepped over, whatever they hold (NaN included). Computed
+    in fp64 for fp64 input, else in fp32.
     """
     _check_shapes(rewards, values, acted, ends_action, bootstrap)
     dtype = torch.float64 if torch.float64 in (rewards.dtype, values.dtype) else torch.float32
@@ -61,7 +63,9 @@ def action_gae(
     gamma: float,
     lam: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return action advantages and value targets, both (B, A), 0 on padding: every action is one token that ends it."""
+    """Return action advantages and value targets, both (B, A), 0 on padding: every action is one
+    token that ends it.
+    """
     return decomposed_gae(
         rewards, values, valid, torch.ones_like(valid), bootstrap, gamma=gamma, lam=lam
     )
@@ -74,10 +78,12 @@ def whiten(
     epsilon: float = 1e-5,
     least_scale: float = 0.0,
 ) -> Tensor:
-    """Return advantages shifted to mean 0 and scaled to (population) standard deviation 1 over `mask`, 0 outside it.
+    """Return advantages shifted to mean 0 and scaled to (population) standard deviation 1 over
+    `mask`, 0 outside it.
 
-    A zero advantage counts like any other. epsilon bounds the scale: where all advantages agree up to rounding, that
-    rounding is not blown up to size 1. A deviation below least_scale counts as that much.
+    A zero advantage counts like any other. epsilon bounds the scale: where all advantages agree up
+    to rounding, that rounding is not blown up to size 1. A deviation below least_scale counts as
+    that much.
     """
     mask = torch.ones_like(advantages, dtype=torch.bool) if mask is None else mask
     kept = advantages[mask]
@@ -88,7 +94,8 @@ def whiten(
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """Return the share of the targets' variance that the values explain: 1 is perfect, NaN where targets are constant.
+    """Return the share of the targets' variance that the values explain: 1 is perfect, NaN where
+    targets are constant.
 
     Both (N,). Constant targets leave nothing to explain; -inf there would only spoil a curve.
     """
@@ -106,7 +113,9 @@ def _factors(
     gamma_token: float,
     lam_token: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return the discount and the trace factor after each token, (B, T), in full precision of dtype."""
+    """Return the discount and the trace factor after each token, (B, T), in full precision of
+    dtype.
+    """
     discounts = torch.full(ends_action.shape, gamma_token, dtype=dtype, device=ends_action.device)
     traces = torch.full_like(discounts, gamma_token * lam_token)
     return discounts.masked_fill_(ends_action, gamma), traces.masked_fill_(ends_action, gamma * lam)
@@ -115,14 +124,18 @@ def _factors(
 def _check_shapes(
     rewards: Tensor, values: Tensor, acted: Tensor, ends_action: Tensor, bootstrap: Tensor
 ) -> None:
-    """Raise ValueError naming the argument whose shape does not fit; broadcasting would hide the mistake."""
+    """Raise ValueError naming the argument whose shape does not fit; broadcasting would hide the
+    mistake.
+    """
     named = {"values": values, "acted": acted, "ends_action": ends_action}
     for name, tensor in named.items():
         if rewards.dim() != 2 or tensor.shape != rewards.shape:
             raise ValueError(
-                f"{name} is {tuple(tensor.shape)}, rewards {tuple(rewards.shape)}: both must be (B, T)"
+                f"{name} is {tuple(tensor.shape)}, rewards {tuple(rewards.shape)}: both must be "
+                "(B, T)"
             )
     if bootstrap.shape != rewards.shape[:1]:
         raise ValueError(
-            f"bootstrap is {tuple(bootstrap.shape)}, expected one value a row: ({rewards.shape[0]},)"
+            f"bootstrap is {tuple(bootstrap.shape)}, expected one value a row: "
+            f"({rewards.shape[0]},)"
         )

@@ -13,7 +13,9 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 class Trajectories(NamedTuple):
-    """The acted tokens of every episode in order of time, context left out. E episodes, L tokens at most."""
+    """The acted tokens of every episode in order of time, context left out. E episodes, L tokens at
+    most.
+    """
 
     rewards: Tensor  # (E, L)
     values: Tensor  # (E, L) of the state before the token, from before the update
@@ -30,7 +32,9 @@ class Trajectories(NamedTuple):
         return before & self.acted
 
     def action_number(self) -> Tensor:
-        """Return which action of its episode a token belongs to, (E, L), from 0; padding counts to the last one."""
+        """Return which action of its episode a token belongs to, (E, L), from 0; padding counts to
+        the last one.
+        """
         return self.begins_action().long().cumsum(1) - 1
 
 
@@ -39,11 +43,14 @@ class AdvantageEstimate(NamedTuple):
 
     advantages: Tensor  # (E, L)
     returns: Tensor  # (E, L) targets of the critic
-    counted: Tensor  # (E, L) bool, the tokens that enter the losses (an action-level algorithm: one an action)
+    # (E, L) bool, the tokens that enter the losses (an action-level algorithm: one an action)
+    counted: Tensor
 
 
 class TokenGroups(NamedTuple):
-    """What each of n tokens of a pass belongs to; tokens of one action, and of one row, are neighbours."""
+    """What each of n tokens of a pass belongs to; tokens of one action, and of one row, are
+    neighbours.
+    """
 
     action: Tensor  # (n,) int64
     row: Tensor  # (n,) int64
@@ -76,9 +83,11 @@ class Algorithm(NamedTuple):
 def token_estimate(
     timelines: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
 ) -> AdvantageEstimate:
-    """Return an advantage and a target for every token; lam_token None: inside an action as between actions.
+    """Return an advantage and a target for every token; lam_token None: inside an action as between
+    actions.
 
-    The critic's targets may look further ahead than the policy's advantages (--lam_value; VC-PPO, arXiv:2503.01491).
+    The critic's targets may look further ahead than the policy's advantages (--lam_value; VC-PPO,
+    arXiv:2503.01491).
     """
 
     def gae(lam: float) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,9 @@
-"""APPO: action-level PPO, one ratio, one advantage and one value an action. Not RLlib's asynchronous PPO.
+"""APPO: action-level PPO, one ratio, one advantage and one value an action. Not RLlib's
+asynchronous PPO.
 
-The surrogate of TWOSOME (Tan et al. 2024, arXiv:2401.14151) without its list of admissible actions: under free
-generation there is nothing to normalise over, so --action_logprob_norm "token" is the geometric mean of the token
-ratios, "sum" the true likelihood ratio, and "word" only a scale.
+The surrogate of TWOSOME (Tan et al. 2024, arXiv:2401.14151) without its list of admissible actions:
+under free generation there is nothing to normalise over, so --action_logprob_norm "token" is the
+geometric mean of the token ratios, "sum" the true likelihood ratio, and "word" only a scale.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from fctncalling.algorithms.losses import MAX_LOG_RATIO
 
 
 def estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return an advantage and a target for every action, counted once: at its first token, where its value is read."""
+    """Return an advantage and a target for every action, counted once: at its first token, where
+    its value is read.
+    """
     begins, number = timelines.begins_action(), timelines.action_number()
     shape = (len(begins), int(number.max()) + 1)  # (E, A)
     valid = torch.arange(shape[1], device=number.device) <= number[:, -1:]
@@ -49,14 +52,17 @@ def estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
 
 
 def log_ratio(token_log_ratios: Tensor, spans: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the log-ratio of each token's action: the sum over its tokens, or that over their or its words' number."""
+    """Return the log-ratio of each token's action: the sum over its tokens, or that over their or
+    its words' number.
+    """
     total = span_sum(token_log_ratios, spans.action)
     if config.action_logprob_norm == "token":
         total = span_mean(token_log_ratios, spans.action)
     elif config.action_logprob_norm == "word":
         if not bool((spans.num_words > 0).all()):
             raise ValueError(
-                "--action_logprob_norm word: an action has no number of words (EpisodeRecord.num_words); "
+                "--action_logprob_norm word: an action has no number of words "
+                "(EpisodeRecord.num_words); "
                 'records of the rollout have one, others need "sum" or "token"'
             )
         total = total / spans.num_words

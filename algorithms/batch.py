@@ -20,10 +20,11 @@ MOST_PADDING = 0.08  # of what the passes of one optimiser step read
 
 @dataclass
 class TokenRecord:
-    """One token sequence that was played: a whole episode where the chat template only appends, else one step of it.
+    """One token sequence that was played: a whole episode where the chat template only appends,
+    else one step of it.
 
-    All lists have one entry a token. A token that the policy sampled is `acted`; everything else (system, user,
-    tool, template glue) is context. Nothing here was ever decoded and encoded again.
+    All lists have one entry a token. A token that the policy sampled is `acted`; everything else
+    (system, user, tool, template glue) is context. Nothing here was ever decoded and encoded again.
     """
 
     ids: list[int]
@@ -67,7 +68,9 @@ class EpisodeRecord:
 
     @property
     def situation(self) -> tuple[str, int | None]:
-        """What the episode began in: episodes of one task and one environment seed are compared with each other."""
+        """What the episode began in: episodes of one task and one environment seed are compared
+        with each other.
+        """
         return self.task_id, self.env_seed
 
 
@@ -82,7 +85,9 @@ class Batch(NamedTuple):
 
 
 class ActedTokens(NamedTuple):
-    """Every acted token of an update in order of episode, row and time. N tokens, numbered alike in all fields."""
+    """Every acted token of an update in order of episode, row and time. N tokens, numbered alike in
+    all fields.
+    """
 
     rewards: Tensor  # (N,) float32
     ends_action: Tensor  # (N,) bool
@@ -97,9 +102,11 @@ class ActedTokens(NamedTuple):
 def make_batch(
     rows: Sequence[TokenRecord], *, device: torch.device | str = "cpu", trim: bool = False
 ) -> Batch:
-    """Return the rows padded on the right, in the order given; trim drops the context after the last acted token.
+    """Return the rows padded on the right, in the order given; trim drops the context after the
+    last acted token.
 
-    That context matters to no log-probability and no value of an acted token. Keep it for the value after the end.
+    That context matters to no log-probability and no value of an acted token. Keep it for the value
+    after the end.
     """
     lengths = [_trained_length(row) if trim else len(row.ids) for row in rows]
     ids = np.zeros((len(rows), max(lengths, default=0)), dtype=np.int64)
@@ -114,7 +121,9 @@ def make_batch(
 def acted_tokens(
     episodes: Sequence[EpisodeRecord], *, device: torch.device | str = "cpu"
 ) -> ActedTokens:
-    """Return the acted tokens of all rows of all episodes, flat: context never enters what is computed on them."""
+    """Return the acted tokens of all rows of all episodes, flat: context never enters what is
+    computed on them.
+    """
     rows = [(index, row) for index, episode in enumerate(episodes) for row in episode.rows]
     for _, row in rows:
         _check_row(row)
@@ -153,7 +162,9 @@ def _cut(episodes: Sequence[EpisodeRecord]) -> list[bool]:
 
 
 def _num_words(episodes: Sequence[EpisodeRecord]) -> list[int]:
-    """Return the number of words of every action of the episodes; 0 in an episode that does not tell."""
+    """Return the number of words of every action of the episodes; 0 in an episode that does not
+    tell.
+    """
     num_words: list[int] = []
     for episode in episodes:
         num_actions = sum(sum(row.ends_action) for row in episode.rows)
@@ -169,11 +180,12 @@ def microbatches(
     num_parts: int = 1,
     most_padding: float = MOST_PADDING,
 ) -> list[list[int]]:
-    """Return the rows' indices in few groups, the shortest rows first, to be padded and passed group by group.
+    """Return the rows' indices in few groups, the shortest rows first, to be padded and passed
+    group by group.
 
-    A group holds rows of like length: at most max_tokens padded tokens (a longer row is a group of its own). Of all
-    padded tokens less than most_padding is padding. num_parts: no group holds more than that part of the tokens, rows
-    permitting.
+    A group holds rows of like length: at most max_tokens padded tokens (a longer row is a group of
+    its own). Of all padded tokens less than most_padding is padding. num_parts: no group holds more
+    than that part of the tokens, rows permitting.
     """
     order = np.argsort(lengths, kind="stable")
     sizes, total = np.asarray(lengths, dtype=np.int64)[order], sum(lengths)
@@ -192,9 +204,11 @@ def microbatches(
 
 
 def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[int]:
-    """Return the bounds, 0 to len(sizes), of groups of neighbours with least padded tokens + price * groups.
+    """Return the bounds, 0 to len(sizes), of groups of neighbours with least padded tokens + price
+    * groups.
 
-    sizes: lengths in ascending order. costs[end] is the least that the first `end` rows can be had for.
+    sizes: lengths in ascending order. costs[end] is the least that the first `end` rows can be had
+    for.
     """
     costs, starts = np.zeros(len(sizes) + 1), np.zeros(len(sizes) + 1, dtype=np.int64)
     for end in range(1, len(sizes) + 1):
@@ -215,7 +229,9 @@ def trained_lengths(rows: Sequence[TokenRecord]) -> list[int]:
 
 
 def _trained_length(row: TokenRecord) -> int:
-    """Return the length of the row up to and including its last acted token, 0 where nothing was acted."""
+    """Return the length of the row up to and including its last acted token, 0 where nothing was
+    acted.
+    """
     for index in range(len(row.acted) - 1, -1, -1):
         if row.acted[index]:
             return index + 1
@@ -223,7 +239,9 @@ def _trained_length(row: TokenRecord) -> int:
 
 
 def _check_row(row: TokenRecord) -> None:
-    """Raise ValueError where the lists of a record do not fit together: a shifted mask would train on context."""
+    """Raise ValueError where the lists of a record do not fit together: a shifted mask would train
+    on context.
+    """
     sizes = {
         name: len(getattr(row, name))
         for name in ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
@@ -239,7 +257,8 @@ def _check_row(row: TokenRecord) -> None:
     ):
         if not acted and (ends_action or reward):
             raise ValueError(
-                f"token record: token {index} was not acted, yet has ends_action={ends_action}, reward={reward}: "
+                f"token record: token {index} was not acted, yet has ends_action={ends_action}, "
+                f"reward={reward}: "
                 "rewards belong to the acted token that ends their action, or they would vanish"
             )
 
@@ -268,7 +287,9 @@ class Experience(NamedTuple):
         return TokenGroups(tokens.action[numbers], tokens.row[numbers], tokens.num_words[numbers])
 
     def padding_share(self, minibatches: Sequence[Minibatch]) -> float:
-        """Return which part of the tokens that the model passes over once in these minibatches is padding."""
+        """Return which part of the tokens that the model passes over once in these minibatches is
+        padding.
+        """
         groups = [
             [self.lengths[row] for row in rows] for minibatch in minibatches for rows in minibatch
         ]
@@ -277,7 +298,9 @@ class Experience(NamedTuple):
     def counted_rows(
         self, minibatches: list[Minibatch], counted: Tensor, config: TrainConfig
     ) -> list[Minibatch]:
-        """Return the minibatches without rows of which --overlong mask leaves no token to learn from."""
+        """Return the minibatches without rows of which --overlong mask leaves no token to learn
+        from.
+        """
         if config.overlong != "mask":
             return minibatches
         rows = set(self.tokens.row[counted].tolist())
@@ -288,7 +311,9 @@ class Experience(NamedTuple):
         return [minibatch for minibatch in kept if minibatch]
 
     def batch(self, rows: Sequence[int]) -> tuple[Batch, Tensor]:
-        """Return the rows padded for a forward pass, and the numbers of its acted tokens, in the pass's order."""
+        """Return the rows padded for a forward pass, and the numbers of its acted tokens, in the
+        pass's order.
+        """
         numbers = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
         device = self.tokens.rewards.device
         return make_batch([self.rows[row] for row in rows], device=device, trim=True), torch.cat(
@@ -297,7 +322,8 @@ class Experience(NamedTuple):
 
 
 def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experience:
-    """Return what can be learned from: invalid episodes and those without an acted token are left out.
+    """Return what can be learned from: invalid episodes and those without an acted token are left
+    out.
 
     Raises ValueError where nothing is left, naming the cause.
     """
@@ -305,8 +331,10 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
     if not usable:
         num_invalid = sum(episode.invalid for episode in episodes)
         raise ValueError(
-            f"nothing to learn from: of {len(episodes)} episodes {num_invalid} are invalid (infrastructure failed) and "
-            f"{len(episodes) - num_invalid} hold no acted token. Look at the environment's errors in the episode log, "
+            f"nothing to learn from: of {len(episodes)} episodes {num_invalid} are invalid "
+            "(infrastructure failed) and "
+            f"{len(episodes) - num_invalid} hold no acted token. Look at the environment's errors "
+            "in the episode log, "
             "and whether --max_episode_tokens leaves room after the prompt."
         )
     tokens = acted_tokens(usable, device=device)
@@ -318,7 +346,9 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
 def plan_minibatches(
     experience: Experience, config: TrainConfig, generator: torch.Generator
 ) -> list[Minibatch]:
-    """Return every row once, shuffled into minibatches of nearly equal size, each split into microbatches."""
+    """Return every row once, shuffled into minibatches of nearly equal size, each split into
+    microbatches.
+    """
     order = torch.randperm(len(experience.rows), generator=generator)
     num_minibatches = min(config.num_mini_batch, len(experience.rows))
     plan = []

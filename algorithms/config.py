@@ -39,10 +39,14 @@ class TrainConfig:
 
     # The run.
     preset: str | None = field(
-        None, "Starting values for a model of about this size, which other flags override; -lora: with adapters. "
-        "Conventional values, not tuned here. none: those of the embedded model.", choices=tuple(PRESETS), basic=True,
+        None,
+        "Starting values for a model of about this size, which other flags override; -lora: with "
+        "adapters. "
+        "Conventional values, not tuned here. none: those of the embedded model.",
+        choices=tuple(PRESETS),
+        basic=True,
         group="run and device",
-    )  # fmt: skip
+    )
     seed: int = field(
         1,
         "Seed of every random stream of the run.",
@@ -57,10 +61,14 @@ class TrainConfig:
     )
     algorithm_name: str = field(
         "TPPO",
-        "Learning algorithm. TPPO: token-level PPO whose targets come from Bellman backup with action decomposition "
-        "(not trust-region PPO): time passes between actions, not between the tokens of one. POAD: the same as "
-        "published, where lambda fades inside an action too. NTPO: naive token-level PPO, where every token is a step "
-        "in time. APPO: action-level PPO, one ratio and one advantage an action (not RLlib's asynchronous PPO). GRPO: "
+        "Learning algorithm. TPPO: token-level PPO whose targets come from Bellman backup with "
+        "action decomposition "
+        "(not trust-region PPO): time passes between actions, not between the tokens of one. POAD: "
+        "the same as "
+        "published, where lambda fades inside an action too. NTPO: naive token-level PPO, where "
+        "every token is a step "
+        "in time. APPO: action-level PPO, one ratio and one advantage an action (not RLlib's "
+        "asynchronous PPO). GRPO: "
         "no critic, episodes of one task compared with each other.",
         choices=("TPPO", "POAD", "NTPO", "APPO", "GRPO"),
         basic=True,
@@ -74,31 +82,50 @@ class TrainConfig:
         40, "Length of the run, in policy updates.", interval="[0, inf)", basic=True
     )
     resume: str | None = field(
-        None, "Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare flag (auto): the "
+        None,
+        "Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare flag "
+        "(auto): the "
         "newest, or the beginning where a run was killed before it had saved.",
-        const="auto", basic=True, metavar="FOLDER",
-    )  # fmt: skip
+        const="auto",
+        basic=True,
+        metavar="FOLDER",
+    )
     save_interval: int = field(
-        10, "Updates between two checkpoints, beside those of evaluations better than all before; 0: only at the end.",
-        interval="[0, inf)", basic=True)  # fmt: skip
-    device: str = field("auto", "Where tensors live; auto takes cuda, mps, cpu in this order.",
-                          choices=("auto", "cpu", "cuda", "mps"), basic=True)  # fmt: skip
+        10,
+        "Updates between two checkpoints, beside those of evaluations better than all before; 0: "
+        "only at the end.",
+        interval="[0, inf)",
+        basic=True,
+    )
+    device: str = field(
+        "auto",
+        "Where tensors live; auto takes cuda, mps, cpu in this order.",
+        choices=("auto", "cpu", "cuda", "mps"),
+        basic=True,
+    )
     fsdp: bool = field(
         False,
-        "Whether processes share out the weights too (FSDP2); accelerate's configuration may ask for it as well.",
+        "Whether processes share out the weights too (FSDP2); accelerate's configuration may ask "
+        "for it as well.",
     )
     base_dtype: str = field(
-        "auto", "Precision of the language model's own weights; auto: bfloat16 on cuda where adapters learn in their "
-        "place, else float32. What learns is in float32 always.", choices=("auto", "float32", "bfloat16"),
-    )  # fmt: skip
-    compute_dtype: str = field(
-        "auto", "Precision of passes through the language model; auto: bfloat16 on cuda, else float32.",
+        "auto",
+        "Precision of the language model's own weights; auto: bfloat16 on cuda where adapters "
+        "learn in their "
+        "place, else float32. What learns is in float32 always.",
         choices=("auto", "float32", "bfloat16"),
-    )  # fmt: skip
+    )
+    compute_dtype: str = field(
+        "auto",
+        "Precision of passes through the language model; auto: bfloat16 on cuda, else float32.",
+        choices=("auto", "float32", "bfloat16"),
+    )
     cast_lm_head_to_fp32: bool = field(
-        True, "Whether the output layer computes in float32 where passes compute in bfloat16, which would round every "
+        True,
+        "Whether the output layer computes in float32 where passes compute in bfloat16, which "
+        "would round every "
         "log-probability to about a hundredth.",
-    )  # fmt: skip
+    )
     torch_threads: int = field(
         1,
         "CPU threads of torch; more than the free cores is many times slower.",
@@ -123,13 +150,25 @@ class TrainConfig:
     )
 
     lora_r: int = field(
-        0, "Rank of LoRA adapters, which then learn in place of the model's own weights; 0: no adapters.",
-        interval="[0, inf)", group="adapters (LoRA)", basic=True)  # fmt: skip
-    lora_alpha: float = field(16.0, "Scale of the adapters: what they add is multiplied by alpha / rank.",
-                                interval="(0, inf)")  # fmt: skip
+        0,
+        "Rank of LoRA adapters, which then learn in place of the model's own weights; 0: no "
+        "adapters.",
+        interval="[0, inf)",
+        group="adapters (LoRA)",
+        basic=True,
+    )
+    lora_alpha: float = field(
+        16.0,
+        "Scale of the adapters: what they add is multiplied by alpha / rank.",
+        interval="(0, inf)",
+    )
     lora_targets: str = field(
-        "all-linear", "Layers that get an adapter: all-linear (all but the output), or names parted by commas, such as "
-        "q_proj,v_proj.", metavar="NAMES")  # fmt: skip
+        "all-linear",
+        "Layers that get an adapter: all-linear (all but the output), or names parted by commas, "
+        "such as "
+        "q_proj,v_proj.",
+        metavar="NAMES",
+    )
 
     # Collecting episodes.
     n_rollout_threads: int = field(
@@ -156,46 +195,74 @@ class TrainConfig:
         20, "Steps after which a turn fails its task, as BFCL counts.", interval="[1, inf)"
     )
     env_processes: int = field(
-        0, "Processes that environments work in, beside this one; 0: each works in a thread of this one.",
+        0,
+        "Processes that environments work in, beside this one; 0: each works in a thread of this "
+        "one.",
         interval="[0, inf)",
-    )  # fmt: skip
+    )
     wait_for_tools: str = field(
-        "auto", "Whether generation waits for all environments' answers, so that a seed reproduces a run, or goes on "
-        "without the slow ones, so that it takes --schedule too; auto: until one is slow that is not declared quick.",
+        "auto",
+        "Whether generation waits for all environments' answers, so that a seed reproduces a run, "
+        "or goes on "
+        "without the slow ones, so that it takes --schedule too; auto: until one is slow that is "
+        "not declared quick.",
         choices=("auto", "always", "never"),
-    )  # fmt: skip
+    )
     tool_deadline_s: float | None = field(
-        600.0, "Seconds that its environment may work on one episode; then that is dropped as invalid, and the "
-        "environment replaced. none: any time.", interval="(0, inf)",
-    )  # fmt: skip
+        600.0,
+        "Seconds that its environment may work on one episode; then that is dropped as invalid, "
+        "and the "
+        "environment replaced. none: any time.",
+        interval="(0, inf)",
+    )
     replay_arrivals: str | None = field(
-        None, "A run's schedule.jsonl, which tells when slow tools' answers joined: they do so again. none: they join "
-        "when they come.", metavar="FILE")  # fmt: skip
+        None,
+        "A run's schedule.jsonl, which tells when slow tools' answers joined: they do so again. "
+        "none: they join "
+        "when they come.",
+        metavar="FILE",
+    )
     max_cache_tokens: int | None = field(
-        None, "Tokens whose attention caches may be held at once; as many episodes run side by side as surely fit. "
-        "none: any number.", interval="[2, inf)",
-    )  # fmt: skip
+        None,
+        "Tokens whose attention caches may be held at once; as many episodes run side by side as "
+        "surely fit. "
+        "none: any number.",
+        interval="[2, inf)",
+    )
     temperature: float = field(
         1.0, "Sampling temperature; the loss uses the same distribution.", interval="(0, inf)"
     )
     reward: str = field(
-        "strict", "success: 1 for a solved task; progress: the share of its turns that are right; strict, "
-        "strict_progress: the same where nothing that BFCL forgives had to be forgiven; MODULE:NAME: your own function "
+        "strict",
+        "success: 1 for a solved task; progress: the share of its turns that are right; strict, "
+        "strict_progress: the same where nothing that BFCL forgives had to be forgiven; "
+        "MODULE:NAME: your own function "
         "(StepRecord, Verdict or None) -> number.",
-        choices=("success", "progress", "strict", "strict_progress"), own=True, basic=True,
-    )  # fmt: skip
+        choices=("success", "progress", "strict", "strict_progress"),
+        own=True,
+        basic=True,
+    )
     rollout_engine: str = field(
-        "local", "What samples actions: the engine in this project's processes, or a vLLM server (--vllm_url) that "
-        "gets the adapter of --lora_r after each update.", choices=("local", "vllm"),
-    )  # fmt: skip
+        "local",
+        "What samples actions: the engine in this project's processes, or a vLLM server "
+        "(--vllm_url) that "
+        "gets the adapter of --lora_r after each update.",
+        choices=("local", "vllm"),
+    )
     max_staleness: int = field(
-        0, "Updates by which the weights that play may be behind those that learn; 1: workers play for the next update "
-        "while this one is learned.", interval="[0, 1]",
-    )  # fmt: skip
+        0,
+        "Updates by which the weights that play may be behind those that learn; 1: workers play "
+        "for the next update "
+        "while this one is learned.",
+        interval="[0, 1]",
+    )
     cut_patience: int = field(
-        5, "Updates in a row in which every action was cut, or had no room, and no episode earned more than another, "
-        "after which the run is saved and ends; 0: never.", interval="[0, inf)",
-    )  # fmt: skip
+        5,
+        "Updates in a row in which every action was cut, or had no room, and no episode earned "
+        "more than another, "
+        "after which the run is saved and ends; 0: never.",
+        interval="[0, inf)",
+    )
     eval_interval: int = field(
         10,
         "Updates between two evaluations; 0: only before and after.",
@@ -211,90 +278,138 @@ class TrainConfig:
 
     # Which tasks are played.
     task_sampling: str = field(
-        "uniform", "How tasks are drawn. uniform: each comes once before any comes again; success: the likelier, the "
+        "uniform",
+        "How tasks are drawn. uniform: each comes once before any comes again; success: the "
+        "likelier, the "
         "closer its success so far (at first its category's) is to one half.",
-        choices=("uniform", "success"), group="which tasks are played",
-    )  # fmt: skip
+        choices=("uniform", "success"),
+        group="which tasks are played",
+    )
     mixture: str | None = field(
-        None, "Categories and their weights, such as multi_turn_base=2,simple_python=1; those not named are left out. "
-        "none: as the tasks are.", metavar="WEIGHTS")  # fmt: skip
+        None,
+        "Categories and their weights, such as multi_turn_base=2,simple_python=1; those not named "
+        "are left out. "
+        "none: as the tasks are.",
+        metavar="WEIGHTS",
+    )
     curriculum: str | None = field(
-        None, "Stages from easy to hard, such as simple_python+multiple:10,2:20: ten updates on two categories, twenty "
+        None,
+        "Stages from easy to hard, such as simple_python+multiple:10,2:20: ten updates on two "
+        "categories, twenty "
         "on tasks of at most 2 turns, then all tasks. none: all tasks at once.",
         metavar="STAGES",
-    )  # fmt: skip
+    )
 
     # Credit.
     gamma: float | None = field(
-        None, "Discount from one action to the next; none: 0.99, and 1 (no discount) for GRPO, whose groups would "
-        "otherwise be told apart by their lengths alone.", interval="[0, 1]",
+        None,
+        "Discount from one action to the next; none: 0.99, and 1 (no discount) for GRPO, whose "
+        "groups would "
+        "otherwise be told apart by their lengths alone.",
+        interval="[0, 1]",
         group="rewards and credit",
-    )  # fmt: skip
+    )
     lam: float = field(
         0.95, "Lambda of the advantage estimate from one action to the next.", interval="[0, 1]"
     )
     lam_value: float | None = field(
-        None, "Lambda of the critic's targets, where it is to differ from the advantages'; none: it does not.",
+        None,
+        "Lambda of the critic's targets, where it is to differ from the advantages'; none: it does "
+        "not.",
         interval="[0, 1]",
-    )  # fmt: skip
-    gamma_token: float = field(1.0, "TPPO: discount between the tokens of one action; 1: wording costs no time.",
-                                 interval="[0, 1]")  # fmt: skip
+    )
+    gamma_token: float = field(
+        1.0,
+        "TPPO: discount between the tokens of one action; 1: wording costs no time.",
+        interval="[0, 1]",
+    )
     lam_token: float = field(
-        1.0, "TPPO: lambda between the tokens of one action; 1: every token answers for the action's outcome.",
+        1.0,
+        "TPPO: lambda between the tokens of one action; 1: every token answers for the action's "
+        "outcome.",
         interval="[0, 1]",
-    )  # fmt: skip
+    )
     truncation_bootstrap: bool = field(
         True, "Whether a truncated episode goes on with the critic's value at its end."
     )
     whiten_advantages: bool = field(
         True,
-        "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups are scaled).",
+        "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups "
+        "are scaled).",
     )
     reward_scale: float = field(
-        1.0, "What every reward is multiplied by before learning sees it; logs keep the raw ones.", interval="(0, inf)"
-    )  # fmt: skip
+        1.0,
+        "What every reward is multiplied by before learning sees it; logs keep the raw ones.",
+        interval="(0, inf)",
+    )
     normalize_rewards: bool = field(
-        False, "Whether rewards are divided by the deviation of all episodes' returns so far (not shifted)."
-    )  # fmt: skip
+        False,
+        "Whether rewards are divided by the deviation of all episodes' returns so far (not "
+        "shifted).",
+    )
     overlong: str = field(
-        "keep", "What becomes of actions that --max_new_tokens cut: keep (learned from like others), mask (no loss on "
-        "their tokens) or penalty (--overlong_penalty off their reward).", choices=("keep", "mask", "penalty"),
-    )  # fmt: skip
+        "keep",
+        "What becomes of actions that --max_new_tokens cut: keep (learned from like others), mask "
+        "(no loss on "
+        "their tokens) or penalty (--overlong_penalty off their reward).",
+        choices=("keep", "mask", "penalty"),
+    )
     overlong_penalty: float = field(
-        0.5, "What a cut action loses with --overlong penalty, in units of reward.", interval="[0, inf)"
-    )  # fmt: skip
+        0.5,
+        "What a cut action loses with --overlong penalty, in units of reward.",
+        interval="[0, inf)",
+    )
     overlong_buffer: int = field(
-        0, "Tokens before --max_new_tokens over which that penalty rises from 0 to all of it, as in DAPO; 0: cut "
-        "actions alone pay.", interval="[0, inf)",
-    )  # fmt: skip
+        0,
+        "Tokens before --max_new_tokens over which that penalty rises from 0 to all of it, as in "
+        "DAPO; 0: cut "
+        "actions alone pay.",
+        interval="[0, inf)",
+    )
     permute_advantages: bool = field(
         False,
-        "Control experiment: advantages are shuffled among all action tokens and the value loss leaves the "
+        "Control experiment: advantages are shuffled among all action tokens and the value loss "
+        "leaves the "
         "language model untouched, which then has nothing to learn from.",
     )
 
     action_logprob_norm: str = field(
-        "token", "APPO: what an action's log-probability is divided by: nothing (sum: the true ratio, which clips long "
+        "token",
+        "APPO: what an action's log-probability is divided by: nothing (sum: the true ratio, which "
+        "clips long "
         "actions almost always), its number of tokens, or of words.",
-        choices=("sum", "token", "word"), group="single algorithms",
-    )  # fmt: skip
-    group_size: int = field(8, "GRPO: episodes of each task in one update, compared with each other.",
-                              interval="[2, inf)")  # fmt: skip
+        choices=("sum", "token", "word"),
+        group="single algorithms",
+    )
+    group_size: int = field(
+        8,
+        "GRPO: episodes of each task in one update, compared with each other.",
+        interval="[2, inf)",
+    )
     group_credit: str = field(
-        "episode", "GRPO: what a token answers for: the whole episode's return, or (step) that from its action on, "
-        "against the group's at their action of the same number.", choices=("episode", "step"),
-    )  # fmt: skip
+        "episode",
+        "GRPO: what a token answers for: the whole episode's return, or (step) that from its "
+        "action on, "
+        "against the group's at their action of the same number.",
+        choices=("episode", "step"),
+    )
     group_std: bool = field(
         True, "GRPO: whether a group's advantages are scaled to deviation 1; Dr. GRPO: false."
     )
     sequence_ratio: bool = field(
-        False, "GRPO: whether a row (an episode, where the template only appends) has one ratio, the geometric mean of "
-        "its tokens', as in GSPO, whose loss is also --loss_aggregation row_mean, with clip ranges near 4e-4."
-    )  # fmt: skip
+        False,
+        "GRPO: whether a row (an episode, where the template only appends) has one ratio, the "
+        "geometric mean of "
+        "its tokens', as in GSPO, whose loss is also --loss_aggregation row_mean, with clip ranges "
+        "near 4e-4.",
+    )
     dynamic_sampling: int = field(
-        1, "GRPO: rounds of collecting until --episodes_per_update episodes are in groups that did not all earn the "
-        "same, the others being left out (DAPO); 1: one round, all are kept.", interval="[1, inf)",
-    )  # fmt: skip
+        1,
+        "GRPO: rounds of collecting until --episodes_per_update episodes are in groups that did "
+        "not all earn the "
+        "same, the others being left out (DAPO); 1: one round, all are kept.",
+        interval="[1, inf)",
+    )
 
     # The update.
     ppo_epoch: int = field(
@@ -302,8 +417,12 @@ class TrainConfig:
     )
     num_mini_batch: int = field(4, "Optimiser steps of one pass.", interval="[1, inf)", basic=True)
     gradient_cp_steps: int = field(
-        1, "Parts whose gradients are added up to one optimiser step; saves memory, changes no result.",
-        interval="[1, inf)", aliases=("gradient_accumulation_steps",))  # fmt: skip
+        1,
+        "Parts whose gradients are added up to one optimiser step; saves memory, changes no "
+        "result.",
+        interval="[1, inf)",
+        aliases=("gradient_accumulation_steps",),
+    )
     max_microbatch_tokens: int = field(
         4096, "Padded tokens of one forward pass.", interval="[1, inf)"
     )
@@ -312,16 +431,23 @@ class TrainConfig:
         3e-3, "Learning rate of the value head.", interval="[0, inf)", basic=True
     )
     lr_schedule: str = field(
-        "constant", "How both learning rates go on after the warm-up: constant, or falling to --min_lr_ratio by the "
+        "constant",
+        "How both learning rates go on after the warm-up: constant, or falling to --min_lr_ratio "
+        "by the "
         "end of --num_updates, in a straight line or along half a cosine.",
-        choices=("constant", "linear", "cosine"), group="optimiser",
-    )  # fmt: skip
+        choices=("constant", "linear", "cosine"),
+        group="optimiser",
+    )
     warmup_updates: int = field(
-        0, "Updates at the start over which both learning rates rise to their full size; 0: none.", interval="[0, inf)"
-    )  # fmt: skip
+        0,
+        "Updates at the start over which both learning rates rise to their full size; 0: none.",
+        interval="[0, inf)",
+    )
     min_lr_ratio: float = field(
-        0.0, "Where linear and cosine schedules end, as a part of the learning rate.", interval="[0, 1]"
-    )  # fmt: skip
+        0.0,
+        "Where linear and cosine schedules end, as a part of the learning rate.",
+        interval="[0, 1]",
+    )
     adam_beta1: float = field(0.9, "AdamW: decay of the mean of gradients.", interval="[0, 1)")
     adam_beta2: float = field(
         0.999, "AdamW: decay of the mean of squared gradients.", interval="[0, 1)"
@@ -330,9 +456,11 @@ class TrainConfig:
         1e-8, "AdamW: added to the root of the squared gradients' mean.", interval="(0, inf)"
     )
     weight_decay: float = field(
-        0.0, "AdamW: decay of the weight matrices, of language model and critic; biases and norms never decay.",
+        0.0,
+        "AdamW: decay of the weight matrices, of language model and critic; biases and norms never "
+        "decay.",
         interval="[0, inf)",
-    )  # fmt: skip
+    )
     max_grad_norm: float = field(
         1.0,
         "Longest gradient, of language model and value head apart; inf: never cut.",
@@ -348,61 +476,88 @@ class TrainConfig:
         0.28, "How far above 1 a probability ratio may rise to advantage.", interval="(0, inf)"
     )
     dual_clip: float | None = field(
-        None, "Bound on the loss of a bad token that became likely, as a multiple of its advantage; none: no bound.",
+        None,
+        "Bound on the loss of a bad token that became likely, as a multiple of its advantage; "
+        "none: no bound.",
         interval="(1, inf)",
-    )  # fmt: skip
+    )
     importance_cap: float | None = field(
-        2.0, "Largest weight of a loss that makes up for sampling with other weights, another engine or other rounding "
-        "than learn (--max_staleness 1, --rollout_engine vllm, passes in bfloat16): pi_learning / pi_sampling, cut "
+        2.0,
+        "Largest weight of a loss that makes up for sampling with other weights, another engine or "
+        "other rounding "
+        "than learn (--max_staleness 1, --rollout_engine vllm, passes in bfloat16): pi_learning / "
+        "pi_sampling, cut "
         "there; none: not made up for.",
         interval="(0, inf)",
-    )  # fmt: skip
+    )
     entropy_coef: float = field(0.002, "Weight of the entropy bonus, per nat.", interval="[0, inf)")
     entropy_target: float | None = field(
-        None, "Entropy, in nats a token, that the bonus holds the policy to: after each update --entropy_coef goes up "
-        "by --entropy_coef_step where entropy is below it, else down, never below 0. none: --entropy_coef stays.",
+        None,
+        "Entropy, in nats a token, that the bonus holds the policy to: after each update "
+        "--entropy_coef goes up "
+        "by --entropy_coef_step where entropy is below it, else down, never below 0. none: "
+        "--entropy_coef stays.",
         interval="(0, inf)",
-    )  # fmt: skip
+    )
     entropy_coef_step: float = field(
         0.001, "What --entropy_target changes --entropy_coef by, an update.", interval="(0, inf)"
     )
     target_kl: float | None = field(
-        0.05, "KL from the collecting policy, in nats a token, at which an update stops early; none: never.",
+        0.05,
+        "KL from the collecting policy, in nats a token, at which an update stops early; none: "
+        "never.",
         interval="(0, inf)",
-    )  # fmt: skip
+    )
     loss_aggregation: str = field(
-        "token_mean", "What the loss is a mean over: tokens, actions (of their token means) or rows of tokens alike; "
-        "token_sum: rows (of their token sums, over --loss_token_divisor), as in Dr. GRPO. Each weighs the same in all "
+        "token_mean",
+        "What the loss is a mean over: tokens, actions (of their token means) or rows of tokens "
+        "alike; "
+        "token_sum: rows (of their token sums, over --loss_token_divisor), as in Dr. GRPO. Each "
+        "weighs the same in all "
         "minibatches of an update.",
         choices=("token_mean", "action_mean", "row_mean", "token_sum"),
-    )  # fmt: skip
+    )
     loss_token_divisor: int | None = field(
-        None, "token_sum: the constant that a row's sum is divided by, in tokens; none: --max_episode_tokens, the "
-        "longest that a row can be.", interval="[1, inf)",
-    )  # fmt: skip
+        None,
+        "token_sum: the constant that a row's sum is divided by, in tokens; none: "
+        "--max_episode_tokens, the "
+        "longest that a row can be.",
+        interval="[1, inf)",
+    )
 
     kl_coef: float = field(
-        0.0, "Weight of the divergence from the reference, the model as it was before the first update, per nat; 0: no "
-        "reference is kept.", interval="[0, inf)",
-    )  # fmt: skip
+        0.0,
+        "Weight of the divergence from the reference, the model as it was before the first update, "
+        "per nat; 0: no "
+        "reference is kept.",
+        interval="[0, inf)",
+    )
     kl_mode: str = field(
-        "k3", "Where that divergence counts: in each token's reward, or in the loss, estimated by k1 (whose gradient "
-        "is 0 on the mean), k2 (whose gradient is the divergence's) or k3.", choices=("reward", "k1", "k2", "k3"),
-    )  # fmt: skip
+        "k3",
+        "Where that divergence counts: in each token's reward, or in the loss, estimated by k1 "
+        "(whose gradient "
+        "is 0 on the mean), k2 (whose gradient is the divergence's) or k3.",
+        choices=("reward", "k1", "k2", "k3"),
+    )
 
     # The critic.
     critic: str = field(
-        "head", "What the critic reads with: a head on the policy's hidden states, an adapter of its own on the same "
+        "head",
+        "What the critic reads with: a head on the policy's hidden states, an adapter of its own "
+        "on the same "
         "base (lora), or a model of its own (full).",
-        choices=("head", "lora", "full"), group="critic",
-    )  # fmt: skip
+        choices=("head", "lora", "full"),
+        group="critic",
+    )
     critic_warmup_updates: int = field(
-        0, "Updates at the start in which the critic alone learns, the language model standing still.",
+        0,
+        "Updates at the start in which the critic alone learns, the language model standing still.",
         interval="[0, inf)",
-    )  # fmt: skip
+    )
     init_critic_from: str | None = field(
         None,
-        "Checkpoint folder whose critic this run starts with; none: that of the model folder, or a fresh one.",
+        "Checkpoint folder whose critic this run starts with; none: that of the model folder, or a "
+        "fresh one.",
         metavar="FOLDER",
     )
     value_coef: float = field(0.5, "Weight of the value loss.", interval="[0, inf)")
@@ -433,14 +588,18 @@ class TrainConfig:
 
     @property
     def discount(self) -> float:
-        """The discount from one action to the next: --gamma, or what the algorithm has where it is left open."""
+        """The discount from one action to the next: --gamma, or what the algorithm has where it is
+        left open.
+        """
         if self.gamma is not None:
             return self.gamma
         return 1.0 if self.algorithm_name == "GRPO" else 0.99
 
     @property
     def detaches_critic(self) -> bool:
-        """Whether the value loss trains the critic alone: where asked for, and in the control experiment."""
+        """Whether the value loss trains the critic alone: where asked for, and in the control
+        experiment.
+        """
         return self.critic_detach or self.permute_advantages
 
     @classmethod
@@ -452,7 +611,9 @@ class TrainConfig:
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:
-        """Return the settings of parsed arguments; arguments that are no field of ours are left to others."""
+        """Return the settings of parsed arguments; arguments that are no field of ours are left to
+        others.
+        """
         return cls(
             **{field.name: getattr(namespace, field.name) for field in dataclasses.fields(cls)}
         )
@@ -477,26 +638,32 @@ def resolve_device(name: str) -> torch.device:
     if not present.get(name, False):
         there = ", ".join(kind for kind, is_there in present.items() if is_there)
         raise SettingError(
-            f'--device: got "{name}", but torch {torch.__version__} finds only {there} here; or use auto'
+            f'--device: got "{name}", but torch {torch.__version__} finds only {there} here; or '
+            "use auto"
         )
     return torch.device(name)
 
 
 def check_combinations(config: TrainConfig) -> None:
-    """Raise SettingError, naming the flags and what was expected, where two settings contradict each other."""
+    """Raise SettingError, naming the flags and what was expected, where two settings contradict
+    each other.
+    """
     experiment = Path(config.experiment_name)
     if not experiment.parts or experiment.is_absolute() or ".." in experiment.parts:
         raise SettingError(
-            f'--experiment_name: got "{config.experiment_name}", expected the name of a folder below --results_dir'
+            f'--experiment_name: got "{config.experiment_name}", expected the name of a folder '
+            "below --results_dir"
         )
     if config.num_mini_batch > config.episodes_per_update:
         raise SettingError(
-            f"--num_mini_batch: got {config.num_mini_batch}, expected at most --episodes_per_update "
+            f"--num_mini_batch: got {config.num_mini_batch}, expected at most "
+            "--episodes_per_update "
             f"({config.episodes_per_update}): a minibatch holds whole episodes"
         )
     if config.algorithm_name == "GRPO" and config.episodes_per_update % config.group_size:
         raise SettingError(
-            f"--episodes_per_update: got {config.episodes_per_update}, expected a multiple of --group_size "
+            f"--episodes_per_update: got {config.episodes_per_update}, expected a multiple of "
+            "--group_size "
             f"({config.group_size}): GRPO compares episodes of one task"
         )
     if config.algorithm_name == "GRPO" and (
@@ -511,11 +678,13 @@ def check_combinations(config: TrainConfig) -> None:
         )
     if config.max_cache_tokens is not None and config.max_cache_tokens < config.max_episode_tokens:
         raise SettingError(
-            f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of --max_episode_tokens "
+            f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of "
+            "--max_episode_tokens "
             f"({config.max_episode_tokens}) does not fit into: raise the one or lower the other"
         )
     if config.max_new_tokens >= config.max_episode_tokens:
         raise SettingError(
-            f"--max_new_tokens: got {config.max_new_tokens}, expected less than --max_episode_tokens "
+            f"--max_new_tokens: got {config.max_new_tokens}, expected less than "
+            "--max_episode_tokens "
             f"({config.max_episode_tokens}), which has to hold the prompt too"
         )

@@ -40,11 +40,12 @@ def field(
 ) -> Any:
     """Return a dataclass field with its sentence (and unit), and the values it may take.
 
-    within is an interval such as "(0, 1]" or "[1, inf)"; bare is the value of the flag given without one. group is the
-    help's heading for this field and those after it, up to the next; basic fields stand in a group before all others.
-    aliases are other names of the flag; meant tells, by a lower-case value that is none, what its writer may mean. own:
-    MODULE:NAME, something of a user's own, is a value beside the choices. many: the flag takes several texts, which
-    the field holds parted by commas.
+    within is an interval such as "(0, 1]" or "[1, inf)"; bare is the value of the flag given
+    without one. group is the help's heading for this field and those after it, up to the next;
+    basic fields stand in a group before all others. aliases are other names of the flag; meant
+    tells, by a lower-case value that is none, what its writer may mean. own: MODULE:NAME, something
+    of a user's own, is a value beside the choices. many: the flag takes several texts, which the
+    field holds parted by commas.
     """
     return dataclasses.field(
         default=default,
@@ -65,7 +66,9 @@ def field(
 
 
 def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
-    """Add one flag a field to the parser, named as the field, with its default, range and sentence as help."""
+    """Add one flag a field to the parser, named as the field, with its default, range and sentence
+    as help.
+    """
     groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
     for title in (BASIC, *(flag.group for flag in flags(config_class) if not flag.basic)):
         if title not in groups:
@@ -97,12 +100,15 @@ class _JoinedAction(argparse.Action):
 
 
 def check_ranges(config: Any) -> None:
-    """Raise SettingError for the first field of a dataclass whose value is of the wrong type or out of its range."""
+    """Raise SettingError for the first field of a dataclass whose value is of the wrong type or out
+    of its range.
+    """
     for flag in flags(type(config)):
         value = getattr(config, flag.name)
         if not flag.fits(value):
             raise SettingError(
-                f"--{flag.name}: got {format_value(value)}, expected {flag.expected}{flag.hint(value)}"
+                f"--{flag.name}: got {format_value(value)}, expected "
+                f"{flag.expected}{flag.hint(value)}"
             )
 
 
@@ -117,7 +123,9 @@ def flags(config_class: type[Any]) -> list[Flag]:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a message should show it: text in quotes, none and booleans as the command line writes them."""
+    """Return a value as a message should show it: text in quotes, none and booleans as the command
+    line writes them.
+    """
     if isinstance(value, str):
         return f'"{value}"'
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
@@ -172,7 +180,9 @@ class Flag:
         return next(by_name, METAVARS[self.base]) if self.base is str else METAVARS[self.base]
 
     def hint(self, value: Any) -> str:
-        """Return what a value that does not fit may have meant, as the end of a message; nothing where none is near."""
+        """Return what a value that does not fit may have meant, as the end of a message; nothing
+        where none is near.
+        """
         word = str(value).lower().replace("-", "_")
         lowered = {choice.lower(): choice for choice in self.choices}
         near = difflib.get_close_matches(word, lowered, n=1, cutoff=0.75)
@@ -180,7 +190,9 @@ class Flag:
         return f"; is {meant} meant?" if meant else ""
 
     def parse(self, text: str) -> Any:
-        """Return the value a text stands for; argparse's error, naming value and range, where it is none of ours."""
+        """Return the value a text stands for; argparse's error, naming value and range, where it is
+        none of ours.
+        """
         try:
             value = self._convert(text)
         except ValueError:

@@ -6,7 +6,9 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def next_entropy_coef(coef: float, entropy: float, config: TrainConfig) -> float:
-    """Return the weight for the next update: a step up where entropy was below --entropy_target, else a step down."""
+    """Return the weight for the next update: a step up where entropy was below --entropy_target,
+    else a step down.
+    """
     if config.entropy_target is None:
         return coef
     step = config.entropy_coef_step

@@ -1,12 +1,16 @@
-"""GRPO: no critic; an episode is compared with others of the same task (DeepSeekMath, arXiv:2402.03300).
+"""GRPO: no critic; an episode is compared with others of the same task (DeepSeekMath,
+arXiv:2402.03300).
 
 A group shares the task and the seed its environments are reset with; what is sampled differs.
 
-What is here of its line, by flag: the original's mean over each row (--loss_aggregation row_mean); Dr. GRPO
-(arXiv:2503.20783; --group_std false --loss_aggregation token_sum); DAPO (arXiv:2503.14476; --clip_high, token_mean and
---dynamic_sampling, without its length penalty); GSPO (arXiv:2507.18071; --sequence_ratio, with a far smaller clip
-range). Rewards of single steps count: in an episode's return, or in each action's own (--group_credit step).
-Truncated episodes are compared as they are: nothing can say what would have come.
+What is here of its line, by flag: the original's mean over each row (--loss_aggregation row_mean);
+Dr. GRPO (arXiv:2503.20783; --group_std false --loss_aggregation token_sum); DAPO (arXiv:2503.14476;
+--clip_high, token_mean and
+--dynamic_sampling, without its length penalty); GSPO (arXiv:2507.18071; --sequence_ratio, with a
+far smaller clip
+range). Rewards of single steps count: in an episode's return, or in each action's own
+(--group_credit step). Truncated episodes are compared as they are: nothing can say what would have
+come.
 """
 
 from __future__ import annotations
@@ -35,8 +39,8 @@ EPSILON = 1e-6  # a spread of outcomes below it is rounding
 def estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return how far each token's outcome lies above the mean of its group.
 
-    Its outcome is the episode's return, which only an explicit --gamma discounts; or, by step, that from its action
-    on, compared with the group's episodes at their action of the same number.
+    Its outcome is the episode's return, which only an explicit --gamma discounts; or, by step, that
+    from its action on, compared with the group's episodes at their action of the same number.
     """
     nothing = torch.zeros_like(timelines.rewards, dtype=torch.float64)
     _, returns = decomposed_gae(
@@ -62,14 +66,18 @@ def estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
 
 
 def log_ratio(token_log_ratios: Tensor, spans: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the token's own log-ratio; with --sequence_ratio the mean over its row, so that a row is clipped whole."""
+    """Return the token's own log-ratio; with --sequence_ratio the mean over its row, so that a row
+    is clipped whole.
+    """
     return span_mean(token_log_ratios, spans.row) if config.sequence_ratio else token_log_ratios
 
 
 def groups_with_signal(
     episodes: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[EpisodeRecord]:
-    """Return the valid episodes of groups whose outcomes differ, as `estimate` sees them: the others teach nothing."""
+    """Return the valid episodes of groups whose outcomes differ, as `estimate` sees them: the
+    others teach nothing.
+    """
     valid = [episode for episode in episodes if not episode.invalid and episode.rows]
     compared: dict[tuple[Hashable, int], list[float]] = {}
     for episode in shaped(valid, config):

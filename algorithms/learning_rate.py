@@ -1,4 +1,6 @@
-"""The learning rate of each update: a warm-up, then constant, linear or cosine decay to the end of the run."""
+"""The learning rate of each update: a warm-up, then constant, linear or cosine decay to the end of
+the run.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from fctncalling.algorithms.config import TrainConfig
 def learning_rate_factor(config: TrainConfig, update: int) -> float:
     """Return what --lr and --critic_lr are multiplied by in an update, counted from 0.
 
-    It follows from the settings and the update's number alone, so a resumed run goes on where it was. The warm-up rises
-    to 1 in equal parts; the decay then falls from 1 and would reach --min_lr_ratio one update after the last.
+    It follows from the settings and the update's number alone, so a resumed run goes on where it
+    was. The warm-up rises to 1 in equal parts; the decay then falls from 1 and would reach
+    --min_lr_ratio one update after the last.
     """
     if update < config.warmup_updates:
         return (update + 1) / config.warmup_updates

@@ -26,10 +26,12 @@ CUT_SHARE = 0.5  # of actions cut by --max_new_tokens that explains why nothing 
 
 
 def outcome_spread(timelines: Trajectories, discount: float) -> float:
-    """Return how far rewards to go deviate from their mean over the actions of the same number; 0: nothing to learn.
+    """Return how far rewards to go deviate from their mean over the actions of the same number; 0:
+    nothing to learn.
 
-    The position in an episode is no outcome: an earlier action is further from the same reward in every episode. A
-    single episode has no other to be compared with: it spreads as far as it earned.
+    The position in an episode is no outcome: an earlier action is further from the same reward in
+    every episode. A single episode has no other to be compared with: it spreads as far as it
+    earned.
     """
     nothing = torch.zeros_like(timelines.rewards, dtype=torch.float64)
     _, returns = decomposed_gae(
@@ -49,7 +51,9 @@ def outcome_spread(timelines: Trajectories, discount: float) -> float:
 
 
 def scaled(advantages: Tensor, counted: Tensor, spread: float) -> Tensor:
-    """Return advantages whitened as far as outcomes that spread so far allow, 0 where they do not spread."""
+    """Return advantages whitened as far as outcomes that spread so far allow, 0 where they do not
+    spread.
+    """
     if spread == 0.0:
         return torch.zeros_like(advantages)
     whitened = whiten(advantages, counted, least_scale=LEAST_SCALE * spread)
@@ -62,7 +66,10 @@ def no_signal_warning(episodes: Sequence[EpisodeRecord], config: TrainConfig) ->
     """Return the line that says why the policy was not moved, and what to try."""
     valid = [episode for episode in episodes if not episode.invalid]
     if not valid:
-        return "no valid episode to learn from: the policy was not moved. Look at the environment's errors"
+        return (
+            "no valid episode to learn from: the policy was not moved. Look at the "
+            "environment's errors"
+        )
     returns = [episode.episode_return for episode in valid]
     if not any(returns):
         told = f"no episode of this update earned anything (0 of {len(valid)})"

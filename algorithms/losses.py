@@ -1,7 +1,8 @@
 """Losses of the clipped actor-critic update, one number a token, and how they are added up.
 
-N is the number of tokens (or any other shape; all arguments of a call share it). `mask` says which entries count: the
-others are replaced *before* any arithmetic, so that NaN or 1e6 there reaches neither the loss nor the gradient.
+N is the number of tokens (or any other shape; all arguments of a call share it). `mask` says which
+entries count: the others are replaced *before* any arithmetic, so that NaN or 1e6 there reaches
+neither the loss nor the gradient.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def policy_loss(
 ) -> Tensor:
     """Return the clipped surrogate loss of each token, (N,) (Schulman et al. 2017, eq. 7).
 
-    clip_high > clip_low leaves rare tokens more room to grow (DAPO, arXiv:2503.14476). dual_clip bounds the loss of a
-    bad token that became likely (Ye et al. 2020, eq. 5).
+    clip_high > clip_low leaves rare tokens more room to grow (DAPO, arXiv:2503.14476). dual_clip
+    bounds the loss of a bad token that became likely (Ye et al. 2020, eq. 5).
     """
     ratios, advantages = _kept(log_ratios, mask).exp(), _kept(advantages, mask)
     losses = torch.maximum(
@@ -49,9 +50,11 @@ def value_loss(
     value_clip: float | None = None,
     huber_delta: float | None = None,
 ) -> Tensor:
-    """Return the critic's loss of each token, (N,): half the squared error, or Huber's beyond huber_delta.
+    """Return the critic's loss of each token, (N,): half the squared error, or Huber's beyond
+    huber_delta.
 
-    value_clip has its own range, in units of return: the policy's 0.2 would stop a critic whose targets lie 1 away.
+    value_clip has its own range, in units of return: the policy's 0.2 would stop a critic whose
+    targets lie 1 away.
     """
     values, returns, old_values = _kept(values, mask), _kept(returns, mask), _kept(old_values, mask)
     losses = _regression(values - returns, huber_delta)
@@ -64,8 +67,9 @@ def value_loss(
 def aggregate(losses: Tensor, mask: Tensor | None, total: Tensor | float) -> Tensor:
     """Return sum(losses over mask) / total, a scalar.
 
-    total is the same for every microbatch of an optimiser step: only then does splitting a minibatch leave its gradient
-    unchanged. The update's is the same for all its steps too (`targets.loss_divisor`).
+    total is the same for every microbatch of an optimiser step: only then does splitting a
+    minibatch leave its gradient unchanged. The update's is the same for all its steps too
+    (`targets.loss_divisor`).
     """
     return _kept(losses, mask).sum() / total
 
@@ -81,7 +85,9 @@ def kl_k2(log_ratios: Tensor) -> Tensor:
 
 
 def kl_k3(log_ratios: Tensor) -> Tensor:
-    """Return (r - 1) - log r, (N,): unbiased for KL(old || new) and never negative (Schulman, "Approximating KL")."""
+    """Return (r - 1) - log r, (N,): unbiased for KL(old || new) and never negative (Schulman,
+    "Approximating KL").
+    """
     return torch.expm1(log_ratios) - log_ratios
 
 
@@ -89,7 +95,9 @@ KL_ESTIMATORS = {"k1": kl_k1, "k2": kl_k2, "k3": kl_k3}
 
 
 def _regression(errors: Tensor, huber_delta: float | None) -> Tensor:
-    """Return e^2/2 within huber_delta and delta (|e| - delta/2) beyond it, for errors of either sign."""
+    """Return e^2/2 within huber_delta and delta (|e| - delta/2) beyond it, for errors of either
+    sign.
+    """
     if huber_delta is None:
         return 0.5 * errors.square()
     size = errors.abs()

@@ -70,9 +70,11 @@ def update_metrics(
     early_stop_epoch: int,
     config: TrainConfig,
 ) -> Metrics:
-    """Return the figures of a whole update; those that do not exist (constant targets explain nothing) are absent.
+    """Return the figures of a whole update; those that do not exist (constant targets explain
+    nothing) are absent.
 
-    Losses are means over the steps that were taken; the KL is the last pass's, that is, of the whole update.
+    Losses are means over the steps that were taken; the KL is the last pass's, that is, of the
+    whole update.
     """
     taken = [step for step in steps if "losses/policy_grad_norm" in step]
     metrics = {
@@ -132,7 +134,9 @@ def _critic_metrics(targets: Targets) -> Metrics:
 
 
 def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics:
-    """Return how far sampling and training disagree on the probability of the same token under the same weights."""
+    """Return how far sampling and training disagree on the probability of the same token under the
+    same weights.
+    """
     difference = old_logprobs - rollout_logprobs
     ratios = difference.exp()
     return {

@@ -30,8 +30,10 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
     bad = ~torch.isfinite(tensor)
     if bool(bad.any()):
         raise NotFiniteError(
-            f'update stopped {where}: "{name}" has {int(bad.sum())} NaN or infinite of {tensor.numel()} entries. The '
-            "weights are as before this step. Lower --lr or --critic_lr, or continue from an earlier checkpoint with "
+            f'update stopped {where}: "{name}" has {int(bad.sum())} NaN or infinite of '
+            f"{tensor.numel()} entries. The "
+            "weights are as before this step. Lower --lr or --critic_lr, or continue from an "
+            "earlier checkpoint with "
             "--resume.",
             bad.flatten().nonzero().squeeze(1),
         )
@@ -41,7 +43,8 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
 def annotate_tasks(experience: Experience, numbers: Tensor | None = None) -> Iterator[None]:
     """Let a NotFiniteError of this block tell the tasks it came up in.
 
-    Entry i of its tensor belongs to acted token numbers[i] (default: i); of one with other entries, to all of them.
+    Entry i of its tensor belongs to acted token numbers[i] (default: i); of one with other entries,
+    to all of them.
     """
     try:
         yield
@@ -53,13 +56,17 @@ def annotate_tasks(experience: Experience, numbers: Tensor | None = None) -> Ite
         names = list(dict.fromkeys(experience.episodes[episode].task_id for episode in episodes))
         more = f" and {len(names) - MAX_TASKS} more" if len(names) > MAX_TASKS else ""
         plural = "s" if len(names) > 1 else ""
-        told = f"{error} It came up in the episodes of task{plural} {', '.join(names[:MAX_TASKS])}{more}."
+        told = (
+            f"{error} It came up in the episodes of task{plural} "
+            f"{', '.join(names[:MAX_TASKS])}{more}."
+        )
         raise NotFiniteError(told, error.places) from error
 
 
 @contextlib.contextmanager
 def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
-    """Let a NotFiniteError of this block tell where in the update it came up, and the first weight that is no number.
+    """Let a NotFiniteError of this block tell where in the update it came up, and the first weight
+    that is no number.
 
     Where all weights are numbers, it is the first gradient.
     """
@@ -78,13 +85,16 @@ def check_weights(policy: nn.Module) -> None:
     culprit = first_bad_weight(policy)
     if culprit:
         raise FloatingPointError(
-            f"nothing was saved: {culprit} holds a NaN or an infinity. Lower --lr or --critic_lr, and go on from the "
+            f"nothing was saved: {culprit} holds a NaN or an infinity. Lower --lr or --critic_lr, "
+            "and go on from the "
             "last checkpoint with --resume."
         )
 
 
 def first_bad_weight(policy: nn.Module) -> str | None:
-    """Return the name of the first weight with a NaN or an infinity; sharded ones are searched in this part alone."""
+    """Return the name of the first weight with a NaN or an infinity; sharded ones are searched in
+    this part alone.
+    """
     return next(
         (f'weight "{name}"' for name, weight in policy.named_parameters() if _is_bad(weight)), None
     )

@@ -1,4 +1,6 @@
-"""The update all algorithms share: old log-probabilities, advantages, then epochs of clipped optimiser steps."""
+"""The update all algorithms share: old log-probabilities, advantages, then epochs of clipped
+optimiser steps.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,18 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 class Optimisers(NamedTuple):
-    """One optimiser for the language model, one for the critic: rates and gradient lengths of their own."""
+    """One optimiser for the language model, one for the critic: rates and gradient lengths of their
+    own.
+    """
 
     policy: torch.optim.Optimizer | None  # None: the language model stands still
     critic: torch.optim.Optimizer
 
 
 def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
-    """Return AdamW for both parts; by default without weight decay, which pulls a fine-tuned model towards 0."""
+    """Return AdamW for both parts; by default without weight decay, which pulls a fine-tuned model
+    towards 0.
+    """
     return Optimisers(
         _adamw(policy.policy_parameters(), config.lr, config),
         _adamw(policy.critic_parameters(), config.critic_lr, config),
@@ -59,7 +65,9 @@ def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
 def _adamw(
     parameters: Iterable[torch.nn.Parameter], lr: float, config: TrainConfig
 ) -> torch.optim.AdamW:
-    """Return AdamW over the parameters; where weights decay, matrices alone do, in a group of their own."""
+    """Return AdamW over the parameters; where weights decay, matrices alone do, in a group of their
+    own.
+    """
     every = list(parameters)
     groups: list[dict[str, Any]] = [{"params": every, "weight_decay": 0.0}]
     if config.weight_decay:
@@ -82,14 +90,15 @@ def update(
     episodes: Sequence[EpisodeRecord],
     config: TrainConfig,
     generator: torch.Generator,  # on the CPU: decides the minibatches
-    processes: ProcessGroup = SINGLE_PROCESS,  # each gives the same episodes and gets the same metrics
+    # each gives the same episodes and gets the same metrics
+    processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Metrics:
     """Improve the policy on the episodes and return the metrics of the update.
 
     Where no episode earned otherwise than the others, the critic alone learns.
 
-    Raises ValueError where nothing was acted, FloatingPointError (before the step that would spoil the weights) at a
-    NaN or infinity.
+    Raises ValueError where nothing was acted, FloatingPointError (before the step that would spoil
+    the weights) at a NaN or infinity.
     """
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = ALGORITHMS[config.algorithm_name]
@@ -138,7 +147,8 @@ def _what_moves(
 ) -> tuple[Optimisers, TrainConfig]:
     """Return the optimisers without the policy's where nothing but the entropy bonus would push it.
 
-    Where groups are compared, the bonus weighs as much as the share of episodes that have an advantage.
+    Where groups are compared, the bonus weighs as much as the share of episodes that have an
+    advantage.
     """
     told = set(experience.tokens.episode[targets.advantages != 0.0].tolist())
     if not told:
@@ -158,7 +168,9 @@ def accumulate_gradients(
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Metrics:
-    """Set the gradients to those of the minibatch's loss, however it is split, and return the figures of the pass."""
+    """Set the gradients to those of the minibatch's loss, however it is split, and return the
+    figures of the pass.
+    """
     policy.zero_grad(set_to_none=True)
     batches = [experience.batch(rows) for rows in minibatch]
     total = loss_divisor(targets, experience, config)
@@ -230,7 +242,9 @@ def token_terms(
 
 
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
-    """Cut the gradients of language model and critic to --max_grad_norm apart, step both, return their norms."""
+    """Cut the gradients of language model and critic to --max_grad_norm apart, step both, return
+    their norms.
+    """
     norms = {
         "policy_grad_norm": full_norm(
             clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm)
@@ -248,6 +262,8 @@ def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) 
 
 
 def _raise_for_nonfinite(tensors: dict[str, Tensor]) -> None:
-    """Raise FloatingPointError naming the first tensor, in order of computation, that is not finite."""
+    """Raise FloatingPointError naming the first tensor, in order of computation, that is not
+    finite.
+    """
     for name, tensor in tensors.items():
         check_finite(name, tensor, "before a step")

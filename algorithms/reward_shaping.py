@@ -1,4 +1,6 @@
-"""Rewards as learning sees them: scaled, and less where an action was too long; logs keep the raw ones."""
+"""Rewards as learning sees them: scaled, and less where an action was too long; logs keep the raw
+ones.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def shaped(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[Episo
 
 
 def learnable(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
-    """Return the valid episodes that acted; none where --overlong mask leaves no action of theirs to learn from."""
+    """Return the valid episodes that acted; none where --overlong mask leaves no action of theirs
+    to learn from.
+    """
     usable = [episode for episode in episodes if not episode.invalid and episode.rows]
     if config.overlong == "mask" and all(_is_all_cut(episode) for episode in usable):
         return []
@@ -54,7 +58,8 @@ def learnable(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[Ep
 def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
     """Return what an action of this many tokens loses: all of --overlong_penalty where it was cut.
 
-    Over the last --overlong_buffer tokens before the limit it rises linearly from 0 (DAPO, arXiv:2503.14476, eq. 13).
+    Over the last --overlong_buffer tokens before the limit it rises linearly from 0 (DAPO,
+    arXiv:2503.14476, eq. 13).
     """
     if cut:
         return config.overlong_penalty

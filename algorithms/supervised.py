@@ -54,10 +54,12 @@ def fit(
     *,
     on_step: Callable[[dict[str, float]], None] | None = None,
 ) -> list[dict[str, float]]:
-    """Fit a causal language model to the acted tokens of `records`; return the metrics of each step.
+    """Fit a causal language model to the acted tokens of `records`; return the metrics of each
+    step.
 
-    A step's loss is the mean over all acted tokens of its batch, however it was cut into microbatches. Metrics: step,
-    lr, loss, accuracy (share of acted tokens that are the likeliest), grad_norm, tokens (acted ones).
+    A step's loss is the mean over all acted tokens of its batch, however it was cut into
+    microbatches. Metrics: step, lr, loss, accuracy (share of acted tokens that are the likeliest),
+    grad_norm, tokens (acted ones).
     """
     config = config or WarmStartConfig()
     rows = [
@@ -67,7 +69,8 @@ def fit(
         raise ValueError(f"none of the {len(records)} demonstrations has a token that was acted")
     batches = _batches([len(row.ids) for row in rows], config)
     optimizer = _optimizer(model, config)
-    model.eval()  # no dropout, as in reinforcement learning: the seed alone decides, and both see one network
+    # no dropout, as in reinforcement learning: the seed alone decides, and both see one network
+    model.eval()
     history = []
     for step, chosen in enumerate(batches):
         lr = config.lr * _schedule(step, len(batches), config)
@@ -87,12 +90,15 @@ def fit(
 
 
 def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -> dict[str, float]:
-    """Leave the clipped gradient of one batch in the parameters; return loss, accuracy, grad_norm, tokens."""
+    """Leave the clipped gradient of one batch in the parameters; return loss, accuracy, grad_norm,
+    tokens.
+    """
     total = sum(sum(row.acted) for row in rows)
     device = next(model.parameters()).device
     loss_sum, right = 0.0, 0
     lengths = trained_lengths(rows)
-    # Few passes whatever the padding: how rows are grouped decides the last bits of the weights that are published.
+    # Few passes whatever the padding: how rows are grouped decides the last bits of the weights
+    # that are published.
     for group in microbatches(
         lengths, max_tokens=config.max_tokens_per_microbatch, most_padding=1.0
     ):
@@ -113,10 +119,12 @@ def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -
 
 
 def acted_logits(model: nn.Module, ids: Tensor, acted: Tensor) -> Tensor:
-    """Return the logits (N, V) that predict the N acted tokens of right-padded `ids` (B, T), row by row.
+    """Return the logits (N, V) that predict the N acted tokens of right-padded `ids` (B, T), row by
+    row.
 
-    The output layer is applied at those positions only. Padding needs no mask: it lies to the right of every token that
-    counts, where a causal model does not look. A row's first token is predicted by nothing and must not be acted.
+    The output layer is applied at those positions only. Padding needs no mask: it lies to the right
+    of every token that counts, where a causal model does not look. A row's first token is predicted
+    by nothing and must not be acted.
     """
     language_model: Any = model
     at = acted[:, 1:]
@@ -138,7 +146,9 @@ def acted_logits(model: nn.Module, ids: Tensor, acted: Tensor) -> Tensor:
 
 
 def _batches(lengths: list[int], config: WarmStartConfig) -> list[list[int]]:
-    """Return the row indices of each optimiser step: shuffled each epoch, rows of like length together."""
+    """Return the row indices of each optimiser step: shuffled each epoch, rows of like length
+    together.
+    """
     generator = torch.Generator().manual_seed(config.seed)
     batches: list[list[int]] = []
     for _ in range(config.epochs):

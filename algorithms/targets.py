@@ -30,7 +30,8 @@ class Targets(NamedTuple):
     loss_mask: Tensor  # bool, the token enters the losses
     loss_weights: Tensor  # the token's share in the mean that a loss is
     reference_logprobs: Tensor  # 0 where no reference is asked for
-    importance: Tensor  # weight of the policy's loss: pi before the update / pi as sampled, cut; 1 where they are one
+    # weight of the policy's loss: pi before the update / pi as sampled, cut; 1 where they are one
+    importance: Tensor
 
 
 def compute_targets(
@@ -44,8 +45,8 @@ def compute_targets(
 ) -> Targets:
     """Return the targets of an update.
 
-    The forward passes run over the first epoch's own microbatches: same function, same shapes, so the ratio of the
-    first optimiser step is 1 exactly and its KL 0.
+    The forward passes run over the first epoch's own microbatches: same function, same shapes, so
+    the ratio of the first optimiser step is 1 exactly and its KL 0.
     """
     old_logprobs, old_values = _read_policy(policy, experience, minibatches, config, processes)
     check_finite("old_logprobs", old_logprobs)
@@ -85,7 +86,9 @@ def _read_policy(
     config: TrainConfig,
     processes: ProcessGroup,
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and values of all acted tokens, both (N,), under the weights as they are."""
+    """Return log-probabilities and values of all acted tokens, both (N,), under the weights as they
+    are.
+    """
     logprobs = torch.zeros_like(experience.tokens.rewards)
     values = torch.zeros_like(logprobs)
     for minibatch in minibatches:
@@ -105,7 +108,9 @@ def _read_reference(
     config: TrainConfig,
     processes: ProcessGroup,
 ) -> Tensor:
-    """Return the reference's log-probabilities of all acted tokens, (N,); 0 where --kl_coef does not ask for them."""
+    """Return the reference's log-probabilities of all acted tokens, (N,); 0 where --kl_coef does
+    not ask for them.
+    """
     logprobs = torch.zeros_like(experience.tokens.rewards)
     for minibatch in minibatches if config.kl_coef else ():
         for rows, counts in processes.shard_items(minibatch):
@@ -121,7 +126,9 @@ def _read_reference(
 def _bootstrap(
     policy: ActorCritic, experience: Experience, config: TrainConfig, processes: ProcessGroup
 ) -> Tensor:
-    """Return the value after the last token of each episode, (E,); 0 where it terminated: nothing comes after."""
+    """Return the value after the last token of each episode, (E,); 0 where it terminated: nothing
+    comes after.
+    """
     values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
     cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
     if not (cut and config.truncation_bootstrap):
@@ -183,11 +190,13 @@ def _timelines(experience: Experience, values: Tensor, bootstrap: Tensor | None)
 def _importance(
     old_logprobs: Tensor, experience: Experience, algorithm: Algorithm, config: TrainConfig
 ) -> Tensor:
-    """Return truncated importance weights, (N,), of what the algorithm has a ratio of: tokens, actions or rows.
+    """Return truncated importance weights, (N,), of what the algorithm has a ratio of: tokens,
+    actions or rows.
 
-    They stand beside the clipped ratio, whose denominator stays the policy before the update (Hilton et al. 2021,
-    arXiv:2110.00641): an old or a foreign sampler is made up for, and does not use up the clip range. A token whose
-    probability as sampled nobody knows (NaN) counts as sampled by the policy itself.
+    They stand beside the clipped ratio, whose denominator stays the policy before the update
+    (Hilton et al. 2021, arXiv:2110.00641): an old or a foreign sampler is made up for, and does not
+    use up the clip range. A token whose probability as sampled nobody knows (NaN) counts as sampled
+    by the policy itself.
     """
     if config.importance_cap is None or not corrects_sampling(config, old_logprobs.device):
         return torch.ones_like(old_logprobs)
@@ -227,7 +236,9 @@ def _permuted(advantages: Tensor, counted: Tensor, generator: torch.Generator) -
 
 
 def _weights(counted: Tensor, experience: Experience, config: TrainConfig) -> Tensor:
-    """Return the weight of each token, (N,), such that a loss is sum(weight * loss) / `loss_divisor`."""
+    """Return the weight of each token, (N,), such that a loss is sum(weight * loss) /
+    `loss_divisor`.
+    """
     weights = counted.float()
     if config.loss_aggregation in ("token_mean", "token_sum"):
         return weights

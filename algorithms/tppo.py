@@ -1,8 +1,9 @@
 """TPPO (token-level PPO with BAD, arXiv:2405.15821), POAD and NTPO.
 
-Deviations from the published code: 1. the default lam_token is 1, so that wording does not change credit for any
-lambda (the published code uses lam between tokens too: that is POAD). 2. Advantages are whitened once over the whole
-batch. 3. Truncated episodes bootstrap. 4. The value loss has its own clip range.
+Deviations from the published code: 1. the default lam_token is 1, so that wording does not change
+credit for any lambda (the published code uses lam between tokens too: that is POAD). 2. Advantages
+are whitened once over the whole batch. 3. Truncated episodes bootstrap. 4. The value loss has its
+own clip range.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def tppo_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return TPPO's estimate: time passes between actions only, unless --gamma_token and --lam_token say otherwise."""
+    """Return TPPO's estimate: time passes between actions only, unless --gamma_token and
+    --lam_token say otherwise.
+    """
     return token_estimate(
         timelines, config, gamma_token=config.gamma_token, lam_token=config.lam_token
     )
@@ -30,7 +33,9 @@ def poad_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEsti
 
 
 def ntpo_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return NTPO's estimate: every token is a step in time, so a longer wording of the same call is worth less."""
+    """Return NTPO's estimate: every token is a step in time, so a longer wording of the same call
+    is worth less.
+    """
     return token_estimate(timelines, config, gamma_token=config.discount, lam_token=None)
 
 

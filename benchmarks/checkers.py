@@ -1,16 +1,18 @@
-"""What verdicts cost, against the official package in the same run; `score` against its evaluator, start-up included.
+"""What verdicts cost, against the official package in the same run; `score` against its evaluator,
+start-up included.
 
-The official package goes into a virtual environment of its own, with what its checker imports and nothing else:
-  python3.11 -m venv /tmp/official
-  /tmp/official/bin/pip install --no-deps bfcl-eval==2026.3.23 tree_sitter==0.21.3 tree-sitter-java==0.21.0 \\
-      tree-sitter-javascript==0.21.4 mpmath==1.3.0 tenacity overrides filelock python-dotenv tqdm numpy==1.26.4 \\
-      pandas==2.2.3 python-dateutil pytz six tzdata
+The official package goes into a virtual environment of its own, with what its checker imports and
+nothing else:
+  python3.11 -m venv /tmp/official /tmp/official/bin/pip install --no-deps bfcl-eval==2026.3.23
+  tree_sitter==0.21.3 tree-sitter-java==0.21.0 \\
+      tree-sitter-javascript==0.21.4 mpmath==1.3.0 tenacity overrides filelock python-dotenv tqdm
+      numpy==1.26.4 \\ pandas==2.2.3 python-dateutil pytz six tzdata
   python benchmarks/checkers.py --official /tmp/official/bin/python --data_dir data/bfcl
 
-Both sides judge the ground truths as a prompted model would write them, and take turns; CPU seconds are compared and
-the median of per-round ratios is told: "ratio" where each task is met for the first time, "again" where answers to it
-came before, as in training, so that its truth is remembered. Exits 1 where a target is missed, or where the two
-disagree on an accuracy.
+Both sides judge the ground truths as a prompted model would write them, and take turns; CPU seconds
+are compared and the median of per-round ratios is told: "ratio" where each task is met for the
+first time, "again" where answers to it came before, as in training, so that its truth is
+remembered. Exits 1 where a target is missed, or where the two disagree on an accuracy.
 """
 
 from __future__ import annotations
@@ -94,13 +96,17 @@ def ours(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
 
 
 def ours_at_first(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
-    """Return what `ours` does where no task was seen before: every truth is replayed, as officially."""
+    """Return what `ours` does where no task was seen before: every truth is replayed, as
+    officially.
+    """
     TRUTHS.forget()
     return ours(answers)
 
 
 def ours_again(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
-    """Return what `ours` does where two answers to each task came before, as in a group of rollouts."""
+    """Return what `ours` does where two answers to each task came before, as in a group of
+    rollouts.
+    """
     ours(answers)
     return ours(answers)
 
@@ -108,10 +114,13 @@ def ours_again(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
 def by_category(
     official: Official, answers: dict[str, list[tuple[Task, Any]]], rounds: int
 ) -> Iterator[bool]:
-    """Print every category's costs; yield whether each group reaches its target and both sides agree."""
+    """Print every category's costs; yield whether each group reaches its target and both sides
+    agree.
+    """
     ratios: dict[str, list[float]] = {"multi-turn": [], "AST": [], "relevance": []}
     print(
-        f"{'category':26} {'entries':>7} {'official ms':>12} {'ours ms':>9} {'ratio':>6} {'again':>6}"
+        f"{'category':26} {'entries':>7} {'official ms':>12} {'ours ms':>9} {'ratio':>6} "
+        f"{'again':>6}"
     )
     for category, listed in answers.items():
         official(category)  # warm
@@ -131,17 +140,20 @@ def by_category(
             for side in (0, 1)
         )
         print(
-            f"{category:26} {len(listed):7} {theirs_ms:12.4f} {own_ms:9.4f} {first:6.2f} {again:6.2f}"
+            f"{category:26} {len(listed):7} {theirs_ms:12.4f} {own_ms:9.4f} {first:6.2f} "
+            f"{again:6.2f}"
         )
         if len({side[1] for side in turns[0]}) > 1:
             print(
-                f"  they disagree: official {turns[0][0][1]}, ours {turns[0][1][1]}, {turns[0][2][1]} valid"
+                f"  they disagree: official {turns[0][0][1]}, ours {turns[0][1][1]}, "
+                f"{turns[0][2][1]} valid"
             )
             yield False
     for group, bound in list(TARGETS.items())[:2]:
         least = min(ratios[group], default=bound)
         print(
-            f"{group}: at least {least:.2f} x (target {bound} x){'' if least >= bound else '  MISSED'}"
+            f"{group}: at least {least:.2f} x (target {bound} "
+            f"x){'' if least >= bound else '  MISSED'}"
         )
         yield least >= bound
 
@@ -155,7 +167,9 @@ def cpu_of(command: list[str]) -> float:
 
 
 def whole_process(python: str, data_dir: Path, work: Path, rounds: int) -> Iterator[bool]:
-    """Print what scoring all single-turn categories costs from start to end; yield whether targets are met."""
+    """Print what scoring all single-turn categories costs from start to end; yield whether targets
+    are met.
+    """
     results, theirs, own = work / "result", work / "official_score", work / "our_score"
     official = [
         python,
@@ -178,7 +192,8 @@ def whole_process(python: str, data_dir: Path, work: Path, rounds: int) -> Itera
     seconds = tuple(statistics.median(side) for side in zip(*pairs, strict=True))
     missed = "" if ratio >= bound else "  MISSED"
     print(
-        f"score, whole process: official {seconds[0]:.2f} s, ours {seconds[1]:.2f} s: {ratio:.2f} x{missed}"
+        f"score, whole process: official {seconds[0]:.2f} s, ours {seconds[1]:.2f} s: {ratio:.2f} "
+        f"x{missed}"
     )
     yield ratio >= bound
     different = [name for name, a, b in compared(theirs, own) if a != b]

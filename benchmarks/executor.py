@@ -1,8 +1,9 @@
-"""What a confined call costs, against floors measured at the same moment: `python benchmarks/executor.py [--rounds N]`.
+"""What a confined call costs, against floors measured at the same moment: `python
+benchmarks/executor.py [--rounds N]`.
 
-The floor is fork + eval + pipe + wait in a single-threaded process with NumPy loaded: nothing that forks is faster.
-Floor and subject take turns, and medians of per-round ratios are compared, since a shared machine's speed drifts.
-Prints a table; exits 1 where a target is missed.
+The floor is fork + eval + pipe + wait in a single-threaded process with NumPy loaded: nothing that
+forks is faster. Floor and subject take turns, and medians of per-round ratios are compared, since a
+shared machine's speed drifts. Prints a table; exits 1 where a target is missed.
 """
 
 from __future__ import annotations
@@ -60,9 +61,13 @@ class Floor:
             "PATH": os.environ.get("PATH", ""),
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-c", FLOOR_PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            [sys.executable, "-c", FLOOR_PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
             env=environment,
-        )  # fmt: skip
+        )
         self()
 
     def __call__(self) -> None:
@@ -134,7 +139,8 @@ def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Target]
     floor_p50 = statistics.median(times["floor"])
     p95 = statistics.quantiles(times["confined"], n=20)[-1]
     print(
-        f"floor p50 {1e3 * floor_p50:.2f} ms, confined p50 {1e3 * statistics.median(times['confined']):.2f} ms"
+        f"floor p50 {1e3 * floor_p50:.2f} ms, confined p50 "
+        f"{1e3 * statistics.median(times['confined']):.2f} ms"
     )
     return [
         Target("p50 / floor", median_ratio(times["confined"], times["floor"]), 4),
@@ -184,7 +190,9 @@ def waiting(executor: PythonExecutor) -> list[Target]:
 
 
 def boot(rounds: int) -> Target:
-    """Return the start of an executor, self-test included, against an interpreter that imports NumPy."""
+    """Return the start of an executor, self-test included, against an interpreter that imports
+    NumPy.
+    """
     times = interleaved(
         max(3, rounds // 50),
         {"numpy": lambda: fresh_interpreter(True), "boot": lambda: PythonExecutor().close()},

@@ -1,10 +1,12 @@
-"""How well and how surely each algorithm learns the embedded multi-turn tasks: equal episodes, many seeds.
+"""How well and how surely each algorithm learns the embedded multi-turn tasks: equal episodes, many
+seeds.
 
-`python benchmarks/learning.py --algorithms TPPO,POAD,NTPO,APPO,GRPO --seeds 10` trains once for every seed and
-algorithm, in this order, so that a run cut short leaves whole seeds; then it writes runs.jsonl, report.md and
-learning.png into --output and prints the table. Runs that are long enough are kept, shorter and interrupted ones go on
-from their checkpoints: the same command again takes up where the last one was stopped, and one with more --num_updates
-makes the runs longer. Every run starts from the embedded model and is judged on the same held-out tasks.
+`python benchmarks/learning.py --algorithms TPPO,POAD,NTPO,APPO,GRPO --seeds 10` trains once for
+every seed and algorithm, in this order, so that a run cut short leaves whole seeds; then it writes
+runs.jsonl, report.md and learning.png into --output and prints the table. Runs that are long enough
+are kept, shorter and interrupted ones go on from their checkpoints: the same command again takes up
+where the last one was stopped, and one with more --num_updates makes the runs longer. Every run
+starts from the embedded model and is judged on the same held-out tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ SETTINGS: dict[str, dict[str, object]] = {
     "APPO": {},
     "GRPO": {},
 }
-"""What an algorithm changes of SHARED and of the command's defaults: nothing, so none is favoured by tuning."""
+"""What an algorithm changes of SHARED and of the command's defaults: nothing, so none is favoured
+by tuning.
+"""
 
 FORKS = multiprocessing.get_context(
     "forkserver"
@@ -108,7 +112,9 @@ def chosen(options: argparse.Namespace) -> dict[str, object]:
 
 
 def write_tasks(folder: Path) -> Path:
-    """Write the multi-turn tasks of the embedded ones, as training and held-out files of their own; return where."""
+    """Write the multi-turn tasks of the embedded ones, as training and held-out files of their own;
+    return where.
+    """
     for name in ("train.json", "held_out.json"):
         for path in (Path(name), Path("possible_answer") / name):
             lines = (EMBEDDED / path).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -156,7 +162,9 @@ def updates_of(folder: Path) -> int:
 
 
 def train(folder: Path, flags: list[str]) -> None:
-    """Run the training command, from its checkpoint where it left one; its output goes to a log beside its folder."""
+    """Run the training command, from its checkpoint where it left one; its output goes to a log
+    beside its folder.
+    """
     resumes = (folder / "checkpoints" / "last").exists()
     if folder.exists() and not resumes:
         shutil.rmtree(folder)  # stopped before its first checkpoint

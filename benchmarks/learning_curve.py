@@ -46,7 +46,9 @@ def main() -> None:
 
 
 def draw(runs: Sequence[Path], controls: Sequence[Path], path: Path) -> None:
-    """Draw the runs' success by both verdicts and the controls', each as the mean and the range of its seeds."""
+    """Draw the runs' success by both verdicts and the controls', each as the mean and the range of
+    its seeds.
+    """
     figure, panels = subplots(1, 2, size=(11, 4.8))
     logs, control_logs = (list(map(_metrics, folders)) for folders in (runs, controls))
     for axes, (title, curves) in zip(panels, CURVES.items(), strict=True):

@@ -1,4 +1,6 @@
-"""What the runs of benchmarks/learning.py show: a table, the tests between algorithms, and a figure."""
+"""What the runs of benchmarks/learning.py show: a table, the tests between algorithms, and a
+figure.
+"""
 
 from __future__ import annotations
 
@@ -73,10 +75,12 @@ def report(
     by_name = grouped(runs)
     episodes = sorted({run.curve[-1][0] for run in runs})
     lines = [
-        f"Greedy success on held-out tasks after {' to '.join(map(str, episodes))} episodes; area: mean over the "
+        f"Greedy success on held-out tasks after {' to '.join(map(str, episodes))} episodes; area: "
+        "mean over the "
         f"evaluations after the first; a seed failed that never reached {TARGET:.0%}.",
         "",
-        "| algorithm | seeds | mean | std | worst | best | area | episodes to 80 % (median) | failed "
+        "| algorithm | seeds | mean | std | worst | best | area | episodes to 80 % (median) | "
+        "failed "
         f"| end at {HIGH_TARGET:.0%} | multi-turn at {TARGET:.0%} | CPU s a 1000 episodes |",
         f"|{'---|' * 12}",
     ]
@@ -87,8 +91,10 @@ def report(
         )
         spread = f"{100 * stdev(finals):.1f}" if len(finals) > 1 else "-"
         lines.append(
-            f"| {name} | {len(group)} | {fmean(finals):.1%} | {spread} | {min(finals):.1%} | {max(finals):.1%} "
-            f"| {fmean(run.area for run in group):.1%} | {f'{median(reached):.0f}' if reached else '-'} "
+            f"| {name} | {len(group)} | {fmean(finals):.1%} | {spread} | {min(finals):.1%} | "
+            f"{max(finals):.1%} "
+            f"| {fmean(run.area for run in group):.1%} | "
+            f"{f'{median(reached):.0f}' if reached else '-'} "
             f"| {len(group) - len(reached)} | {sum(final >= HIGH_TARGET for final in finals)} "
             f"| {sum(run.multi_turn >= TARGET for run in group)} "
             f"| {fmean(run.cpu_seconds for run in group):.0f} |"
@@ -101,8 +107,10 @@ def report(
 def differences(by_name: Mapping[str, Sequence[Run]]) -> list[str]:
     """Return every pair's difference of means and two exact tests of it, with Holm's correction."""
     lines = [
-        "Differences in points; two-sided exact tests with Holm's correction over all pairs of a column (bold: below "
-        f"{LEVEL}). Paired: runs of one seed, which draw the same tasks in the same order, against each other, over "
+        "Differences in points; two-sided exact tests with Holm's correction over all pairs of a "
+        "column (bold: below "
+        f"{LEVEL}). Paired: runs of one seed, which draw the same tasks in the same order, against "
+        "each other, over "
         "all changes of signs. Rank: Mann-Whitney.",
         "",
         "| pair | final | p, paired | p, rank | area | p, paired | p, rank |",
@@ -137,7 +145,9 @@ def gaps(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
 
 
 def sign_flips(differences: Sequence[float]) -> float:
-    """Return the two-sided p of a mean of paired differences being 0, exact: over all ways to change their signs."""
+    """Return the two-sided p of a mean of paired differences being 0, exact: over all ways to
+    change their signs.
+    """
     seen = abs(sum(differences)) - 1e-9  # sums that differ by rounding alone are equal
     flipped = [
         abs(sum(sign * gap for sign, gap in zip(signs, differences, strict=True))) >= seen
@@ -147,7 +157,9 @@ def sign_flips(differences: Sequence[float]) -> float:
 
 
 def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the two-sided p of the rank-sum test, exact: over all ways to part the ranks, ties sharing theirs."""
+    """Return the two-sided p of the rank-sum test, exact: over all ways to part the ranks, ties
+    sharing theirs.
+    """
     pooled = sorted([*one, *other])
     # Twice a mean rank is whole: places of the first and the last of equals, added up.
     rank = {x: pooled.index(x) + len(pooled) - pooled[::-1].index(x) + 1 for x in pooled}
@@ -192,7 +204,9 @@ def shown(settings: Mapping[str, object]) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Draw each algorithm in a panel of its own, the others in grey behind it; at last where every seed ended."""
+    """Draw each algorithm in a panel of its own, the others in grey behind it; at last where every
+    seed ended.
+    """
     groups = grouped(runs)
     figure, panels = subplots(-(-(len(groups) + 1) // 3), 3, size=(11, 6.5))
     means = {

@@ -1,12 +1,15 @@
-"""A world in which naive token-level PPO (NTPO) provably learns the worse action, and TPPO does not.
+"""A world in which naive token-level PPO (NTPO) provably learns the worse action, and TPPO does
+not.
 
-Every episode is one action. The word SHORT is the whole of an action that earns 0.8; the word LONG begins an action of
-four tokens that earns 1. Whoever wants the most reward, discounted from action to action or not at all, wants LONG:
-1 > 0.8. NTPO discounts at every token, so to it the first token of the long action is worth gamma^3 = 0.729 at
-gamma = 0.9, less than 0.8: its own objective prefers the worse action, and the better it optimises the surer it is to
-take it. No rate, batch or critic mends that. Under exact backup with action decomposition the first token is worth 1.
+Every episode is one action. The word SHORT is the whole of an action that earns 0.8; the word LONG
+begins an action of four tokens that earns 1. Whoever wants the most reward, discounted from action
+to action or not at all, wants LONG: 1 > 0.8. NTPO discounts at every token, so to it the first
+token of the long action is worth gamma^3 = 0.729 at gamma = 0.9, less than 0.8: its own objective
+prefers the worse action, and the better it optimises the surer it is to take it. No rate, batch or
+critic mends that. Under exact backup with action decomposition the first token is worth 1.
 
-`python benchmarks/ntpo.py` trains every algorithm with a critic on it, several seeds each, and draws docs/ntpo.png.
+`python benchmarks/ntpo.py` trains every algorithm with a critic on it, several seeds each, and
+draws docs/ntpo.png.
 """
 
 from __future__ import annotations
@@ -96,9 +99,16 @@ def chance_of(policy: ActorCritic, word: int) -> float:
 def train(algorithm: str, seed: int, num_updates: int) -> list[float]:
     """Return the probability of the better action before each update and after the last."""
     config = TrainConfig(
-        seed=seed, algorithm_name=algorithm, gamma=GAMMA, lr=3e-3, critic_lr=1e-2, num_mini_batch=2, ppo_epoch=2,
-        episodes_per_update=64, target_kl=None,
-    )  # fmt: skip
+        seed=seed,
+        algorithm_name=algorithm,
+        gamma=GAMMA,
+        lr=3e-3,
+        critic_lr=1e-2,
+        num_mini_batch=2,
+        ppo_epoch=2,
+        episodes_per_update=64,
+        target_kl=None,
+    )
     policy = untrained(seed)
     optimisers, generator = make_optimisers(policy, config), torch.Generator().manual_seed(seed)
     chances = [chance_of(policy, LONG)]

@@ -1,10 +1,13 @@
-"""Random answers of odd source text, judged by us and by the official package: where do the verdicts differ?
+"""Random answers of odd source text, judged by us and by the official package: where do the
+verdicts differ?
 
-  python benchmarks/odd_answers.py --official /tmp/official/bin/python --data_dir data/bfcl --answers 10000
+  python benchmarks/odd_answers.py --official /tmp/official/bin/python --data_dir data/bfcl
+  --answers 10000
 
-(`benchmarks/checkers.py` says how the official package gets its virtual environment.) An answer is a ground truth of
-which some values gave way to expressions of the language, right or wrong, nested a few deep, and which some text may
-stand around. Prints how many verdicts differ, and the shortest answers for which. Exits 1 where `valid` does.
+(`benchmarks/checkers.py` says how the official package gets its virtual environment.) An answer is
+a ground truth of which some values gave way to expressions of the language, right or wrong, nested
+a few deep, and which some text may stand around. Prints how many verdicts differ, and the shortest
+answers for which. Exits 1 where `valid` does.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ CATEGORIES = (
     "simple_javascript",
 )
 ODD = json.loads((HERE / "odd_answers.json").read_text("utf-8"))
-"""Language -> "values" and "texts": in a value `@` is any other value; in a text it is the answer."""
+"""Language -> "values" and "texts": in a value `@` is any other value; in a text it is the answer.
+"""
 MAX_DEPTH = 3
 MARK = "AN ODD VALUE"
 _MARK = re.compile(f"[\"']{MARK}[\"']")
@@ -124,12 +128,14 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
     ]
     num_valid = sum(valid for valid, _ in theirs)
     print(
-        f"{category}: {len(answers)} answers, {num_valid} valid; differ: valid {len(other)}, error_type "
+        f"{category}: {len(answers)} answers, {num_valid} valid; differ: valid {len(other)}, "
+        "error_type "
         f"{len(told_otherwise) - len(other)}"
     )
     for index in sorted(other or told_otherwise, key=lambda i: len(answers[i]["response"]))[:5]:
         print(
-            f"  official {theirs[index]}, ours {ours[index]['error_type']}: {answers[index]['response']!r}"
+            f"  official {theirs[index]}, ours {ours[index]['error_type']}: "
+            f"{answers[index]['response']!r}"
         )
     return not other
 

@@ -1,12 +1,14 @@
-"""The official package's side of `checkers.py`: runs in its own virtual environment, imports nothing of ours.
+"""The official package's side of `checkers.py`: runs in its own virtual environment, imports
+nothing of ours.
 
-By itself it records a small set of official verdicts in some seconds, for anybody to compare ours with
-(`checkers.py` tells what goes into /tmp/official):
+By itself it records a small set of official verdicts in some seconds, for anybody to compare ours
+with (`checkers.py` tells what goes into /tmp/official):
   python evaluate_fctncalling.py import-bfcl
   /tmp/official/bin/python benchmarks/official_checkers.py record data/bfcl/verdicts/official.jsonl
   python -m pytest tests/fctncalling/test_official_verdicts.py
 
-`bfcl_eval.constants.model_config` imports every vendor's SDK to look up one boolean, so a stand-in takes its place.
+`bfcl_eval.constants.model_config` imports every vendor's SDK to look up one boolean, so a stand-in
+takes its place.
 """
 
 import json
@@ -41,9 +43,18 @@ HANDLER = Handler()
 def stand_in() -> None:
     """Put a model table in place that knows one kind of model."""
     kind = types.SimpleNamespace(
-        underscore_to_dot=False, display_name="m", url="", org="", license="", input_price=None, output_price=None,
-        is_fc_model=False, model_handler=lambda **_: Handler(), model_name="m", registry_name="m",
-    )  # fmt: skip
+        underscore_to_dot=False,
+        display_name="m",
+        url="",
+        org="",
+        license="",
+        input_price=None,
+        output_price=None,
+        is_fc_model=False,
+        model_handler=lambda **_: Handler(),
+        model_name="m",
+        registry_name="m",
+    )
     module = types.ModuleType("bfcl_eval.constants.model_config")
     module.MODEL_CONFIG_MAPPING = defaultdict(lambda: kind)
     module.ModelConfig = object
@@ -153,7 +164,9 @@ def literal(value: object, language: str) -> str:
 
 
 def correct_calls(truth: list, language: str) -> list:
-    """Return the calls that a ground truth accepts, with the first value it accepts of each argument."""
+    """Return the calls that a ground truth accepts, with the first value it accepts of each
+    argument.
+    """
     calls = []
     for call in truth:
         [(name, arguments)] = call.items()
@@ -204,7 +217,9 @@ def multi_turn_answers(truth: list) -> dict:
 
 
 def record(path: str, per_category: int = 12) -> None:
-    """Write official verdicts on answers to tasks of every category, spread over it, one record a line."""
+    """Write official verdicts on answers to tasks of every category, spread over it, one record a
+    line.
+    """
     stand_in()
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:

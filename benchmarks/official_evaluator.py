@@ -1,7 +1,9 @@
-"""The official evaluator's side of `official_scores.py`: runs in its own virtual environment, imports nothing of ours.
+"""The official evaluator's side of `official_scores.py`: runs in its own virtual environment,
+imports nothing of ours.
 
-`official_evaluator.py evaluate RESULTS SCORES CATEGORY...` evaluates a result tree as the official command does.
-`official_evaluator.py aggregate SCORES` makes the leaderboard's tables of the score files that lie there.
+`official_evaluator.py evaluate RESULTS SCORES CATEGORY...` evaluates a result tree as the official
+command does. `official_evaluator.py aggregate SCORES` makes the leaderboard's tables of the score
+files that lie there.
 """
 
 import json
@@ -49,9 +51,17 @@ class Models(dict):
     def __missing__(self, name):
         calls = name.startswith(TOOL_CALLS)
         return types.SimpleNamespace(
-            underscore_to_dot=calls, display_name=name, url="", org="", license="", input_price=None,
-            output_price=None, is_fc_model=calls, model_name=name, registry_name=name,
-        )  # fmt: skip
+            underscore_to_dot=calls,
+            display_name=name,
+            url="",
+            org="",
+            license="",
+            input_price=None,
+            output_price=None,
+            is_fc_model=calls,
+            model_name=name,
+            registry_name=name,
+        )
 
 
 def stand_in() -> None:

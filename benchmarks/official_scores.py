@@ -1,13 +1,15 @@
-"""`score` against the official evaluator: the same result trees, the same accuracies, to the last digit printed.
+"""`score` against the official evaluator: the same result trees, the same accuracies, to the last
+digit printed.
 
-The official package goes into a virtual environment of its own, as `checkers.py` tells; an unpacked wheel of its last
-V3 release (`pip download --no-deps bfcl-eval==2025.7.9`) adds what V3 makes of the same accuracies:
+The official package goes into a virtual environment of its own, as `checkers.py` tells; an unpacked
+wheel of its last V3 release (`pip download --no-deps bfcl-eval==2025.7.9`) adds what V3 makes of
+the same accuracies:
   python benchmarks/official_scores.py --official /tmp/official/bin/python --official_v3 /tmp/v3 \\
       --data_dir data/bfcl --tables ../shared/bfcl/verdicts
 
-Compared are every header of a score file, the ids and kinds of its failures, and every cell of the leaderboard's
-tables but those that need the official list of models (link, cost, organization, license). Exits 1 where an accuracy
-differs; kinds of failure are told only.
+Compared are every header of a score file, the ids and kinds of its failures, and every cell of the
+leaderboard's tables but those that need the official list of models (link, cost, organization,
+license). Exits 1 where an accuracy differs; kinds of failure are told only.
 """
 
 from __future__ import annotations
@@ -109,7 +111,9 @@ def cells(work: Path) -> Iterator[Difference]:
 def version_3(
     official: str, package: Path, work: Path, report: dict[str, Any]
 ) -> Iterator[Difference]:
-    """Yield V3's means as its own release makes them of the official accuracies of each model that has them all."""
+    """Yield V3's means as its own release makes them of the official accuracies of each model that
+    has them all.
+    """
     scores = work / "official_v3"
     complete = [model for model, each in report.items() if set(SCORED) <= set(each["categories"])]
     for model in complete:

@@ -1,7 +1,9 @@
-"""Result trees of models that answer rightly and wrongly, in the official layout, for `official_scores.py`.
+"""Result trees of models that answer rightly and wrongly, in the official layout, for
+`official_scores.py`.
 
-Answers are drawn from the recorded verdict tables, one for each task. A task that no table holds is answered by its
-truth, by a truth cut short, by another task's answer, or by what no model should say.
+Answers are drawn from the recorded verdict tables, one for each task. A task that no table holds is
+answered by its truth, by a truth cut short, by another task's answer, or by what no model should
+say.
 """
 
 from __future__ import annotations
@@ -85,7 +87,9 @@ class Tables:
 
 
 def key(entry_id: str) -> str:
-    """Return what an answer depends on: of a prompt configuration that is only how calls are to be written."""
+    """Return what an answer depends on: of a prompt configuration that is only how calls are to be
+    written.
+    """
     return re.sub(r"^format_sensitivity_\d+:(.*)&func_doc_fmt=.*:", r"\1:", entry_id)
 
 
@@ -196,7 +200,9 @@ def _call(text: Any) -> Iterator[dict[str, str]]:
 
 
 def write_trees(data_dir: Path, tables: Tables, root: Path, seeds: int) -> None:
-    """Write prompted and calling models, two for each seed, and one that left out categories and tasks."""
+    """Write prompted and calling models, two for each seed, and one that left out categories and
+    tasks.
+    """
     for seed in range(seeds):
         for name, calls in (("prompted", False), ("called", True)):
             model = Model(tables, f"{name} {seed}", calls=calls)

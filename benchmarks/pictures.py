@@ -1,4 +1,6 @@
-"""What the figures of the benchmarks share: a mean over seeds with their range, a labelled goal, and the file."""
+"""What the figures of the benchmarks share: a mean over seeds with their range, a labelled goal,
+and the file.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ GREY = "#595959"  # 7:1 on white
 
 
 def subplots(*shape: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
-    """Return a figure that needs no display, and its axes in a row, which share success from 0 to 1."""
+    """Return a figure that needs no display, and its axes in a row, which share success from 0 to
+    1.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,11 +1,12 @@
-"""What the rollout engine saves: against `model.generate`, over long episodes, beside slow tools, and against TRL.
+"""What the rollout engine saves: against `model.generate`, over long episodes, beside slow tools,
+and against TRL.
 
-  python benchmarks/rollout.py
-  python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0 jmespath
-  python benchmarks/rollout.py --parts trl --trl /tmp/trl/bin/python
+  python benchmarks/rollout.py python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install torch==2.13.0
+  trl==1.16.0 transformers==5.23.0 jmespath python benchmarks/rollout.py --parts trl --trl
+  /tmp/trl/bin/python
 
-Everything takes turns in one run, on one thread; CPU seconds are compared (of slow tools: seconds) and medians over the
-rounds are told. A miss is told with the profile of its part; exits 1 then.
+Everything takes turns in one run, on one thread; CPU seconds are compared (of slow tools: seconds)
+and medians over the rounds are told. A miss is told with the profile of its part; exits 1 then.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def kept(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
 
 
 def prefilled_again(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
-    """Return the same tokens by `model.generate`, which reads the whole episode again for each step."""
+    """Return the same tokens by `model.generate`, which reads the whole episode again for each
+    step.
+    """
     ids = texts[0][:, :0]
     for text in texts:
         ids = torch.cat([ids, text], dim=1)
@@ -91,7 +94,9 @@ def prefilled_again(model: Any, texts: list[torch.Tensor], new: int) -> list[lis
 
 
 def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
-    """Compare single steps, episodes of several steps, and groups of one prompt with `model.generate`."""
+    """Compare single steps, episodes of several steps, and groups of one prompt with
+    `model.generate`.
+    """
     turns = (192, 16, 16, 16)
     cases = [
         (f"one step, batch {batch}", batch, (64,), 32, 1, least) for batch, least in SINGLE.items()
@@ -118,10 +123,12 @@ def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
 
 
 def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
-    """Compare the 16th step with the 2nd: what it forwards, and what it takes without attention over the cache.
+    """Compare the 16th step with the 2nd: what it forwards, and what it takes without attention
+    over the cache.
 
-    Attention that reads much also takes the processor's caches from all else. What that makes of the figure is told by
-    a 2nd step beside which as much memory is read as the 16th's attention reads.
+    Attention that reads much also takes the processor's caches from all else. What that makes of
+    the figure is told by a 2nd step beside which as much memory is read as the 16th's attention
+    reads.
     """
     held = []
     for batch in (1, 8, 32):
@@ -136,7 +143,9 @@ def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
 
 
 def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], list[float], float]:
-    """Return CPU seconds of each of 16 steps, those of them that attention over the cache took, and a crowded 2nd's."""
+    """Return CPU seconds of each of 16 steps, those of them that attention over the cache took, and
+    a crowded 2nd's.
+    """
     new, observed = 16, 16
     texts = contexts(batch, [64, *[observed] * 15], vocabulary)
     engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
@@ -149,7 +158,8 @@ def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], l
             times.append(cpu_seconds(partial(engine.generate, requests)))
         reads.append(sum(spent))
         read = engine.num_forward_tokens - before
-        # The last token of the action before is read with what answers it; the last of this one is not read yet.
+        # The last token of the action before is read with what answers it; the last of this one is
+        # not read yet.
         assert read == batch * (len(text[0]) + new - (step == 0)), (
             f"step {step} forwards {read} tokens"
         )

@@ -60,7 +60,9 @@ def slow_tools(rounds: int) -> tuple[float, float, bool]:
     ids = [task.id for task in tasks]
 
     def steps_a_second(pool: ThreadEnvPool, count: int) -> float:
-        """Count until the last episodes are handed out: how long those take is no question of throughput."""
+        """Count until the last episodes are handed out: how long those take is no question of
+        throughput.
+        """
         ended: list[tuple[float, int]] = []
         note = partial(_note, ended)
         started = time.perf_counter()
@@ -73,6 +75,7 @@ def slow_tools(rounds: int) -> tuple[float, float, bool]:
     share = median(slow / plain for slow, plain in pairs)
     plain = median(plain for _, plain in pairs)
     print(
-        f"{NUM_EPISODES} episodes in {NUM_ENVS} environments: {plain:.0f} steps/s without slow tools"
+        f"{NUM_EPISODES} episodes in {NUM_ENVS} environments: {plain:.0f} steps/s without slow "
+        "tools"
     )
     return share, LEAST, share >= LEAST

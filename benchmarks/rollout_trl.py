@@ -1,7 +1,8 @@
-"""Our side of the comparison with TRL's GRPO and its `environment_factory`: the same model, prompts, tool and settings.
+"""Our side of the comparison with TRL's GRPO and its `environment_factory`: the same model,
+prompts, tool and settings.
 
-The model is random but for its output layer, in which each token of one tool call makes the next one certain: every
-action is that call, on both sides, and no training is needed first.
+The model is random but for its output layer, in which each token of one tool call makes the next
+one certain: every action is that call, on both sides, and no training is needed first.
 """
 
 from __future__ import annotations
@@ -39,9 +40,22 @@ QUESTIONS = [
 ]
 ARGUMENTS = ("first", "second", "third", "fourth")
 CALL = (
-    "<tool_call>", '\n{"name": ', '"add", ', '"arguments": {', '"first": ', "12, ", '"second": ', "30, ", '"third": ',
-    "7, ", '"fourth": ', "5", "}}", "\n</tool_call>", "<|im_end|>",
-)  # fmt: skip
+    "<tool_call>",
+    '\n{"name": ',
+    '"add", ',
+    '"arguments": {',
+    '"first": ',
+    "12, ",
+    '"second": ',
+    "30, ",
+    '"third": ',
+    "7, ",
+    '"fourth": ',
+    "5",
+    "}}",
+    "\n</tool_call>",
+    "<|im_end|>",
+)
 START = "assistant\n"
 TOOL = {
     "type": "function",
@@ -125,10 +139,18 @@ def write_model(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=96, intermediate_size=208, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=4, max_position_embeddings=4096, tie_word_embeddings=False, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=96,
+        intermediate_size=208,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=4096,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     model: Any = LlamaForCausalLM(config)
     chain = tokenizer.convert_tokens_to_ids([START, *CALL])
     with torch.no_grad():
@@ -145,9 +167,16 @@ def our_iteration(folder: Path) -> Any:
     policy = ActorCritic.load(str(folder))
     size = NUM_QUESTIONS * GROUP_SIZE
     config = TrainConfig(
-        algorithm_name="GRPO", episodes_per_update=size, group_size=GROUP_SIZE, num_mini_batch=1, ppo_epoch=1, lr=LR,
-        entropy_coef=0.0, target_kl=None, max_microbatch_tokens=2**16,
-    )  # fmt: skip
+        algorithm_name="GRPO",
+        episodes_per_update=size,
+        group_size=GROUP_SIZE,
+        num_mini_batch=1,
+        ppo_epoch=1,
+        lr=LR,
+        entropy_coef=0.0,
+        target_kl=None,
+        max_microbatch_tokens=2**16,
+    )
     optimisers, envs = make_optimisers(policy, config), ThreadEnvPool(AdderEnv, size)
     ids = [
         f"{question}.{member}" for question in range(NUM_QUESTIONS) for member in range(GROUP_SIZE)
@@ -175,9 +204,13 @@ def our_iteration(folder: Path) -> Any:
 def trl_process(python: str, folder: Path, turns: int) -> Iterator[Any]:
     """Yield a function that gives TRL's process a turn and returns what it tells."""
     job = {
-        "folder": str(folder), "questions": QUESTIONS, "group_size": GROUP_SIZE, "num_steps": NUM_STEPS, "turns": turns,
+        "folder": str(folder),
+        "questions": QUESTIONS,
+        "group_size": GROUP_SIZE,
+        "num_steps": NUM_STEPS,
+        "turns": turns,
         "lr": LR,
-    }  # fmt: skip
+    }
     command = [python, str(Path(__file__).with_name("trl_rollout.py"))]
     env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
     with subprocess.Popen(

@@ -1,7 +1,9 @@
-"""The measured figures of docs/scaling.md: `python benchmarks/scaling.py`, with Ray where it is installed.
+"""The measured figures of docs/scaling.md: `python benchmarks/scaling.py`, with Ray where it is
+installed.
 
-CPU seconds of this process, the least of several rounds: they hold on a machine that others use. Only the figures of
-Ray's store are wall times (it copies in other processes too), in rounds that alternate with a plain copy of the memory.
+CPU seconds of this process, the least of several rounds: they hold on a machine that others use.
+Only the figures of Ray's store are wall times (it copies in other processes too), in rounds that
+alternate with a plain copy of the memory.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ def env_steps() -> None:
 
     seconds = least(play)
     print(
-        f"environment: {steps / seconds:.0f} steps a CPU second (multi-turn, tools and verdict included)"
+        f"environment: {steps / seconds:.0f} steps a CPU second (multi-turn, tools and verdict "
+        "included)"
     )
 
 
@@ -100,9 +103,14 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
     data = [pickle.dumps(record, protocol=5) for record in copies]
     per = num_tokens * num_episodes / 1e6
     print(f"episode: {len(data[0]) / num_tokens:.1f} bytes a token when it travels")
-    print(f"  packing {least(lambda: [pickle.dumps(record, protocol=5) for record in copies]) / per:.3f} CPU s, "
-          f"unpacking {least(lambda: [pickle.loads(one) for one in data]) / per:.3f}, "
-          f"laying out for the update {least(lambda: acted_tokens(copies)) / per:.3f}, a million tokens")  # fmt: skip
+    print(
+        "  packing "
+        f"{least(lambda: [pickle.dumps(record, protocol=5) for record in copies]) / per:.3f} CPU "
+        "s, "
+        f"unpacking {least(lambda: [pickle.loads(one) for one in data]) / per:.3f}, "
+        f"laying out for the update {least(lambda: acted_tokens(copies)) / per:.3f}, a million "
+        "tokens"
+    )
 
 
 def weights() -> None:
@@ -111,13 +119,18 @@ def weights() -> None:
     taken = policy_state(policy)
     size = sum(weight.nbytes for weight in taken.values())
     flat = np.zeros(size, dtype=np.uint8)
-    print(f"weights of the embedded model: {size / 1e6:.2f} MB in {len(taken)} pieces; a plain copy "
-          f"{least(flat.copy, 50) * 1e3:.2f} ms, out {least(lambda: policy_state(policy), 50) * 1e3:.2f} ms, "
-          f"in {least(lambda: load_policy_state(policy, taken), 50) * 1e3:.2f} ms of CPU time")  # fmt: skip
+    print(
+        f"weights of the embedded model: {size / 1e6:.2f} MB in {len(taken)} pieces; a plain copy "
+        f"{least(flat.copy, 50) * 1e3:.2f} ms, out "
+        f"{least(lambda: policy_state(policy), 50) * 1e3:.2f} ms, "
+        f"in {least(lambda: load_policy_state(policy, taken), 50) * 1e3:.2f} ms of CPU time"
+    )
 
 
 def object_store(ray: Any) -> None:
-    """Print how long Ray's store takes to put and to get, as multiples of a plain copy of the same bytes."""
+    """Print how long Ray's store takes to put and to get, as multiples of a plain copy of the same
+    bytes.
+    """
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     for megabytes in MEGABYTES:
         array = np.ones(megabytes * 2**20, dtype=np.uint8)
@@ -135,7 +148,8 @@ def object_store(ray: Any) -> None:
             del reference
         copy, put, got = (statistics.median(times[name]) for name in ("copy", "put", "get"))
         print(
-            f"object store, {megabytes} MB: copy {copy * 1e3:.2f} ms, put {put / copy:.2f} x, get {got / copy:.2f} x"
+            f"object store, {megabytes} MB: copy {copy * 1e3:.2f} ms, put {put / copy:.2f} x, get "
+            f"{got / copy:.2f} x"
         )
     ray.shutdown()
 

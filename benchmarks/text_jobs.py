@@ -1,8 +1,9 @@
 """How surely the jobs with tools in mid-generation learn: many seeds of one training command.
 
-`python benchmarks/text_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py --env_name calculator` does
-once a seed, prints a table and writes runs.json, report.md and a figure into --output. Finished runs are kept: the same
-command again goes on where the last one was stopped. `--set lora_r=8` sets more flags of the training command.
+`python benchmarks/text_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py
+--env_name calculator` does once a seed, prints a table and writes runs.json, report.md and a figure
+into --output. Finished runs are kept: the same command again goes on where the last one was
+stopped. `--set lora_r=8` sets more flags of the training command.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def main() -> None:
         for seed in range(1, options.seeds + 1):
             runs.append(Run.read(play(algorithm, seed, options), algorithm, seed))
             print(
-                f"{algorithm} seed {seed}: {runs[-1].greedy[0][1]:.3f} -> {runs[-1].greedy[-1][1]:.3f}",
+                f"{algorithm} seed {seed}: {runs[-1].greedy[0][1]:.3f} -> "
+                f"{runs[-1].greedy[-1][1]:.3f}",
                 flush=True,
             )
     (options.output / "runs.json").write_text(
@@ -87,7 +89,9 @@ def play(algorithm: str, seed: int, options: argparse.Namespace) -> Path:
 
 
 def train(folder: Path, flags: list[str]) -> None:
-    """Run the training command in this process, imports made once; what it prints goes to a log beside its folder."""
+    """Run the training command in this process, imports made once; what it prints goes to a log
+    beside its folder.
+    """
     from fctncalling.cli.train import main as train_fctncalling
 
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted run left

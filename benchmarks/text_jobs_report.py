@@ -1,7 +1,8 @@
-"""What runs of the jobs with tools in mid-generation show: success before and after, and what follows a failed call.
+"""What runs of the jobs with tools in mid-generation show: success before and after, and what
+follows a failed call.
 
-`python benchmarks/text_jobs_report.py RESULTS_FOLDER` prints, over all logged training episodes of a run, how often an
-episode succeeds whose first call failed.
+`python benchmarks/text_jobs_report.py RESULTS_FOLDER` prints, over all logged training episodes of
+a run, how often an episode succeeds whose first call failed.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ class Run(NamedTuple):
 
 
 def recoveries(folder: Path, num_parts: int = 2) -> list[Recovery]:
-    """Return what the logged training episodes of a run say, its updates divided into parts of like length."""
+    """Return what the logged training episodes of a run say, its updates divided into parts of like
+    length.
+    """
     files = sorted((folder / "episodes").glob("train_*.jsonl"))
     size = max(1, -(-len(files) // num_parts))
     return [_recovery(files[start : start + size]) for start in range(0, len(files), size)]
@@ -106,14 +109,17 @@ def report(runs: Sequence[Run]) -> str:
     """Return a line a run, and what follows a failed first call, as Markdown."""
     reached = sum(run.greedy[-1][1] >= GOAL for run in runs)
     lines = [
-        f"Success on held-out questions; {reached} of {len(runs)} runs end at {GOAL:.0%} or more, greedy.",
+        f"Success on held-out questions; {reached} of {len(runs)} runs end at {GOAL:.0%} or more, "
+        "greedy.",
         "",
-        "| algorithm | seed | greedy | sampled | episodes | CPU s | solved after a failed first call, by halves |",
+        "| algorithm | seed | greedy | sampled | episodes | CPU s | solved after a failed first "
+        "call, by halves |",
         "|---|---|---|---|---|---|---|",
     ]
     for run in runs:
         lines.append(
-            f"| {run.algorithm} | {run.seed} | {_change(run.greedy)} | {_change(run.sampled)} | {run.greedy[-1][0]} "
+            f"| {run.algorithm} | {run.seed} | {_change(run.greedy)} | {_change(run.sampled)} | "
+            f"{run.greedy[-1][0]} "
             f"| {run.cpu_seconds:.0f} | {' -> '.join(map(_shown, run.recoveries))} |"
         )
     for name in dict.fromkeys(run.algorithm for run in runs):
@@ -138,8 +144,10 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     algorithms = list(dict.fromkeys(run.algorithm for run in runs))
     for number, name in enumerate(algorithms):
         group = [run for run in runs if run.algorithm == name]
-        for axes, curves in ((left, [run.greedy for run in group]),
-                             (right, [run.training for run in group])):  # fmt: skip
+        for axes, curves in (
+            (left, [run.greedy for run in group]),
+            (right, [run.training for run in group]),
+        ):
             across = [at for at, _ in curves[0]]
             rows = [[success for _, success in curve] for curve in curves]
             spread(axes, across, rows, f"C{number}", name)
@@ -158,5 +166,8 @@ if __name__ == "__main__":
     for part in recoveries(
         Path(sys.argv[1]), num_parts=int(sys.argv[2]) if len(sys.argv) > 2 else 2
     ):
-        print(f"updates {part.updates[0]}-{part.updates[1]}: {part.episodes} episodes, first call failed in "
-              f"{part.failed}, solved of those {_shown(part)}")  # fmt: skip
+        print(
+            f"updates {part.updates[0]}-{part.updates[1]}: {part.episodes} episodes, first call "
+            "failed in "
+            f"{part.failed}, solved of those {_shown(part)}"
+        )

@@ -1,13 +1,16 @@
-"""What tools in mid-generation cost: generations a second with and without them, and the executor by itself.
+"""What tools in mid-generation cost: generations a second with and without them, and the executor
+by itself.
 
-`python benchmarks/tool_engine.py --model FOLDER --num_batches 3 --num_tool_executors 32` lets a model (default: the
-embedded one of --env_name python_math) answer made problems with <PYTHON> blocks, which the confined executor runs. Two
-ways take turns: with tools, and with a tool that answers at once, so that both write alike. Without a model that calls
-tools the rates are those of plain generation.
+`python benchmarks/tool_engine.py --model FOLDER --num_batches 3 --num_tool_executors 32` lets a
+model (default: the embedded one of --env_name python_math) answer made problems with <PYTHON>
+blocks, which the confined executor runs. Two ways take turns: with tools, and with a tool that
+answers at once, so that both write alike. Without a model that calls tools the rates are those of
+plain generation.
 
-`--vs trl --peer_python PYTHON` compares with TRL 0.11.4's TextEnvironment instead, which runs in an environment of its
-own (`pip install trl==0.11.4 transformers==4.45.2`): the same model, questions, batch, calculator and sampling. Rounds
-of the two take turns in one run, and the ratio is the median of theirs.
+`--vs trl --peer_python PYTHON` compares with TRL 0.11.4's TextEnvironment instead, which runs in an
+environment of its own (`pip install trl==0.11.4 transformers==4.45.2`): the same model, questions,
+batch, calculator and sampling. Rounds of the two take turns in one run, and the ratio is the median
+of theirs.
 """
 
 from __future__ import annotations
@@ -117,8 +120,11 @@ def with_and_without(options: argparse.Namespace) -> None:
         started = time.perf_counter()
         executor.map([SNIPPET] * 200)
         rate = 200 / (time.perf_counter() - started)
-    print(f"executor alone: p50 {1000 * latency[49]:.1f} ms, p95 {1000 * latency[94]:.1f} ms; {rate:.0f} snippets/s "
-          f"with {options.num_tool_executors} in flight")  # fmt: skip
+    print(
+        f"executor alone: p50 {1000 * latency[49]:.1f} ms, p95 {1000 * latency[94]:.1f} ms; "
+        f"{rate:.0f} snippets/s "
+        f"with {options.num_tool_executors} in flight"
+    )
 
 
 def against_trl(options: argparse.Namespace) -> None:
@@ -157,7 +163,8 @@ def against_trl(options: argparse.Namespace) -> None:
     peer.wait()
     for name, each in zip(("wall", "CPU"), zip(*ratios, strict=True), strict=True):
         print(
-            f"episodes a {name} second, median ratio of {len(each)} interleaved rounds of {options.batch_size}: "
+            f"episodes a {name} second, median ratio of {len(each)} interleaved rounds of "
+            f"{options.batch_size}: "
             f"x{statistics.median(each):.2f}, from x{min(each):.2f} to x{max(each):.2f}"
         )
 
@@ -221,7 +228,8 @@ def described(name: str, rounds: list[Round]) -> str:
         else ""
     )
     return (
-        f"{name}: {total.episodes / total.seconds:.1f} generations/s ({total.episodes / total.cpu_seconds:.1f} a CPU "
+        f"{name}: {total.episodes / total.seconds:.1f} generations/s "
+        f"({total.episodes / total.cpu_seconds:.1f} a CPU "
         f"second), {total.tokens / total.seconds:.0f} tokens/s, "
         f"{total.calls / total.episodes:.2f} calls each{waited}"
     )

@@ -1,6 +1,8 @@
-"""The other side of `tool_engine.py --vs trl`: TRL 0.11.4's TextEnvironment, a JSON line in and one out a round.
+"""The other side of `tool_engine.py --vs trl`: TRL 0.11.4's TextEnvironment, a JSON line in and one
+out a round.
 
-Runs in an environment of its own and imports nothing of this project, so that the calculator it calls is a plain one.
+Runs in an environment of its own and imports nothing of this project, so that the calculator it
+calls is a plain one.
 """
 
 import json
@@ -28,7 +30,8 @@ def main(folder, max_new_tokens, batch_size):
     torch.set_num_threads(1)
     answers, sys.stdout = sys.stdout, sys.stderr
     model = AutoModelForCausalLMWithValueHead(AutoModelForCausalLM.from_pretrained(folder).eval())
-    # An end token that never comes: TRL ends an episode whose query holds it, and the chat form does.
+    # An end token that never comes: TRL ends an episode whose query holds it, and the chat form
+    # does.
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=os.path.join(folder, "tokenizer.json"),
         pad_token="<|pad|>",

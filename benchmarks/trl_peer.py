@@ -1,4 +1,6 @@
-"""Our side of the comparison with TRL: a batch of embedded tasks, and TRL's trainer as a process that takes turns."""
+"""Our side of the comparison with TRL: a batch of embedded tasks, and TRL's trainer as a process
+that takes turns.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ GROUP_SIZE = 8
 
 
 def embedded_batch(num_tasks: int) -> list[EpisodeRecord]:
-    """Return episodes of the scripted, fallible demonstrator on embedded tasks, each task played GROUP_SIZE times.
+    """Return episodes of the scripted, fallible demonstrator on embedded tasks, each task played
+    GROUP_SIZE times.
 
     Of every category alike, in groups; the rows end where the last action ends.
     """
@@ -81,7 +84,9 @@ class TRL:
         self.versions = self._ask(json.dumps(job))
 
     def update(self) -> dict[str, Any]:
-        """Return the CPU seconds (cpu_s) of one update and the gradient norm before each optimiser step (norms)."""
+        """Return the CPU seconds (cpu_s) of one update and the gradient norm before each optimiser
+        step (norms).
+        """
         return self._ask("go")
 
     def __enter__(self) -> Self:
@@ -99,7 +104,8 @@ class TRL:
         answer = self._process.stdout.readline()
         if not answer:
             raise SystemExit(
-                f"--trl: TRL's process ended with status {self._process.wait()}; its message is above"
+                f"--trl: TRL's process ended with status {self._process.wait()}; its message is "
+                "above"
             )
         told: dict[str, Any] = json.loads(answer)
         return told

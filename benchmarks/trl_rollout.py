@@ -1,8 +1,10 @@
-"""TRL's side of `python benchmarks/rollout.py --parts trl`: GRPO with `environment_factory`, one iteration a turn.
+"""TRL's side of `python benchmarks/rollout.py --parts trl`: GRPO with `environment_factory`, one
+iteration a turn.
 
-Run by the Python of TRL's environment; of this project it knows nothing. The first line of stdin is the job (JSON);
-each further line is a turn, answered by the CPU seconds of one iteration of the trainer's own `train()`: generating and
-calling tools (rollout_s), and all of it, to the optimiser step (whole_s).
+Run by the Python of TRL's environment; of this project it knows nothing. The first line of stdin is
+the job (JSON); each further line is a turn, answered by the CPU seconds of one iteration of the
+trainer's own `train()`: generating and calling tools (rollout_s), and all of it, to the optimiser
+step (whole_s).
 """
 
 from __future__ import annotations
@@ -93,7 +95,9 @@ def tell(**answer: object) -> None:
 
 
 def main() -> None:
-    """Put TRL's template beside the model, build the trainer of the job and let it train, turn by turn."""
+    """Put TRL's template beside the model, build the trainer of the job and let it train, turn by
+    turn.
+    """
     job = json.loads(sys.stdin.readline())
     torch.set_num_threads(1)
     folder = Path(job["folder"])

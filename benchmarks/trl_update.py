@@ -1,10 +1,11 @@
 """TRL's side of `python benchmarks/update.py --vs trl`: its own GRPO trainer, one update a turn.
 
-Run by the Python of TRL's environment; of this project it knows nothing. The first line of stdin is the job (JSON:
-model folder, rows of tokens with their rewards, settings); each further line is a turn, answered by the CPU seconds of
-one update and its gradient norms. The trainer's own `train()` runs its own loop: padding, its pass for the old
-log-probabilities, loss, backward pass, clipping, optimiser step. Rows come in through `rollout_func`, its door for
-rollouts made elsewhere; what it spends there, decoding them to text included, is left out of the seconds.
+Run by the Python of TRL's environment; of this project it knows nothing. The first line of stdin is
+the job (JSON: model folder, rows of tokens with their rewards, settings); each further line is a
+turn, answered by the CPU seconds of one update and its gradient norms. The trainer's own `train()`
+runs its own loop: padding, its pass for the old log-probabilities, loss, backward pass, clipping,
+optimiser step. Rows come in through `rollout_func`, its door for rollouts made elsewhere; what it
+spends there, decoding them to text included, is left out of the seconds.
 """
 
 from __future__ import annotations

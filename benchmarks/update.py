@@ -1,19 +1,21 @@
-"""What an update costs: growth with the number of steps, one row a step, and TRL's GRPO trainer on the same batch.
+"""What an update costs: growth with the number of steps, one row a step, and TRL's GRPO trainer on
+the same batch.
 
-  python benchmarks/update.py
-  python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0
-  python benchmarks/update.py --vs trl --trl /tmp/trl/bin/python
+  python benchmarks/update.py python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install torch==2.13.0
+  trl==1.16.0 transformers==5.23.0 python benchmarks/update.py --vs trl --trl /tmp/trl/bin/python
 
-Everything takes turns in one run, on one thread in fp32; CPU seconds are compared and medians over the rounds are told.
-Exits 1 where a target is missed.
+Everything takes turns in one run, on one thread in fp32; CPU seconds are compared and medians over
+the rounds are told. Exits 1 where a target is missed.
 
-Growth is that of attention alone, whose share of a token's cost is the row's length over the hidden size: the default
-is a small ordinary model with heads of 64; --hidden 96 is the embedded model, the worst case, and misses the bound.
+Growth is that of attention alone, whose share of a token's cost is the row's length over the hidden
+size: the default is a small ordinary model with heads of 64; --hidden 96 is the embedded model, the
+worst case, and misses the bound.
 
-Beside TRL, both start from the same collected tokens of embedded tasks, their masks and rewards, and end with new
-weights: log-probabilities before the update, advantages in groups, one epoch of as many clipped AdamW steps. Ours is
-the whole of `update`, metrics included; TRL's is its trainer's own loop (see trl_update.py), without what it spends on
-receiving the rows. That both learn the same is shown first: one step on the whole batch has one gradient norm.
+Beside TRL, both start from the same collected tokens of embedded tasks, their masks and rewards,
+and end with new weights: log-probabilities before the update, advantages in groups, one epoch of as
+many clipped AdamW steps. Ours is the whole of `update`, metrics included; TRL's is its trainer's
+own loop (see trl_update.py), without what it spends on receiving the rows. That both learn the same
+is shown first: one step on the whole batch has one gradient norm.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ def model(hidden: int, layers: int, vocabulary: int) -> Any:
 def episode(
     number: int, num_steps: int, context: int, action: int, vocabulary: int
 ) -> EpisodeRecord:
-    """Return an episode of random tokens: in each step context is read, then an action is taken; one row."""
+    """Return an episode of random tokens: in each step context is read, then an action is taken;
+    one row.
+    """
     generator = torch.Generator().manual_seed(number)
     length = num_steps * (context + action)
     place = torch.arange(length) % (context + action)
@@ -86,7 +90,9 @@ def episode(
 
 
 def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
-    """Return the episode as a template that rewrites its history leaves it: each step reads all before it again."""
+    """Return the episode as a template that rewrites its history leaves it: each step reads all
+    before it again.
+    """
     (whole,) = record.rows
     ends = [index + 1 for index, last in enumerate(whole.ends_action) if last]
     rows = []
@@ -112,7 +118,9 @@ def seconds_of_update(
 
 
 def growth(options: argparse.Namespace) -> bool:
-    """Print the cost of a token at each number of steps, and of an episode in either form; return whether both hold."""
+    """Print the cost of a token at each number of steps, and of an episode in either form; return
+    whether both hold.
+    """
     policy = ActorCritic(model(options.hidden, options.layers, options.vocabulary))
     config = TrainConfig(target_kl=None)
     sizes = (options.context, options.action, options.vocabulary)
@@ -139,7 +147,8 @@ def growth(options: argparse.Namespace) -> bool:
         print(f"{steps:6} {len(forms[steps]):9} {row:6} {1e6 * spent / tokens:9.1f} {share:8.2f}")
     saving = median(one[0] / one[STEPS[-1]] for one in rounds)
     print(
-        f"one row a step at {STEPS[-1]} steps costs {saving:.2f} x as much an episode (target {LEAST_SAVING})"
+        f"one row a step at {STEPS[-1]} steps costs {saving:.2f} x as much an episode (target "
+        f"{LEAST_SAVING})"
     )
     return _told("growth", share, MOST_GROWTH, share <= MOST_GROWTH) & _told(
         "saving", saving, LEAST_SAVING, saving >= LEAST_SAVING
@@ -147,7 +156,9 @@ def growth(options: argparse.Namespace) -> bool:
 
 
 def beside_trl(options: argparse.Namespace) -> bool:
-    """Print tokens per CPU second of both trainers on one batch; return whether ours leads by enough."""
+    """Print tokens per CPU second of both trainers on one batch; return whether ours leads by
+    enough.
+    """
     episodes = embedded_batch(options.tasks)
     tokens = sum(len(episode.rows[0].ids) for episode in episodes)
     policy = ActorCritic.load(embedded_path("model"))
@@ -167,7 +178,8 @@ def beside_trl(options: argparse.Namespace) -> bool:
     rounds = []
     with TRL(options.trl, episodes, grpo, **rows, turns=options.rounds + 1) as trl:
         print(
-            f"{trl.versions}; {len(episodes)} rows, {tokens} tokens, {options.trl_rows} rows a pass for TRL"
+            f"{trl.versions}; {len(episodes)} rows, {tokens} tokens, {options.trl_rows} rows a "
+            "pass for TRL"
         )
         for _ in range(options.rounds + 1):
             spent = {
@@ -195,7 +207,9 @@ def same_gradient(
     config: TrainConfig,
     rows: dict[str, int],
 ) -> None:
-    """Print the gradient norm of one step on the whole batch by both; AssertionError where they differ."""
+    """Print the gradient norm of one step on the whole batch by both; AssertionError where they
+    differ.
+    """
     policy = copy.deepcopy(policy)
     metrics = update(
         policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)

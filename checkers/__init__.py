@@ -1,4 +1,6 @@
-"""Checkers: pure functions from (task, record, truth) to a verdict, chosen by the category's name as BFCL does."""
+"""Checkers: pure functions from (task, record, truth) to a verdict, chosen by the category's name
+as BFCL does.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def language_of(category: str) -> str:
 
 @lru_cache(maxsize=256)
 def kind_of(category: str) -> str:
-    """Return which check judges a category: simple, multiple, parallel, relevance, irrelevance, multi_turn or agentic.
+    """Return which check judges a category: simple, multiple, parallel, relevance, irrelevance,
+    multi_turn or agentic.
 
     Raises UnsupportedCategory, naming it and what is supported, where there is none.
     """
@@ -82,11 +85,11 @@ def check(
 ) -> Verdict:
     """Return the verdict on a record of one task.
 
-    Single turn: `record` is the decoder's list of {name: {parameter: value}}, None where it failed; `truth` defaults
-    to the task's own. Multi turn: both are sequences of TurnRecords. Agentic: `record` is the last message that calls
-    nothing. `underscore_to_dot` expects the names in which
-    dots became underscores, as interfaces with restricted names are offered them.
-    Raises UnsupportedCategory, and ValueError for a task without a usable ground truth.
+    Single turn: `record` is the decoder's list of {name: {parameter: value}}, None where it failed;
+    `truth` defaults to the task's own. Multi turn: both are sequences of TurnRecords. Agentic:
+    `record` is the last message that calls nothing. `underscore_to_dot` expects the names in which
+    dots became underscores, as interfaces with restricted names are offered them. Raises
+    UnsupportedCategory, and ValueError for a task without a usable ground truth.
     """
     kind = kind_of(task.category)
     if kind == "multi_turn":
@@ -118,7 +121,9 @@ def calls_fault(
     underscore_to_dot: bool = False,
     argument_fault: ArgumentChecker | None = None,
 ) -> Fault | None:
-    """Return why a well-formed record of calls is refused; by another rule for arguments than BFCL's where given."""
+    """Return why a well-formed record of calls is refused; by another rule for arguments than
+    BFCL's where given.
+    """
     kind = kind_of(task.category)
     checker = CallChecker(
         task.functions,

@@ -1,4 +1,6 @@
-"""BFCL's agentic checker: whether the last message of an episode mentions one of the accepted answers."""
+"""BFCL's agentic checker: whether the last message of an episode mentions one of the accepted
+answers.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,18 @@ _IGNORED = re.compile(r"[,./\-_*^()]")
 
 
 def standardised(text: str) -> str:
-    """Return a text as it is compared: without , . / - _ * ^ ( ), in lower case, quotes double; blanks stay."""
+    """Return a text as it is compared: without , . / - _ * ^ ( ), in lower case, quotes double;
+    blanks stay.
+    """
     return _IGNORED.sub("", text).lower().replace("'", '"')
 
 
 def answer_fault(record: Any, accepted: Sequence[Any]) -> Fault | None:
     """Return why the last message without calls gives none of the accepted answers.
 
-    A mention between word borders is enough, a negated one too. `record` is that message (a one-element list of it
-    counts as well), None or empty where there is none, NOT_ONE_TURN where the answer has the wrong shape.
+    A mention between word borders is enough, a negated one too. `record` is that message (a
+    one-element list of it counts as well), None or empty where there is none, NOT_ONE_TURN where
+    the answer has the wrong shape.
     """
     if record is NOT_ONE_TURN:
         return _INFERENCE

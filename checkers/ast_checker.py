@@ -1,6 +1,8 @@
-"""BFCL's AST checkers: decoded calls against a ground truth that lists the accepted values of each parameter.
+"""BFCL's AST checkers: decoded calls against a ground truth that lists the accepted values of each
+parameter.
 
-The record is what a decoder gives: a list of {function name: {parameter: value}}, or None where decoding failed.
+The record is what a decoder gives: a list of {function name: {parameter: value}}, or None where
+decoding failed.
 """
 
 from __future__ import annotations
@@ -12,10 +14,14 @@ from fctncalling.checkers.python_values import Accepted, Fault, python_fault
 from fctncalling.data.types import FunctionDoc
 
 ArgumentChecker = Callable[[str, Any, Mapping[str, Any], Accepted], "Fault | None"]
-"""(parameter, decoded value, parameter doc, accepted values) -> why an argument of a language is refused."""
+"""(parameter, decoded value, parameter doc, accepted values) -> why an argument of a language is
+refused.
+"""
 
 Truth = Sequence[Mapping[str, Mapping[str, Accepted]]]
-"""BFCL's ground truth of one entry: one {function: {parameter: [accepted values]}} for each expected call."""
+"""BFCL's ground truth of one entry: one {function: {parameter: [accepted values]}} for each
+expected call.
+"""
 
 DECODER_FAILED = Fault("ast_decoder:decoder_failed", "the answer decodes to no calls")
 WRONG_FORMAT = Fault(
@@ -36,7 +42,9 @@ def format_fault(record: Any) -> Fault | None:
 
 
 class CallChecker:
-    """Compares calls of one task: its function docs, the language of its arguments, the spelling of its names."""
+    """Compares calls of one task: its function docs, the language of its arguments, the spelling of
+    its names.
+    """
 
     def __init__(
         self,
@@ -58,7 +66,9 @@ class CallChecker:
         return self._call_fault(self._functions[0], record[0], truth[0])
 
     def multiple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return why the record is not the one call expected; the doc is that of the expected function."""
+        """Return why the record is not the one call expected; the doc is that of the expected
+        function.
+        """
         if len(record) != len(truth):
             told = f"expected {len(truth)} calls, got {len(record)}"
             return Fault("multiple_function_checker:wrong_count", told)
@@ -67,7 +77,8 @@ class CallChecker:
     def parallel(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
         """Return why the expected calls are not all found, in any order.
 
-        Greedy as in BFCL: each expected call takes the first call left that passes, even where another would need it.
+        Greedy as in BFCL: each expected call takes the first call left that passes, even where
+        another would need it.
         """
         name = "parallel_function_checker_no_order"
         if len(record) != len(truth):
@@ -104,7 +115,8 @@ class CallChecker:
         expected: Mapping[str, Mapping[str, Accepted]],
     ) -> Fault | None:
         accepted = next(iter(expected.values()))
-        # Interfaces whose function names cannot hold a dot are offered, and expected to answer, an underscore.
+        # Interfaces whose function names cannot hold a dot are offered, and expected to answer, an
+        # underscore.
         name = doc.name.replace(".", "_") if self._underscore_to_dot else doc.name
         if name not in call:
             return Fault(

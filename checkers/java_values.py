@@ -1,7 +1,9 @@
-"""Java source text to Python values, as BFCL's converter reads it: patterns searched in the text, no parser.
+"""Java source text to Python values, as BFCL's converter reads it: patterns searched in the text,
+no parser.
 
-Text that is not of the documented type stays text, so that the type check refuses it. BFCL's patterns are searched
-here by hand where backtracking would cost more than a few passes over the text; what they find is the same.
+Text that is not of the documented type stays text, so that the type check refuses it. BFCL's
+patterns are searched here by hand where backtracking would cost more than a few passes over the
+text; what they find is the same.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ JAVA_TYPES: dict[str, type] = {
     "ArrayList": list,
     "HashMap": dict,
 }
-"""Documented type -> the class of its values. BFCL names Set, Hashtable, Queue and Stack as well, and reads none."""
+"""Documented type -> the class of its values. BFCL names Set, Hashtable, Queue and Stack as well,
+and reads none.
+"""
 
 _INTEGER = re.compile(r"-?\d+$")
 _LONG = re.compile(r"-?\d+[lL]$")
@@ -47,7 +51,9 @@ _BLANK = re.compile(r"\s*")
 def java_fault(
     parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
 ) -> Fault | None:
-    """Return why a Java argument is refused. Raises ValueError for a documented type that is none of ours."""
+    """Return why a Java argument is refused. Raises ValueError for a documented type that is none
+    of ours.
+    """
     argument = java_argument(value, declared)
     return (
         argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
@@ -55,7 +61,8 @@ def java_fault(
 
 
 def java_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
-    """Return a Java argument as the Python value its text stands for, or the fault of one that is no text.
+    """Return a Java argument as the Python value its text stands for, or the fault of one that is
+    no text.
 
     Raises ValueError for a documented type that is none of ours.
     """
@@ -79,7 +86,9 @@ def _class_of(name: Any) -> type:
 
 
 def java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of a text of a documented type (items of type `item`); the text itself where it is none."""
+    """Return the value of a text of a documented type (items of type `item`); the text itself where
+    it is none.
+    """
     match name:
         case "byte" | "short" | "integer":
             return _integer(text, text) if _INTEGER.match(text) else text
@@ -134,7 +143,9 @@ def _listed(text: str, item: str | None) -> Any:
 
 
 def _inside(text: str, opening: re.Pattern[str], closing: str, least: int = 0) -> str | None:
-    """Return what stands between an opening and the next closing on the same line, `least` characters or more."""
+    """Return what stands between an opening and the next closing on the same line, `least`
+    characters or more.
+    """
     newline = -1
     for found in opening.finditer(text):
         if found.end() <= newline:
@@ -155,7 +166,8 @@ def _list_body(text: str) -> str | None:
     end = text.find("}}", found.end() + 1)
     if end >= 0:
         return text[found.end() : end]
-    # A blank body: nothing is added. Without a blank BFCL's pattern, which wants a character, does not fit.
+    # A blank body: nothing is added. Without a blank BFCL's pattern, which wants a character, does
+    # not fit.
     return "" if text.startswith("}}", found.end()) and text[found.end() - 1].isspace() else None
 
 
@@ -197,7 +209,9 @@ def _is_made(text: str) -> bool:
 
 
 def _puts(body: str) -> Iterator[tuple[str, str]]:
-    """Yield what each `put("key", value)` puts: a key ends at the first `",` that a `)` follows on the value's line."""
+    """Yield what each `put("key", value)` puts: a key ends at the first `",` that a `)` follows on
+    the value's line.
+    """
     start, line_end = body.find('put("'), -1
     while start >= 0:
         key = start + 5
@@ -213,7 +227,9 @@ def _puts(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _put_at(body: str, key: int, comma: int) -> tuple[str, str, int] | None:
-    """Return key, value and where the call ends, for a key that ends at `comma`; None where no `)` follows."""
+    """Return key, value and where the call ends, for a key that ends at `comma`; None where no `)`
+    follows.
+    """
     if comma < 0:
         return None
     blank = _BLANK.match(body, comma + 2)
@@ -230,7 +246,9 @@ def _line_end(text: str, start: int) -> int:
 
 
 def guessed(text: str) -> Any:
-    """Return the value of a text whose type is nowhere told, with Python's own reading of numbers (`1_0`, `nan`)."""
+    """Return the value of a text whose type is nowhere told, with Python's own reading of numbers
+    (`1_0`, `nan`).
+    """
     if text in ("true", "false"):
         return text == "true"
     if text.startswith('"') and text.endswith('"'):

@@ -1,7 +1,9 @@
-"""JavaScript source text to Python values, as BFCL's converter reads it: patterns matched on the text, no parser.
+"""JavaScript source text to Python values, as BFCL's converter reads it: patterns matched on the
+text, no parser.
 
-Text that is not of the documented type stays text, so that the type check refuses it. BFCL's patterns backtrack, some
-of them exponentially; they are walked here in a few passes over the text, to the same result.
+Text that is not of the documented type stays text, so that the type check refuses it. BFCL's
+patterns backtrack, some of them exponentially; they are walked here in a few passes over the text,
+to the same result.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ _BRACKETED = re.compile(r"\[(.*?)\]")
 def javascript_fault(
     parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
 ) -> Fault | None:
-    """Return why a JavaScript argument is refused. Raises ValueError for a documented type that is none of ours."""
+    """Return why a JavaScript argument is refused. Raises ValueError for a documented type that is
+    none of ours.
+    """
     argument = javascript_argument(value, declared)
     return (
         argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
@@ -50,7 +54,8 @@ def javascript_fault(
 
 
 def javascript_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
-    """Return a JavaScript argument as the Python value its text stands for, or the fault of one that is no text.
+    """Return a JavaScript argument as the Python value its text stands for, or the fault of one
+    that is no text.
 
     Raises ValueError for a documented type that is none of ours.
     """
@@ -76,7 +81,9 @@ def _class_of(name: Any) -> type:
 
 
 def javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of a text of a documented type (items of type `item`); the text itself where it is none."""
+    """Return the value of a text of a documented type (items of type `item`); the text itself where
+    it is none.
+    """
     try:
         return _value(text, name, item)
     except ValueError:  # more digits than the interpreter converts; BFCL stops there
@@ -108,7 +115,9 @@ def is_quoted(text: str) -> bool:
 
 
 def guessed(text: str) -> Any:
-    """Return the value of a text whose type is nowhere told, with Python's own reading of numbers (`1_0`, `nan`)."""
+    """Return the value of a text whose type is nowhere told, with Python's own reading of numbers
+    (`1_0`, `nan`).
+    """
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"
@@ -138,7 +147,9 @@ def _inside(text: str) -> str | None:
 
 
 def _arrays_inside(text: str) -> list[list[Any]] | None:
-    """Return an array of nothing but arrays, of which commas part the items whatever they are; None for another."""
+    """Return an array of nothing but arrays, of which commas part the items whatever they are; None
+    for another.
+    """
     opening = _ARRAY_OF_ARRAYS.match(text)
     end = (
         None if opening is None else _end_of_arrays(text, opening.end(), "]" if opening[1] else ")")
@@ -147,7 +158,8 @@ def _arrays_inside(text: str) -> list[list[Any]] | None:
         return None
     arrays = []
     for index, inner in enumerate(_BRACKETED.findall(text[:end])):
-        # The first pair of brackets found is the outer opening one with the first inner closing one.
+        # The first pair of brackets found is the outer opening one with the first inner closing
+        # one.
         stripped = inner.strip()
         items = stripped[1:] if index == 0 and stripped.startswith("[") else stripped
         arrays.append([guessed(item) for item in items.split(",")])
@@ -155,10 +167,11 @@ def _arrays_inside(text: str) -> list[list[Any]] | None:
 
 
 def _end_of_arrays(text: str, start: int, closing: str) -> int | None:
-    """Return where an array of arrays ends, the first inner one opened just before `start`; None where it does not.
+    """Return where an array of arrays ends, the first inner one opened just before `start`; None
+    where it does not.
 
-    Each inner array ends at the first closing bracket of its line behind which the rest fits. So the brackets are
-    walked from the last to the first, with what fits behind each known already.
+    Each inner array ends at the first closing bracket of its line behind which the rest fits. So
+    the brackets are walked from the last to the first, with what fits behind each known already.
     """
     closings = [found.start() for found in _CLOSING.finditer(text, start)]
     ends: list[int | None] = [None] * (
@@ -207,7 +220,9 @@ def _entry(text: str) -> Any:
 
 
 def _pairs(content: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, value) texts: a key reaches to the next colon, a value to the next comma before another key."""
+    """Yield (key, value) texts: a key reaches to the next colon, a value to the next comma before
+    another key.
+    """
     position = 0
     while position < len(content):
         if content[position] == ":":  # no key

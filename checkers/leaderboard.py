@@ -1,8 +1,8 @@
 """BFCL's overall scores from accuracies by category, version 3 and version 4.
 
-A category without results counts as 0, and so does its share of every mean above it; what is shown for it, and for a
-mean that lacks it, is "N/A" (the overall scores are always shown). Additions are made in BFCL's order, so that the
-last digit agrees.
+A category without results counts as 0, and so does its share of every mean above it; what is shown
+for it, and for a mean that lacks it, is "N/A" (the overall scores are always shown). Additions are
+made in BFCL's order, so that the last digit agrees.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ SIZES = {
     **dict.fromkeys(WEB_SEARCH, 100),
     **dict.fromkeys(MEMORY, 155),
 }
-"""Scored category -> how many entries BFCL has; the weight in a weighted mean of one without results."""
+"""Scored category -> how many entries BFCL has; the weight in a weighted mean of one without
+results.
+"""
 
 _V4_WEIGHTS = (10, 10, 10, 30, 40)  # percent
 
@@ -86,7 +88,9 @@ def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Scor
 
 
 def version_4(scores: Scores) -> dict[str, Score]:
-    """Return the scores of version 4 by name: its summaries, and "overall" (10, 10, 10, 30 and 40 percent)."""
+    """Return the scores of version 4 by name: its summaries, and "overall" (10, 10, 10, 30 and 40
+    percent).
+    """
     part = {category: of_category(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     non_live_parts = [simple, *(part[category] for category in NON_LIVE[3:])]
@@ -116,7 +120,9 @@ def version_4(scores: Scores) -> dict[str, Score]:
 
 
 def version_3(scores: Scores) -> dict[str, Score]:
-    """Return the scores of version 3, in use before July 2025: irrelevance is part of its non-live and live means."""
+    """Return the scores of version 3, in use before July 2025: irrelevance is part of its non-live
+    and live means.
+    """
     part = {category: of_category(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     parts = [

@@ -1,7 +1,8 @@
 """BFCL's multi-turn checker: final states and results against the ground truth, per turn.
 
-A turn passes when every public attribute of every tool equals the truth's and when every result of the truth's calls
-of this turn stands among all the model's results so far, as a multiset. A turn whose truth is empty passes always.
+A turn passes when every public attribute of every tool equals the truth's and when every result of
+the truth's calls of this turn stands among all the model's results so far, as a multiset. A turn
+whose truth is empty passes always.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ States = Mapping[str, Mapping[str, Any]]
 
 
 class LiveTurn(NamedTuple):
-    """What one turn left behind, to be looked at once: the states are the tools' own, as they stand just then."""
+    """What one turn left behind, to be looked at once: the states are the tools' own, as they stand
+    just then.
+    """
 
     results: Sequence[str]
     states: States
@@ -26,9 +29,11 @@ Turn = TurnRecord | LiveTurn
 
 
 def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
-    """Return the verdict on a model's turns; `per_turn` judges each turn for itself, whatever came before.
+    """Return the verdict on a model's turns; `per_turn` judges each turn for itself, whatever came
+    before.
 
-    `record` is a sequence of TurnRecords; anything else is an answer that broke off (multi_turn:inference_error).
+    `record` is a sequence of TurnRecords; anything else is an answer that broke off
+    (multi_turn:inference_error).
     """
     if not isinstance(record, Sequence) or isinstance(record, str):
         fault = Fault("multi_turn:inference_error", "the answer is no list of turns")
@@ -55,7 +60,9 @@ def check_pairs(pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected
 
 
 def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fault | None:
-    """Return why a turn fails; `results_so_far` counts the model's result texts of this and all earlier turns."""
+    """Return why a turn fails; `results_so_far` counts the model's result texts of this and all
+    earlier turns.
+    """
     if not truth.results:
         return None
     if not turn.results:
@@ -81,7 +88,9 @@ def _missing(expected: Iterable[str], seen: Mapping[str, int]) -> list[str]:
 
 
 def differences(states: States, truth: States) -> list[str]:
-    """Return "Class.attribute" for every public attribute of the truth that the states do not equal, in its order."""
+    """Return "Class.attribute" for every public attribute of the truth that the states do not
+    equal, in its order.
+    """
     found = []
     for name, attributes in truth.items():
         own = states.get(name, {})

@@ -1,7 +1,9 @@
-"""Type and value rules of BFCL's AST checker: one given argument against the values its ground truth accepts.
+"""Type and value rules of BFCL's AST checker: one given argument against the values its ground
+truth accepts.
 
-Every rule returns None where the argument passes, else the first Fault, in BFCL's own vocabulary. An accepted value
-of "" marks a parameter that may be omitted; BFCL leaves it among the values, and some rules below meet it there.
+Every rule returns None where the argument passes, else the first Fault, in BFCL's own vocabulary.
+An accepted value of "" marks a parameter that may be omitted; BFCL leaves it among the values, and
+some rules below meet it there.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class Argument(NamedTuple):
 def python_fault(
     parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
 ) -> Fault | None:
-    """Return why a Python argument is refused. Raises ValueError for a documented type that is none of ours."""
+    """Return why a Python argument is refused. Raises ValueError for a documented type that is none
+    of ours.
+    """
     if type(value) is _SCALARS.get(declared.get("type", "")) and value in accepted:
         return None  # whatever rule applies, it lets pass what stands among the accepted values
     return argument_fault(parameter, python_argument(value, declared), accepted)
@@ -62,8 +66,8 @@ def python_fault(
 def python_argument(value: Any, declared: Mapping[str, Any]) -> Argument:
     """Return a Python argument with the classes its documented type stands for.
 
-    Two conversions are forgiven, at the top level only: a tuple where "tuple" is declared, an int where "float" is.
-    Raises ValueError for a documented type that is none of ours.
+    Two conversions are forgiven, at the top level only: a tuple where "tuple" is declared, an int
+    where "float" is. Raises ValueError for a documented type that is none of ours.
     """
     name = declared.get("type")
     item = None
@@ -92,7 +96,8 @@ def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fa
     if expected is list and item is not dict and value in accepted:
         return None
     named = accepted_class(accepted)
-    # Where the ground truth's class is not the documented one it names a variable, which is compared raw.
+    # Where the ground truth's class is not the documented one it names a variable, which is
+    # compared raw.
     if named is None or named is expected:
         if expected is dict:
             return dict_fault(parameter, value, accepted)
@@ -106,10 +111,12 @@ def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fa
 
 
 def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
-    """Return why an argument's class is refused; classes are compared exactly (a bool is not an int).
+    """Return why an argument's class is refused; classes are compared exactly (a bool is not an
+    int).
 
-    The class of the first accepted value is good as well: a ground truth may name a variable where the doc declares
-    a number. Items are tried against each accepted list as a whole, one level deep.
+    The class of the first accepted value is good as well: a ground truth may name a variable where
+    the doc declares a number. Items are tried against each accepted list as a whole, one level
+    deep.
     """
     value, expected, item = argument
     if type(value) is expected:
@@ -118,19 +125,25 @@ def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault 
         return _refused("type_error:nested", parameter, value, accepted)
     if accepted_class(accepted) is type(value):
         return None
-    told = f"parameter {parameter!r}: expected {expected.__name__}, got {type(value).__name__} {shown(value)}"
+    told = (
+        f"parameter {parameter!r}: expected {expected.__name__}, got {type(value).__name__} "
+        f"{shown(value)}"
+    )
     return Fault("type_error:simple", told)
 
 
 def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool:
-    # BFCL tests only alternatives that are lists; any other, the "" of an optional parameter too, lets the type pass.
+    # BFCL tests only alternatives that are lists; any other, the "" of an optional parameter too,
+    # lets the type pass.
     if type(alternative) is not list or {item}.issuperset(map(type, items)):
         return True
     return all(type_fault(parameter, Argument(each, item), alternative) is None for each in items)
 
 
 def accepted_class(accepted: Accepted) -> type | None:
-    """Return the class of the first accepted value that is not the mark of omission; None where there is none."""
+    """Return the class of the first accepted value that is not the mark of omission; None where
+    there is none.
+    """
     for each in accepted:
         if each != "":
             return type(each)
@@ -138,7 +151,9 @@ def accepted_class(accepted: Accepted) -> type | None:
 
 
 def standardised(text: str) -> str:
-    """Return a string as BFCL compares it: without blanks and , . / - _ * ^, in lower case, with one kind of quote."""
+    """Return a string as BFCL compares it: without blanks and , . / - _ * ^, in lower case, with
+    one kind of quote.
+    """
     return text.translate(_NEGLIGIBLE).lower().replace("'", '"')
 
 
@@ -147,16 +162,20 @@ def _loose(value: Any) -> Any:
 
 
 def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None:
-    """Return why a string is refused. The mark of omission takes part, so what reduces to "" passes where it stands."""
+    """Return why a string is refused. The mark of omission takes part, so what reduces to "" passes
+    where it stands.
+    """
     if standardised(value) in [standardised(each) for each in accepted if type(each) is str]:
         return None
     return _refused("value_error:string", parameter, value, accepted)
 
 
 def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list is refused: order counts, top-level strings are standardised, anything deeper is raw.
+    """Return why a list is refused: order counts, top-level strings are standardised, anything
+    deeper is raw.
 
-    The mark of omission, read as a sequence, is the empty list: an optional array may be given empty.
+    The mark of omission, read as a sequence, is the empty list: an optional array may be given
+    empty.
     """
     alternatives = [
         [_loose(item) for item in each] for each in accepted if isinstance(each, list | tuple | str)
@@ -183,8 +202,9 @@ def dict_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
 def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | None:
     if not isinstance(value, Mapping) or not isinstance(alternative, Mapping):
         return _refused("dict_checker:unclear", parameter, value, [alternative])
-    # BFCL looks for missing keys even after a wrong one, and reports what it found last. A ground truth that holds a
-    # plain string instead of a list is read character by character, and "" is in any string.
+    # BFCL looks for missing keys even after a wrong one, and reports what it found last. A ground
+    # truth that holds a plain string instead of a list is read character by character, and "" is in
+    # any string.
     for key, accepted in alternative.items():
         if key not in value and "" not in accepted:
             return Fault("value_error:dict_key", f"parameter {parameter!r}: key {key!r} is missing")
@@ -202,7 +222,9 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
 
 
 def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list of dicts is refused: as many dicts, pairwise in order; the last alternative's fault."""
+    """Return why a list of dicts is refused: as many dicts, pairwise in order; the last
+    alternative's fault.
+    """
     fault: Fault | None = Fault(
         "list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable"
     )
@@ -227,7 +249,9 @@ def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) ->
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for a message, cut to 200 characters; integers too long for text are told as such."""
+    """Return a value as text for a message, cut to 200 characters; integers too long for text are
+    told as such.
+    """
     try:
         text = repr(value)
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,10 @@
-"""What BFCL forgives in the final message of an agentic task: it looks for an accepted answer anywhere in it.
+"""What BFCL forgives in the final message of an agentic task: it looks for an accepted answer
+anywhere in it.
 
-So a text of many likely answers solves many tasks, and the whole memory pasted solves most. A strict answer says one
-thing: it stands in the `answer` field where the message has the form that is asked for (else in the message), is not
-denied, and brings little that neither the question nor the accepted answer holds.
+So a text of many likely answers solves many tasks, and the whole memory pasted solves most. A
+strict answer says one thing: it stands in the `answer` field where the message has the form that is
+asked for (else in the message), is not denied, and brings little that neither the question nor the
+accepted answer holds.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) ->
 
 
 def answer_field(text: str) -> str:
-    """Return the answer of a message in the form {'answer': ..., 'context': ...}; of any other the whole text."""
+    """Return the answer of a message in the form {'answer': ..., 'context': ...}; of any other the
+    whole text.
+    """
     found = _FORM.search(text)
     if found is None:
         return text
@@ -81,7 +85,9 @@ def answer_field(text: str) -> str:
 
 
 def _number_stands(text: str, answer: str) -> bool:
-    """Whether an answer that is a number stands in a text as that number; any other answer may be spelled freely."""
+    """Whether an answer that is a number stands in a text as that number; any other answer may be
+    spelled freely.
+    """
     number = _NUMBER.fullmatch(answer.strip(" $€£%").replace(",", ""))
     if number is None:
         return True

@@ -1,7 +1,9 @@
-"""What BFCL's string comparison forgives in single-turn arguments, and what would be the same text without that.
+"""What BFCL's string comparison forgives in single-turn arguments, and what would be the same text
+without that.
 
-BFCL drops blanks and , . / - _ * ^ before it compares, so "1.2" passes for "12" and "---" for an omitted text.
-Here letter case, kinds of quotes, blanks around punctuation and a full stop at the end do not matter; all else does.
+BFCL drops blanks and , . / - _ * ^ before it compares, so "1.2" passes for "12" and "---" for an
+omitted text. Here letter case, kinds of quotes, blanks around punctuation and a full stop at the
+end do not matter; all else does.
 """
 
 from __future__ import annotations
@@ -21,13 +23,17 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def tidied(text: str) -> str:
-    """Return a text without what makes no difference: letter case, kinds of quotes, blanks at punctuation and ends."""
+    """Return a text without what makes no difference: letter case, kinds of quotes, blanks at
+    punctuation and ends.
+    """
     quoted = text.casefold().replace("'", '"')
     return _BLANKS_AT_PUNCTUATION.sub(r"\1", " ".join(quoted.split())).rstrip(".!?")
 
 
 def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = False) -> Fault | None:
-    """Return what single-turn calls that BFCL accepts had to be forgiven; None where that is nothing."""
+    """Return what single-turn calls that BFCL accepts had to be forgiven; None where that is
+    nothing.
+    """
     language = language_of(task.category)
     forgiven: list[Fault] = []
 
@@ -81,7 +87,9 @@ def _alternatives(accepted: Any) -> Iterator[Any]:
 
 
 def _same(value: Any, accepted: Any) -> bool:
-    """Whether a value is one accepted value; dicts hold lists of accepted values by key in their turn."""
+    """Whether a value is one accepted value; dicts hold lists of accepted values by key in their
+    turn.
+    """
     if isinstance(value, str):
         return isinstance(accepted, str) and tidied(value) == tidied(accepted)
     if isinstance(value, Mapping) and isinstance(accepted, Mapping):

@@ -1,8 +1,8 @@
 """BFCL's agentic categories as they are played: one task file, several variants.
 
-`BFCL_v4_memory.json` is asked with three memory backends, `BFCL_v4_web_search.json` with and without snippets. A
-variant is named like a file beside it, `BFCL_v4_memory_kv.json`, which need not exist; so are the conversations that
-come before the questions, `BFCL_v4_memory_kv_prereq.json`.
+`BFCL_v4_memory.json` is asked with three memory backends, `BFCL_v4_web_search.json` with and
+without snippets. A variant is named like a file beside it, `BFCL_v4_memory_kv.json`, which need not
+exist; so are the conversations that come before the questions, `BFCL_v4_memory_kv_prereq.json`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Variant:
         return told
 
     def entry(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an entry with the class and the scenario of the variant; nothing of `raw` is changed."""
+        """Return an entry with the class and the scenario of the variant; nothing of `raw` is
+        changed.
+        """
         if self.base == "web_search":
             settings: dict[str, Any] = {"show_snippet": self.category != "web_search_no_snippet"}
             return {**raw, "initial_config": {"WebSearchAPI": settings}}

@@ -1,8 +1,9 @@
-"""Tasks read from BFCL's files, or from one merged JSON array: validated, typed, with answers and function docs.
+"""Tasks read from BFCL's files, or from one merged JSON array: validated, typed, with answers and
+function docs.
 
-A task file is JSON Lines (BFCL's own, versions 3 and 4) or one JSON array whose entries carry their `ground_truth`.
-What an entry does not carry is looked for beside its file: answers in `possible_answer/<same name>`, the docs of its
-API classes in `multi_turn_func_doc/`.
+A task file is JSON Lines (BFCL's own, versions 3 and 4) or one JSON array whose entries carry their
+`ground_truth`. What an entry does not carry is looked for beside its file: answers in
+`possible_answer/<same name>`, the docs of its API classes in `multi_turn_func_doc/`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from fctncalling.data.validation import explain, is_task
 
 __all__ = ["TaskError", "TaskWarning", "embedded_path", "iter_tasks", "load_tasks", "task_path"]
 
-# A method BFCL took from TradingBot and its docs, but not from two entries of the retired multi_turn_composite (101 and
-# 132). BFCL's generation holds out what it finds, hence nothing in those turns.
+# A method BFCL took from TradingBot and its docs, but not from two entries of the retired
+# multi_turn_composite (101 and 132). BFCL's generation holds out what it finds, hence nothing in
+# those turns.
 REMOVED_FUNCTIONS = frozenset({"update_market_status"})
 EMBEDDED = Path(__file__).with_name("embedded")
 _TASK_FIELDS = frozenset(
@@ -59,12 +61,14 @@ def load_tasks(
 ) -> list[Task]:
     """Return the tasks of a file, or of every `BFCL_*.json` task file of a folder, in their order.
 
-    A bare name like BFCL's own that is not in the working folder is found where `import-bfcl` put the official files.
-    Variants of agentic categories (`BFCL_v4_memory_kv.json`) are read from the one file they share.
-    `possible_answers` (file, folder, or mapping of id to ground truth) and `function_docs` (folder, file, or mapping of
-    class to docs) take the place of the siblings; the answers also that of a `ground_truth` inside an entry. Of the
-    `self_documented` classes, and of those an entry names by their path, docs may be missing: environments make them.
-    Raises TaskError, with file, line, id and field, for what cannot be read, and for an id that stands twice.
+    A bare name like BFCL's own that is not in the working folder is found where `import-bfcl` put
+    the official files. Variants of agentic categories (`BFCL_v4_memory_kv.json`) are read from the
+    one file they share. `possible_answers` (file, folder, or mapping of id to ground truth) and
+    `function_docs` (folder, file, or mapping of class to docs) take the place of the siblings; the
+    answers also that of a `ground_truth` inside an entry. Of the `self_documented` classes, and of
+    those an entry names by their path, docs may be missing: environments make them. Raises
+    TaskError, with file, line, id and field, for what cannot be read, and for an id that stands
+    twice.
     """
     tasks, places = [], dict[str, Location]()
     for place, task in _read(path, possible_answers, function_docs, self_documented):
@@ -86,25 +90,29 @@ def iter_tasks(
 ) -> Iterator[Task]:
     """Yield what `load_tasks` returns, one task at a time and in constant memory.
 
-    Two things follow: an id that stands twice is not noticed, and answers must stand in the order of their entries
-    (as BFCL's do), for those met too early are kept.
+    Two things follow: an id that stands twice is not noticed, and answers must stand in the order
+    of their entries (as BFCL's do), for those met too early are kept.
     """
     return (task for _, task in _read(path, possible_answers, function_docs, self_documented))
 
 
 def embedded_path(name: str) -> Path:
-    """Return where a part of the embedded data lies: a task set ("train", "held_out") or a folder beside them."""
+    """Return where a part of the embedded data lies: a task set ("train", "held_out") or a folder
+    beside them.
+    """
     for path in (EMBEDDED / f"{name}.json", EMBEDDED / name):
         if path.exists():
             return path
     known = sorted(path.stem for path in EMBEDDED.glob("*")) if EMBEDDED.is_dir() else []
     raise TaskError(
-        f'no embedded data is called "{name}": expected one of {", ".join(known) or "none (none is here)"}'
+        f'no embedded data is called "{name}": expected one of '
+        f"{', '.join(known) or 'none (none is here)'}"
     )
 
 
 def task_path(path: str | Path) -> Path:
-    """Return where a task file lies; a bare name like BFCL's that is not here is looked for among the official ones.
+    """Return where a task file lies; a bare name like BFCL's that is not here is looked for among
+    the official ones.
 
     Raises TaskError for such a name where no official data was imported, or none of that name.
     """
@@ -117,8 +125,10 @@ def task_path(path: str | Path) -> Path:
         if official.exists() or variant_of(official) is not None:
             return official
     raise TaskError(
-        f"{path}: no such file, neither here nor among the official ones in {official_data_folder()}: "
-        "name its folder too, or get the official tasks by `python evaluate_fctncalling.py import-bfcl`"
+        f"{path}: no such file, neither here nor among the official ones in "
+        f"{official_data_folder()}: "
+        "name its folder too, or get the official tasks by `python evaluate_fctncalling.py "
+        "import-bfcl`"
     )
 
 
@@ -156,12 +166,14 @@ def _task_files(path: Path) -> list[Path]:
         ]
         if not files:
             raise TaskError(
-                f"{path}: the folder has no task file: expected files named BFCL_*.json, or name one file"
+                f"{path}: the folder has no task file: expected files named BFCL_*.json, or name "
+                "one file"
             )
         return files
     if _is_format_sensitivity(path):
         raise TaskError(
-            f"{path}: format sensitivity has no tasks of its own: the file is one object {{category: [ids]}} "
+            f"{path}: format sensitivity has no tasks of its own: the file is one object "
+            f"{{category: [ids]}} "
             "over the entries of other files. Expected a task file: load those of its categories"
         )
     return [path]
@@ -172,7 +184,9 @@ def _is_format_sensitivity(path: Path) -> bool:
 
 
 def _identify(entry: Any, place: Location) -> tuple[Location, str]:
-    """Return the place with the entry's id, and the entry's category; TaskError where the entry is not well formed."""
+    """Return the place with the entry's id, and the entry's category; TaskError where the entry is
+    not well formed.
+    """
     if isinstance(entry, dict) and isinstance(entry.get("id"), str):
         place = Location(place.path, place.line, entry["id"])
     if not is_task(entry):
@@ -252,11 +266,13 @@ def _check_ground_truth_turns(task: Task, place: Location) -> None:
     for turn, calls in enumerate(task.ground_truth):
         if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
             raise place.error(
-                f"ground_truth[{turn}]: expected a turn: a list of calls as strings, found {calls!r:.60}"
+                f"ground_truth[{turn}]: expected a turn: a list of calls as strings, found "
+                f"{calls!r:.60}"
             )
     if len(task.ground_truth) != len(task.question):
         raise place.error(
-            f"ground_truth: expected one list of calls for each of the {len(task.question)} turns of question, "
+            f"ground_truth: expected one list of calls for each of the {len(task.question)} turns "
+            "of question, "
             f"found {len(task.ground_truth)}"
         )
 
@@ -268,13 +284,15 @@ def _check_accepted_calls(task: Task, place: Location) -> None:
             isinstance(accepted, dict) for accepted in call.values()
         ):
             raise place.error(
-                f"{field}: expected {{function: {{parameter: [accepted values]}}}}, found {call!r:.60}"
+                f"{field}: expected {{function: {{parameter: [accepted values]}}}}, found "
+                f"{call!r:.60}"
             )
         for name, accepted in call.items():
             for parameter, values in accepted.items():
                 if not isinstance(values, list):
                     raise place.error(
-                        f"{field}.{name}.{parameter}: expected a list of values, found {values!r:.60}"
+                        f"{field}.{name}.{parameter}: expected a list of values, found "
+                        f"{values!r:.60}"
                     )
 
 
@@ -286,14 +304,15 @@ def _missed_functions(
     for turn, names in entry.get("missed_function", {}).items():
         if int(turn) >= len(entry["question"]):
             raise place.error(
-                f"missed_function: turn {turn} is out of range: expected 0 to {len(entry['question']) - 1}, "
+                f"missed_function: turn {turn} is out of range: expected 0 to "
+                f"{len(entry['question']) - 1}, "
                 "as question has that many turns"
             )
         for name in names:
             if name not in known and name not in REMOVED_FUNCTIONS and not more_later:
                 raise place.error(
-                    f'missed_function["{turn}"]: "{name}" is no function of this task: expected one of '
-                    + (", ".join(sorted(known)) or "none (it has no functions)")
+                    f'missed_function["{turn}"]: "{name}" is no function of this task: expected '
+                    "one of " + (", ".join(sorted(known)) or "none (it has no functions)")
                 )
         missed[int(turn)] = tuple(name for name in names if name in known or more_later)
     return missed
@@ -318,7 +337,8 @@ def named_classes(
             found = _PATH.fullmatch(each)
             if found is None:
                 raise place.error(
-                    f'involved_classes: expected a class\'s name or "module.Class", found {each!r:.60}'
+                    'involved_classes: expected a class\'s name or "module.Class", found '
+                    f"{each!r:.60}"
                 )
             name = found[2]
             if name in names:
@@ -332,6 +352,7 @@ def named_classes(
     for name in names:
         if not isinstance(scenario := scenarios.get(name, {}), dict):
             raise place.error(
-                f"initial_config.{name}: expected the class's scenario (an object), found {scenario!r:.60}"
+                f"initial_config.{name}: expected the class's scenario (an object), found "
+                f"{scenario!r:.60}"
             )
     return tuple(names), paths, scenarios

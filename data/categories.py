@@ -45,7 +45,8 @@ RETIRED = (
     "sql",
     "chatable",
 )
-# Not in BFCL: its single-turn shapes in its other two languages, named so that "java" in the name tells the language.
+# Not in BFCL: its single-turn shapes in its other two languages, named so that "java" in the name
+# tells the language.
 LANGUAGE_VARIANTS = tuple(
     f"{shape}_{language}"
     for shape in ("multiple", "parallel", "parallel_multiple")
@@ -69,7 +70,9 @@ _FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
 
 
 def named_category(name: str) -> str:
-    """Return BFCL's v4 name of a category that an entry names itself; TaskError where there is none of that name."""
+    """Return BFCL's v4 name of a category that an entry names itself; TaskError where there is none
+    of that name.
+    """
     found = _CATEGORY_OF_NAME.get(name.replace("-", "_"))
     if found is None:
         raise TaskError(
@@ -79,11 +82,13 @@ def named_category(name: str) -> str:
 
 
 def category_of(entry_id: str, file_name: str | None = None) -> str:
-    """Return BFCL's v4 category name for an entry's id, or else for the name of the file it stands in.
+    """Return BFCL's v4 category name for an entry's id, or else for the name of the file it stands
+    in.
 
-    An id is a category, `_` and an index that begins with a digit: `simple_python_17`, `live_simple_19-3-15`,
-    `memory_0-customer-0`. Version 3 names (`java_0`) and hyphens (`multi-turn_base_3`) mean the same categories.
-    Raises TaskError, naming the known categories, where neither the id nor the file name speaks of one.
+    An id is a category, `_` and an index that begins with a digit: `simple_python_17`,
+    `live_simple_19-3-15`, `memory_0-customer-0`. Version 3 names (`java_0`) and hyphens
+    (`multi-turn_base_3`) mean the same categories. Raises TaskError, naming the known categories,
+    where neither the id nor the file name speaks of one.
     """
     for spoken in (_ID.fullmatch(entry_id), _FILE.fullmatch(file_name or "")):
         name = spoken["name"].replace("-", "_") if spoken else ""
@@ -93,6 +98,6 @@ def category_of(entry_id: str, file_name: str | None = None) -> str:
         f' and file name "{file_name}" speak' if file_name else " speaks"
     )
     raise TaskError(
-        f'{speaker} of no known category: expected <category>_<index> (or a field "category"), with a category out of '
-        + ", ".join((*CATEGORIES, *ALIASES))
+        f'{speaker} of no known category: expected <category>_<index> (or a field "category"), '
+        "with a category out of " + ", ".join((*CATEGORIES, *ALIASES))
     )

@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 class TaskError(ValueError):
-    """A task file, or one entry of it, cannot be read; the message names the place, the field and what was expected."""
+    """A task file, or one entry of it, cannot be read; the message names the place, the field and
+    what was expected.
+    """
 
 
 class TaskWarning(UserWarning):

@@ -1,6 +1,7 @@
 """BFCL's format sensitivity: entries of other categories, asked under 26 prompt configurations.
 
-An id is `format_sensitivity_<number>:<configuration>:<id of the entry asked>`; docs, answer and check are that entry's.
+An id is `format_sensitivity_<number>:<configuration>:<id of the entry asked>`; docs, answer and
+check are that entry's.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _CONFIGURATION = re.compile(
 
 @dataclass(frozen=True)
 class PromptVariant:
-    """One configuration of a system prompt; the defaults are those of every category but format sensitivity."""
+    """One configuration of a system prompt; the defaults are those of every category but format
+    sensitivity.
+    """
 
     return_format: str = "python"  # how calls are to be written: one of RETURN_FORMATS
     tagged: bool = False  # whether they are to stand between <TOOLCALL> and </TOOLCALL>
@@ -66,7 +69,9 @@ VARIANTS = (
 
 
 def parse_id(entry_id: str) -> tuple[PromptVariant, str]:
-    """Return the prompt variant and the id of the entry that is asked. Raises ValueError for what is no such id."""
+    """Return the prompt variant and the id of the entry that is asked. Raises ValueError for what
+    is no such id.
+    """
     parts = entry_id.split(":")
     if len(parts) != 3:
         raise ValueError(f'expected "{CATEGORY}_<number>:<configuration>:<id>", got "{entry_id}"')
@@ -74,10 +79,11 @@ def parse_id(entry_id: str) -> tuple[PromptVariant, str]:
 
 
 def load_format_sensitivity(folder: str | Path) -> list[Task]:
-    """Return the tasks of format sensitivity, every entry under the 26 variants, numbered in BFCL's order.
+    """Return the tasks of format sensitivity, every entry under the 26 variants, numbered in BFCL's
+    order.
 
-    Each has the category of the entry it asks, which is what it is judged by. Raises TaskError where the folder lacks
-    the list of ids or an entry that it names.
+    Each has the category of the entry it asks, which is what it is judged by. Raises TaskError
+    where the folder lacks the list of ids or an entry that it names.
     """
     asked = [(variant, task) for task in _entries(Path(folder)) for variant in VARIANTS]
     return [

@@ -1,4 +1,6 @@
-"""Function docs of the API classes: BFCL's `multi_turn_func_doc/` files, or whatever a user gives in their place."""
+"""Function docs of the API classes: BFCL's `multi_turn_func_doc/` files, or whatever a user gives
+in their place.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ DOC_FILES = {
     "MemoryAPI_vector": "memory_vector",
     "MemoryAPI_rec_sum": "memory_rec_sum",
 }
-"""BFCL's class names and the stems of their doc files; any other class is looked for under its name in snake case."""
+"""BFCL's class names and the stems of their doc files; any other class is looked for under its name
+in snake case.
+"""
 
-# The backend that documents it (key-value, vector, summary) is chosen when the task is run, not in the task file.
+# The backend that documents it (key-value, vector, summary) is chosen when the task is run, not in
+# the task file.
 WITHOUT_DOCS = frozenset({"MemoryAPI"})
 
 
@@ -40,7 +45,8 @@ class MissingDocs(TaskError):
 
 
 class FunctionDocs:
-    """The docs of every class that a load has met, each read once and shared by the tasks that name it.
+    """The docs of every class that a load has met, each read once and shared by the tasks that name
+    it.
 
     Of `self_documented` classes docs may be missing.
     """
@@ -54,13 +60,17 @@ class FunctionDocs:
     def of_classes(
         self, classes: Sequence[str], place: Location, own: Collection[str] = ()
     ) -> tuple[FunctionDoc, ...]:
-        """Return the docs of the classes, in their order; TaskError at `place` where one that is not `own` has none."""
+        """Return the docs of the classes, in their order; TaskError at `place` where one that is
+        not `own` has none.
+        """
         return tuple(doc for name in classes for doc in self._docs_of(name, place, own))
 
     def named(
         self, name: str, classes: Sequence[str], place: Location, own: Collection[str] = ()
     ) -> FunctionDoc:
-        """Return the doc of one function: of the involved classes first, then of any class of the source."""
+        """Return the doc of one function: of the involved classes first, then of any class of the
+        source.
+        """
         for doc in self.of_classes(classes, place, own):
             if doc.name == name:
                 return doc
@@ -69,7 +79,8 @@ class FunctionDocs:
         if name not in self._by_name:
             involved = ", ".join(doc.name for doc in self.of_classes(classes, place, own)) or "none"
             raise place.error(
-                f'function: "{name}" has no function doc: expected a name documented in {self._where()} '
+                f'function: "{name}" has no function doc: expected a name documented in '
+                f"{self._where()} "
                 f"(of the involved classes: {involved})"
             )
         return self._by_name[name]
@@ -99,9 +110,12 @@ class FunctionDocs:
             known = ", ".join(file.name for file in self._files() if file.exists()) or "none"
             known = f"{known} (looked for {stems[0]}.json)"
         raise MissingDocs(
-            f'{place}: involved_classes: class "{name}" has no function docs in {self._where()}: found only {known}. '
-            "Add its docs there, pass function_docs, or give the entry its own function list; docs of a class of your "
-            f'own are made where it is given to the environment, tools={{"{name}": class}}, or to a subcommand, '
+            f'{place}: involved_classes: class "{name}" has no function docs in {self._where()}: '
+            f"found only {known}. "
+            "Add its docs there, pass function_docs, or give the entry its own function list; docs "
+            "of a class of your "
+            f'own are made where it is given to the environment, tools={{"{name}": class}}, or to '
+            "a subcommand, "
             f"--tools {name}=MODULE:CLASS"
         )
 

@@ -1,7 +1,7 @@
 """Entries of a JSON array or of JSON Lines, one at a time, each with the line it begins on.
 
-BFCL's files are JSON Lines in spite of their `.json` names; merged files are one JSON array. The first character
-tells which. Memory holds one entry and one chunk, however long the file is.
+BFCL's files are JSON Lines in spite of their `.json` names; merged files are one JSON array. The
+first character tells which. Memory holds one entry and one chunk, however long the file is.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from fctncalling.data.errors import Location, TaskError
 
 CHUNK_CHARS = 1 << 16
 BLANK = " \t\r\n"
-# An error this close to the end of what was read may only mean that a word (-Infinity, \\uXXXX) goes on behind it.
+# An error this close to the end of what was read may only mean that a word (-Infinity, \\uXXXX)
+# goes on behind it.
 LONGEST_WORD_CHARS = 16
 EXPECTED = "expected one JSON object a line, or one JSON array of objects"
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) for every entry of the file; raise TaskError where it is missing, empty or broken."""
+    """Yield (line, value) for every entry of the file; raise TaskError where it is missing, empty
+    or broken.
+    """
     try:
         with path.open(encoding="utf-8-sig") as stream:
             window = _Window(stream, path)
@@ -135,7 +138,8 @@ class _Window:
         )
 
     def _fill(self) -> None:
-        # As much again as is held: a long entry is decoded a number of times that grows with the log of its length.
+        # As much again as is held: a long entry is decoded a number of times that grows with the
+        # log of its length.
         rest = self._text[self._at :]
         more = self._stream.read(max(CHUNK_CHARS, len(rest)))
         self._ended = not more

@@ -1,4 +1,6 @@
-"""Possible answers of a task file: BFCL's sibling `possible_answer/` file, or whatever a user gives in its place."""
+"""Possible answers of a task file: BFCL's sibling `possible_answer/` file, or whatever a user gives
+in its place.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,16 @@ from fctncalling.data.json_stream import read_entries
 from fctncalling.data.validation import explain, is_answer
 
 AnswerSource = str | Path | Mapping[str, Sequence[Any] | Mapping[str, Any]]
-"""A folder of answer files, one answer file, or a mapping of entry id to its ground truth (or its answer entry)."""
+"""A folder of answer files, one answer file, or a mapping of entry id to its ground truth (or its
+answer entry).
+"""
 
 
 class PossibleAnswers:
     """The answers to one task file, read in step with it.
 
-    BFCL writes both files in the same order, so one answer at a time is held. Answers met before their entry are
-    kept until it asks for them.
+    BFCL writes both files in the same order, so one answer at a time is held. Answers met before
+    their entry are kept until it asks for them.
     """
 
     def __init__(self, source: AnswerSource | None, task_file: Path) -> None:
@@ -32,9 +36,11 @@ class PossibleAnswers:
         self._missing_told = False
 
     def find(self, place: Location) -> Mapping[str, Any] | None:
-        """Return the answer entry of the entry at `place`, privately; None, with one warning, where no file is.
+        """Return the answer entry of the entry at `place`, privately; None, with one warning, where
+        no file is.
 
-        Raises TaskError where there are answers but none for this id, or where a file asked for is not there.
+        Raises TaskError where there are answers but none for this id, or where a file asked for is
+        not there.
         """
         assert place.id is not None
         if self._mapping is not None:
@@ -70,7 +76,8 @@ class PossibleAnswers:
         if not self._missing_told:
             self._missing_told = True
             warnings.warn(
-                f"{place}: ground_truth: no possible answers: expected them in the entry or in {self._path}; "
+                f"{place}: ground_truth: no possible answers: expected them in the entry or in "
+                f"{self._path}; "
                 "the tasks of this file cannot be judged",
                 TaskWarning,
                 stacklevel=2,

@@ -1,7 +1,8 @@
 """Surrogate code points in text: what models write as `\\ud83d\\ude00`, and no UTF-8 can hold.
 
-A text keeps them while it is read, executed and judged, for BFCL's results depend on them. At each border they go:
-what a model, a tokenizer or an endpoint is shown has pairs joined and lone halves replaced; JSON files escape them.
+A text keeps them while it is read, executed and judged, for BFCL's results depend on them. At each
+border they go: what a model, a tokenizer or an endpoint is shown has pairs joined and lone halves
+replaced; JSON files escape them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def joined(text: str) -> str:
-    """Return a text in which each high surrogate and the low one behind it are the character that they spell."""
+    """Return a text in which each high surrogate and the low one behind it are the character that
+    they spell.
+    """
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _PAIR.sub(_character, text)
@@ -43,7 +46,9 @@ def encodable_value(value: Any) -> Any:
 def json_text(
     value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None
 ) -> str:
-    """Return JSON with letters beyond ASCII as themselves and each surrogate as the escape that reads back as it."""
+    """Return JSON with letters beyond ASCII as themselves and each surrogate as the escape that
+    reads back as it.
+    """
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
     return text if text.isascii() else _SURROGATE.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
 

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Message = dict[str, Any]
-"""One OpenAI-form chat message: role, content and, where the role has them, name, tool_call_id, tools."""
+"""One OpenAI-form chat message: role, content and, where the role has them, name, tool_call_id,
+tools.
+"""
 
 
 @dataclass(frozen=True)
 class FunctionDoc:
-    """One documented function, as BFCL writes it (`parameters` keeps BFCL's types: dict, float, tuple, ...)."""
+    """One documented function, as BFCL writes it (`parameters` keeps BFCL's types: dict, float,
+    tuple, ...).
+    """
 
     name: str
     description: str
@@ -32,11 +36,11 @@ class Call:
 class Task:
     """One benchmark entry. Never mutate what hangs below it: environments copy what they change.
 
-    `ground_truth` is, by category: a list of {function: {parameter: [accepted values]}} (single turn),
-    a list (turns) of lists of Python call strings (multi turn), a list of accepted strings (agentic),
-    or None (irrelevance and relevance have none).
-    `functions` holds every documented function, the held-out ones included; `missed_functions` maps a
-    turn index to the names that are offered only from that turn on.
+    `ground_truth` is, by category: a list of {function: {parameter: [accepted values]}} (single
+    turn), a list (turns) of lists of Python call strings (multi turn), a list of accepted strings
+    (agentic), or None (irrelevance and relevance have none). `functions` holds every documented
+    function, the held-out ones included; `missed_functions` maps a turn index to the names that are
+    offered only from that turn on.
     """
 
     id: str
@@ -84,7 +88,9 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class TurnRecord:
-    """What one turn left behind: the results of all its calls and every tool's public state at its end."""
+    """What one turn left behind: the results of all its calls and every tool's public state at its
+    end.
+    """
 
     results: Sequence[str]
     states: Mapping[

@@ -1,7 +1,8 @@
 """Validate entries: fast check, JSON Schema for the explanation.
 
-The fast check runs on every entry and only says yes or no. `task.schema.json` states the same rules in words; it (and
-jsonschema) is read only when an entry was refused, to name the field and what was expected there.
+The fast check runs on every entry and only says yes or no. `task.schema.json` states the same rules
+in words; it (and jsonschema) is read only when an entry was refused, to name the field and what was
+expected there.
 """
 
 from __future__ import annotations

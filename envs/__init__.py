@@ -1,11 +1,14 @@
-"""Environments: tasks, tools and handlers put together. Gymnasium is imported only with FunctionCallingEnv."""
+"""Environments: tasks, tools and handlers put together. Gymnasium is imported only with
+FunctionCallingEnv.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# At once, not lazily: importing the module of the same name would otherwise put the module in the function's place.
+# At once, not lazily: importing the module of the same name would otherwise put the module in the
+# function's place.
 from fctncalling.envs.judging.judge import judge, judge_turns, replay_ground_truth
 
 if TYPE_CHECKING:

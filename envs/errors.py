@@ -11,7 +11,9 @@ class MissingExtra(ImportError):
 
 
 def extra_module(module: str, extra: str, purpose: str) -> Any:
-    """Return an optional module; raises MissingExtra, naming the extra that installs it, where it is absent."""
+    """Return an optional module; raises MissingExtra, naming the extra that installs it, where it
+    is absent.
+    """
     try:
         return import_module(module)
     except ImportError as error:

@@ -1,4 +1,6 @@
-"""FunctionCallingEnv: BFCL tasks as a Gymnasium environment in which an action is one assistant message."""
+"""FunctionCallingEnv: BFCL tasks as a Gymnasium environment in which an action is one assistant
+message.
+"""
 
 from __future__ import annotations
 
@@ -42,35 +44,45 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class FunctionCallingEnv(gymnasium.Env[str, str]):
-    """BFCL tasks, one per episode: a step is one assistant message, a turn all that answers one user message.
+    """BFCL tasks, one per episode: a step is one assistant message, a turn all that answers one
+    user message.
 
-    Action and observation are texts; the observation is what BFCL shows a model that is prompted in plain text, and
-    the same comes as chat messages and tool schemas in `info`. A message with calls has them executed and is answered
-    by their results; one without calls ends the turn. After the last turn `info["verdict"]` holds BFCL's verdict.
+    Action and observation are texts; the observation is what BFCL shows a model that is prompted in
+    plain text, and the same comes as chat messages and tool schemas in `info`. A message with calls
+    has them executed and is answered by their results; one without calls ends the turn. After the
+    last turn `info["verdict"]` holds BFCL's verdict.
 
-    `dataset_path` or `tasks`: what to play; neither gives the embedded training set.
-    `handler`: how calls are written. "auto" reads every form that is known (Java and JavaScript tasks: BFCL's form),
-        "python_calls" exactly what BFCL's prompting models may write, "lenient:python_calls" (and the like) also what
-        can be repaired to it, with an account of the repairs in `info["repairs"]` of each step.
-    `reward`: "success", "progress", "strict", "strict_progress", or a callable (see `fctncalling.envs.rewards`).
-    `max_steps_per_turn`: as BFCL counts it: one more calling step is still executed, and ends the task.
-    `strict`: report, as `info["strict_verdict"]`, what BFCL forgives; the strict rewards do so too.
-    `retry_malformed`: answer a message that looks like calls and cannot be read by an error message, as a step of the
+    `dataset_path` or `tasks`: what to play; neither gives the embedded training set. `handler`: how
+    calls are written. "auto" reads every form that is known (Java and JavaScript tasks: BFCL's
+    form),
+        "python_calls" exactly what BFCL's prompting models may write, "lenient:python_calls" (and
+        the like) also what can be repaired to it, with an account of the repairs in
+        `info["repairs"]` of each step.
+    `reward`: "success", "progress", "strict", "strict_progress", or a callable (see
+    `fctncalling.envs.rewards`). `max_steps_per_turn`: as BFCL counts it: one more calling step is
+    still executed, and ends the task. `strict`: report, as `info["strict_verdict"]`, what BFCL
+    forgives; the strict rewards do so too. `retry_malformed`: answer a message that looks like
+    calls and cannot be read by an error message, as a step of the
         turn, where BFCL ends the turn.
-    `corrective_feedback`: let a wrong call's result go on with what to mend; the verdict does not change.
-    `tools`: a mapping of classes of your own for the `involved_classes` of your tasks; or a list of what is offered
-        beside the functions of every task whose calls are executed: typed functions, callables from text to text,
-        Tool objects, a PythonExecutor, classes (see `fctncalling.envs.user_tools`). Or a ToolBox, which several
-        environments may share.
-    `allow_task_tools`: import the classes that tasks name by their path (`"involved_classes": ["my_tools.MyAPI"]`).
+    `corrective_feedback`: let a wrong call's result go on with what to mend; the verdict does not
+    change. `tools`: a mapping of classes of your own for the `involved_classes` of your tasks; or a
+    list of what is offered
+        beside the functions of every task whose calls are executed: typed functions, callables from
+        text to text, Tool objects, a PythonExecutor, classes (see `fctncalling.envs.user_tools`).
+        Or a ToolBox, which several environments may share.
+    `allow_task_tools`: import the classes that tasks name by their path (`"involved_classes":
+    ["my_tools.MyAPI"]`).
         That runs their modules' code, hence only for files you trust; else they are refused.
-    `user`: called with the conversation and {"task_id", "category", "turn"} when a message calls nothing. The text it
+    `user`: called with the conversation and {"task_id", "category", "turn"} when a message calls
+    nothing. The text it
         returns answers within the turn, as a step of it; None goes on to the scripted next turn.
-    `render_mode`: "ansi" (`render` returns the transcript), "human" (printed as it happens), or None.
+    `render_mode`: "ansi" (`render` returns the transcript), "human" (printed as it happens), or
+    None.
 
-    Where infrastructure fails (a tool, the truth, the checker, `user`), the episode is truncated with reward 0,
-    `info["verdict"]` None, `info["invalid"]` True and the cause in `info["invalid_reason"]`: drop it, do not learn
-    from it. An observation over `OBSERVATION_BYTES` is cut; `info["observation_bytes_cut"]` says by how much.
+    Where infrastructure fails (a tool, the truth, the checker, `user`), the episode is truncated
+    with reward 0, `info["verdict"]` None, `info["invalid"]` True and the cause in
+    `info["invalid_reason"]`: drop it, do not learn from it. An observation over `OBSERVATION_BYTES`
+    is cut; `info["observation_bytes_cut"]` says by how much.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - Gymnasium declares it as an instance variable
@@ -96,7 +108,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(
-                f"render_mode={render_mode!r}: expected one of {self.metadata['render_modes']}, or None."
+                f"render_mode={render_mode!r}: expected one of {self.metadata['render_modes']}, or "
+                "None."
             )
         if (
             isinstance(max_steps_per_turn, bool)
@@ -138,12 +151,14 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the task `options["task_id"]`, or one drawn from `np_random`; returns the first turn and its `info`.
+        """Begin the task `options["task_id"]`, or one drawn from `np_random`; returns the first
+        turn and its `info`.
 
-        Here `info` also holds `instructions`, the system text of the prompting form. Raises UnknownTask (a KeyError),
-        LookupError for a tool class or handler the task needs, UnsupportedCategory where no checker judges it,
-        LongContextError, MissingExtra or CorpusError where what the task's tools need is not there, ToolDefinitionError
-        for a class of which no docs can be made.
+        Here `info` also holds `instructions`, the system text of the prompting form. Raises
+        UnknownTask (a KeyError), LookupError for a tool class or handler the task needs,
+        UnsupportedCategory where no checker judges it, LongContextError, MissingExtra or
+        CorpusError where what the task's tools need is not there, ToolDefinitionError for a class
+        of which no docs can be made.
         """
         super().reset(seed=seed)
         task = self._tasks.choose(options, self.np_random)
@@ -152,7 +167,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             play.session = self._own_tools.session(task)
         except InfrastructureError as failure:  # told now; the first step ends the episode
             if isinstance(failure.__cause__, LongContextError | MissingExtra | CorpusError):
-                raise failure.__cause__ from None  # every such task would fail alike: no episode, a setup to mend
+                # every such task would fail alike: no episode, a setup to mend
+                raise failure.__cause__ from None
             play.invalid_reason = str(failure)
             extra = {"invalid": True, "invalid_reason": str(failure)}
         self._play = play
@@ -168,7 +184,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> Step:
         """Play one assistant message; returns (observation, reward, terminated, truncated, info).
 
-        Raises ResetNeeded before the first reset and after the end, TypeError where the action is no `str`.
+        Raises ResetNeeded before the first reset and after the end, TypeError where the action is
+        no `str`.
         """
         play = self._required_play("step")
         if play.ended:
@@ -177,7 +194,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             )
         if not isinstance(action, str):
             raise TypeError(
-                f"step: the action is a {type(action).__name__}: expected a str, the assistant's message."
+                f"step: the action is a {type(action).__name__}: expected a str, the assistant's "
+                "message."
             )
         text = joined(str(action))  # numpy's strings become plain ones
         play.conversation.append({"role": "assistant", "content": text})
@@ -276,7 +294,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         messages: list[Message],
         extra: Mapping[str, Any],
     ) -> tuple[str, dict[str, Any]]:
-        """Return an observation within its bound and its `info`, in which nothing is shared with the environment."""
+        """Return an observation within its bound and its `info`, in which nothing is shared with
+        the environment.
+        """
         observation, messages = encodable(observation), encodable_value(messages)
         play.conversation += copy.deepcopy(messages)
         last = play.steps[-1] if play.steps else None
@@ -302,7 +322,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         return observation, info
 
     def render(self) -> str | None:
-        """Return the transcript so far ("ansi"); None otherwise: "human" prints each step as it is made."""
+        """Return the transcript so far ("ansi"); None otherwise: "human" prints each step as it is
+        made.
+        """
         if self.render_mode != "ansi":
             return None
         play = self._required_play("render")
@@ -321,7 +343,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state`, of this environment or of one with the same tasks and keywords."""
+        """Go back to a state of `get_state`, of this environment or of one with the same tasks and
+        keywords.
+        """
         play = None
         if state["play"] is not None:
             task = self._tasks.by_id(state["play"]["task_id"])

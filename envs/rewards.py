@@ -1,4 +1,6 @@
-"""Rewards: what a step earns, given what it did and the verdicts on it, which no reward ever changes."""
+"""Rewards: what a step earns, given what it did and the verdicts on it, which no reward ever
+changes.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,12 @@ def success(outcome: Outcome) -> float:
 def progress(outcome: Outcome) -> float:
     """Return a turn's share when it ends and passes, so that a valid episode returns exactly 1.
 
-    The n scored turns of a task are worth 1/n each. A turn with an empty ground truth is worth nothing: BFCL checks
-    nothing there, so a share for it would be a gift (in `multi_turn_miss_*` a fifth of all turns). The last share is
-    paid only with a valid verdict, hence an episode returns 1 if and only if it is valid; the final reward of a valid
-    episode is what is missing to 1, so that rounding cannot spoil it. A turn passes or fails by itself, as BFCL's
-    state and response checks see it: an earlier failure does not forfeit later shares. Single-turn tasks have one
+    The n scored turns of a task are worth 1/n each. A turn with an empty ground truth is worth
+    nothing: BFCL checks nothing there, so a share for it would be a gift (in `multi_turn_miss_*` a
+    fifth of all turns). The last share is paid only with a valid verdict, hence an episode returns
+    1 if and only if it is valid; the final reward of a valid episode is what is missing to 1, so
+    that rounding cannot spoil it. A turn passes or fails by itself, as BFCL's state and response
+    checks see it: an earlier failure does not forfeit later shares. Single-turn tasks have one
     share: progress and success are the same there.
     """
     share = 1.0 / outcome.shares
@@ -57,7 +60,8 @@ def strict(outcome: Outcome) -> float:
 def strict_progress(outcome: Outcome) -> float:
     """Return `progress` of strict turns: a share also needs that nothing in its turn was forgiven.
 
-    The last share is paid only with a valid strict verdict, hence an episode returns 1 if and only if that is valid.
+    The last share is paid only with a valid strict verdict, hence an episode returns 1 if and only
+    if that is valid.
     """
     strictly = outcome._replace(
         verdict=outcome.strict_verdict,
@@ -78,15 +82,17 @@ STRICT_REWARDS = ("strict", "strict_progress")  # they need the strict verdict
 def get_reward(reward: str | UserReward) -> Reward:
     """Return a reward by name, or wrap a user's callable.
 
-    A callable gets the `StepRecord` of the step just made (its `reward` field still 0) and the official `Verdict`,
-    None before the last step; it returns a finite number. Its exceptions are not caught, and it is not called for a
-    step whose infrastructure failed. Raises ValueError for an unknown name, TypeError for anything else.
+    A callable gets the `StepRecord` of the step just made (its `reward` field still 0) and the
+    official `Verdict`, None before the last step; it returns a finite number. Its exceptions are
+    not caught, and it is not called for a step whose infrastructure failed. Raises ValueError for
+    an unknown name, TypeError for anything else.
     """
     if isinstance(reward, str):
         if reward not in REWARDS:
             known = ", ".join(f'"{name}"' for name in REWARDS)
             raise ValueError(
-                f'unknown reward "{reward}": expected {known}, or a callable (StepRecord, Verdict | None) -> float.'
+                f'unknown reward "{reward}": expected {known}, or a callable (StepRecord, Verdict '
+                "| None) -> float."
             )
         return REWARDS[reward]
     if not callable(reward):
@@ -104,7 +110,8 @@ def _checked(value: Any, reward: UserReward) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(
-            f"reward {reward!r} returned {value!r}: expected a finite number; return one for every step."
+            f"reward {reward!r} returned {value!r}: expected a finite number; return one for every "
+            "step."
         )
     return number
 
@@ -117,7 +124,9 @@ def scored_turns(task: Task) -> Sequence[bool]:
 
 
 def progress_of(task: Task, verdict: Verdict) -> float:
-    """Return the share of scored turns that pass, 0..1, each judged for itself; 1 for every valid answer."""
+    """Return the share of scored turns that pass, 0..1, each judged for itself; 1 for every valid
+    answer.
+    """
     if verdict.valid:
         return 1.0
     scored = [

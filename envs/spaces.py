@@ -1,8 +1,9 @@
 """A space of every Python string, with the handlers that Gymnasium's vector environments ask for.
 
-`gymnasium.spaces.Text` rejects JSON and most of Unicode, and in `AsyncVectorEnv` with shared memory it keeps showing
-the texts of the first read (the batch is read once, and a tuple of strings cannot follow the memory below it).
-`UnicodeText` holds any `str`, lone surrogates included, and reads shared memory as a view that follows it.
+`gymnasium.spaces.Text` rejects JSON and most of Unicode, and in `AsyncVectorEnv` with shared memory
+it keeps showing the texts of the first read (the batch is read once, and a tuple of strings cannot
+follow the memory below it). `UnicodeText` holds any `str`, lone surrogates included, and reads
+shared memory as a view that follows it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from gymnasium.vector.utils.shared_memory import (
 from gymnasium.wrappers.utils import create_zero_array
 
 OBSERVATION_BYTES = 512 * 1024
-"""Bytes of UTF-8 one observation may take, and hence of shared memory per environment (the longest official
-single-turn prompt takes 37 kB, the longest multi-turn one about 100 kB)."""
+"""Bytes of UTF-8 one observation may take, and hence of shared memory per environment (the longest
+official single-turn prompt takes 37 kB, the longest multi-turn one about 100 kB).
+"""
 
 _LENGTH_BYTES = 8  # the text's own length stands before it in shared memory
 _CODEC = (
@@ -57,7 +59,8 @@ _SAMPLE_ALPHABET = "".join(
 class UnicodeText(Space[str]):
     """Every `str` whose UTF-8 form takes at most `max_bytes` bytes; None sets no bound.
 
-    A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per environment.
+    A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per
+    environment.
     """
 
     def __init__(
@@ -65,7 +68,8 @@ class UnicodeText(Space[str]):
     ) -> None:
         if max_bytes is not None and max_bytes < 1:
             raise ValueError(
-                f"UnicodeText: max_bytes={max_bytes!r}; expected a positive number of bytes, or None."
+                f"UnicodeText: max_bytes={max_bytes!r}; expected a positive number of bytes, or "
+                "None."
             )
         self.max_bytes = max_bytes
         super().__init__(dtype=None, seed=seed)
@@ -107,7 +111,9 @@ class UnicodeText(Space[str]):
 
 
 def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
-    """Return the longest beginning of `text` that takes at most `max_bytes` bytes, and how many bytes were cut."""
+    """Return the longest beginning of `text` that takes at most `max_bytes` bytes, and how many
+    bytes were cut.
+    """
     if len(text) * 4 <= max_bytes:
         return text, 0
     encoded = text.encode(*_CODEC)
@@ -122,7 +128,9 @@ def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
 
 
 class SharedTexts(Sequence[str]):
-    """The texts of all environments, read from shared memory anew at every look; a deep copy is a plain tuple."""
+    """The texts of all environments, read from shared memory anew at every look; a deep copy is a
+    plain tuple.
+    """
 
     def __init__(self, memory: Any, stride: int, n: int) -> None:
         self._bytes = memoryview(memory.get_obj()).cast("B")
@@ -160,7 +168,8 @@ class SharedTexts(Sequence[str]):
 def _bound(space: UnicodeText) -> int:
     if space.max_bytes is None:
         raise CustomSpaceError(
-            f"{space} has no bound, so no shared memory can be reserved for it: give max_bytes, or pass "
+            f"{space} has no bound, so no shared memory can be reserved for it: give max_bytes, or "
+            "pass "
             'vector_kwargs={"shared_memory": False}.'
         )
     return space.max_bytes
@@ -178,7 +187,8 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
     encoded, bound = value.encode(*_CODEC), _bound(space)
     if len(encoded) > bound:
         raise ValueError(
-            f"a text of {len(encoded)} bytes does not fit the {bound} bytes of {space}: cut it first "
+            f"a text of {len(encoded)} bytes does not fit the {bound} bytes of {space}: cut it "
+            "first "
             "(fctncalling.envs.spaces.cut_text), or raise max_bytes."
         )
     memory = memoryview(shared_memory.get_obj()).cast("B")
@@ -188,7 +198,8 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
 
 
 class TextBatch(Tuple[Any]):
-    """The texts of several environments: a Tuple of spaces, as for Gymnasium's own Text, that knows the view of them.
+    """The texts of several environments: a Tuple of spaces, as for Gymnasium's own Text, that knows
+    the view of them.
 
     `copy=False` hands out the view itself, which is no tuple: a tuple cannot follow the memory.
     """
@@ -240,8 +251,8 @@ def _unflatten_text(space: UnicodeText, x: str) -> str:
     return x
 
 
-# `iterate` is deliberately absent: registered for one text it would make `iterate(Tuple)` walk the characters of each
-# text instead of the texts.
+# `iterate` is deliberately absent: registered for one text it would make `iterate(Tuple)` walk the
+# characters of each text instead of the texts.
 _VECTOR_HANDLERS: list[Any] = [
     (batch_space, _batch_text),
     (batch_differing_spaces, _batch_differing_texts),

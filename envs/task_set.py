@@ -1,4 +1,6 @@
-"""The tasks an environment draws from; a file is parsed once per process, however many environments read it."""
+"""The tasks an environment draws from; a file is parsed once per process, however many environments
+read it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class TaskSet:
             task_id for task_id, count in Counter(task.id for task in tasks).items() if count > 1
         ]:
             raise ValueError(
-                f"{origin}: ids must be unique, but these stand twice: {', '.join(twice[:_SHOWN_IDS])}."
+                f"{origin}: ids must be unique, but these stand twice: "
+                f"{', '.join(twice[:_SHOWN_IDS])}."
             )
 
     def __len__(self) -> int:
@@ -48,12 +51,15 @@ class TaskSet:
             shown = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
             more = ", ..." if len(self) > _SHOWN_IDS else ""
             raise UnknownTask(
-                f"no task has the id {task_id!r}: {self.origin} holds {len(self)} tasks, {shown}{more}."
+                f"no task has the id {task_id!r}: {self.origin} holds {len(self)} tasks, "
+                f"{shown}{more}."
             )
         return self._by_id[task_id]
 
     def choose(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
-        """Return the task of `options["task_id"]`, or one drawn at random; raises UnknownTask, ValueError."""
+        """Return the task of `options["task_id"]`, or one drawn at random; raises UnknownTask,
+        ValueError.
+        """
         if unknown := set(options or ()) - {"task_id"}:
             raise ValueError(
                 f'reset: unknown options {sorted(map(str, unknown))}: expected only "task_id".'
@@ -83,7 +89,8 @@ def task_set(
             if not isinstance(task, Task):
                 raise TypeError(
                     f"tasks holds a {type(task).__name__}: expected fctncalling.data.types.Task; "
-                    "fctncalling.data.bfcl.load_tasks reads them from a file (or pass dataset_path)."
+                    "fctncalling.data.bfcl.load_tasks reads them from a file (or pass "
+                    "dataset_path)."
                 )
         return TaskSet(tasks, "tasks")
     path = (embedded_path("train") if dataset_path is None else task_path(dataset_path)).resolve()

@@ -1,8 +1,9 @@
 """User-supplied tools: callables, Tool objects, stateful classes.
 
-Callables, Tool objects, an executor go into a box: they keep no state of an episode, so the calls of one message run at
-once. A class is one set of instances an episode, as BFCL's own tools are. A task may name one by its path, which is
-imported only where the user allows it: importing a module runs its code, and a task file is data.
+Callables, Tool objects, an executor go into a box: they keep no state of an episode, so the calls
+of one message run at once. A class is one set of instances an episode, as BFCL's own tools are. A
+task may name one by its path, which is imported only where the user allows it: importing a module
+runs its code, and a task file is data.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ ToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any] | None
 
 
 class UserTools:
-    """What `FunctionCallingEnv(tools=...)` was given, sorted; raises ToolDefinitionError for what is no tool.
+    """What `FunctionCallingEnv(tools=...)` was given, sorted; raises ToolDefinitionError for what
+    is no tool.
 
-    A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself. Everything in a list is
-    offered as well, beside the functions of every task whose calls are executed; the task's own functions win where
-    names clash. Classes in a list bear their own names. Where a task documents no method of a class that is given,
-    docs of all its public methods are made from signatures and docstrings.
+    A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself.
+    Everything in a list is offered as well, beside the functions of every task whose calls are
+    executed; the task's own functions win where names clash. Classes in a list bear their own
+    names. Where a task documents no method of a class that is given, docs of all its public methods
+    are made from signatures and docstrings.
     """
 
     def __init__(self, given: ToolsArgument) -> None:
@@ -55,7 +58,8 @@ class UserTools:
     def _sort(self, given: Iterable[Any]) -> None:
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise ToolDefinitionError(
-                f"tools={given!r:.100}: expected a list of tools, a mapping of classes, or a ToolBox"
+                f"tools={given!r:.100}: expected a list of tools, a mapping of classes, or a "
+                "ToolBox"
             )
         others = []
         for tool in given:
@@ -71,9 +75,11 @@ class UserTools:
             self._owns_box = True
 
     def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
-        """Import the classes that tasks name by their paths, but those given; raises TaskError where one cannot be.
+        """Import the classes that tasks name by their paths, but those given; raises TaskError
+        where one cannot be.
 
-        `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the messages.
+        `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the
+        messages.
         """
         paths: dict[str, str] = {}
         for name, path, place in named_by_path(
@@ -81,16 +87,18 @@ class UserTools:
         ):
             if paths.get(name, path) != path:
                 raise TaskError(
-                    f'{place} is a second class called "{name}": expected "{paths[name]}" everywhere'
+                    f'{place} is a second class called "{name}": expected "{paths[name]}" '
+                    "everywhere"
                 )
             if name not in paths:
                 paths[name], self.classes[name] = path, _imported(path, place)
 
     def with_tool_docs(self, task: Task) -> Task:
-        """Return the task with docs made of its classes that lack them, and what is offered beside its own functions.
+        """Return the task with docs made of its classes that lack them, and what is offered beside
+        its own functions.
 
-        Raises ToolDefinitionError for a class of which docs cannot be made, TaskError for a function held out by a
-        name that none has.
+        Raises ToolDefinitionError for a class of which docs cannot be made, TaskError for a
+        function held out by a name that none has.
         """
         if not executes_calls(task):
             return task
@@ -114,7 +122,8 @@ class UserTools:
         for turn, names in task.missed_functions.items():
             if unknown := sorted(set(names) - documented):
                 raise TaskError(
-                    f'task "{task.id}": missed_function["{turn}"]: "{unknown[0]}" is no function of this task: '
+                    f'task "{task.id}": missed_function["{turn}"]: "{unknown[0]}" is no function '
+                    "of this task: "
                     f"expected one of {', '.join(sorted(documented))}"
                 )
         return made
@@ -145,8 +154,8 @@ class UserTools:
     def results(self, calls: Sequence[str], session: ToolSession) -> list[str]:
         """Return the result texts of one message's calls in call order; raises InfrastructureError.
 
-        Those of the box run at once. They do not go by the session: it puts names into text arguments, as BFCL does,
-        and a snippet's code must come through as it was written.
+        Those of the box run at once. They do not go by the session: it puts names into text
+        arguments, as BFCL does, and a snippet's code must come through as it was written.
         """
         boxed = {
             index: call
@@ -174,7 +183,9 @@ class UserTools:
         return {name for each in classes for name in dir(each) if not name.startswith("_")}
 
     def _boxed(self, text: str, session: ToolSession) -> Call | str | None:
-        """Return a call string as a call of the box, or the text why it is none; None where it is the session's."""
+        """Return a call string as a call of the box, or the text why it is none; None where it is
+        the session's.
+        """
         name = text.partition("(")[0].strip()
         if (
             self.box is None
@@ -214,14 +225,16 @@ def _as_class(name: str, tool: Any) -> Any:
     if isinstance(tool, type) or (isinstance(tool, str) and ":" in tool):
         return tool
     raise ToolDefinitionError(
-        f"tools[{name!r}] is {tool!r:.100}: expected a class or a ToolBox; callables are given as a list, tools=[...]"
+        f"tools[{name!r}] is {tool!r:.100}: expected a class or a ToolBox; callables are given as "
+        "a list, tools=[...]"
     )
 
 
 def named_by_path(
     tasks: Iterable[Task], origin: str, *, allowed: bool, given: Collection[str] = ()
 ) -> list[tuple[str, str, str]]:
-    """Return (name, "module:Class", place) of each class that a task names by its path and that is not given.
+    """Return (name, "module:Class", place) of each class that a task names by its path and that is
+    not given.
 
     Raises TaskError for the first one where it is not allowed. Imports nothing.
     """
@@ -233,8 +246,10 @@ def named_by_path(
                 found.append((name, path, place))
             if found and not allowed:
                 raise TaskError(
-                    f"{place} names a class by its path, and importing it would run that module's code. If you trust "
-                    "the file, pass allow_task_tools=True (--allow_task_tools); or give the class yourself: "
+                    f"{place} names a class by its path, and importing it would run that module's "
+                    "code. If you trust "
+                    "the file, pass allow_task_tools=True (--allow_task_tools); or give the class "
+                    "yourself: "
                     f'tools={{"{name}": {name}}}'
                 )
     return found
@@ -246,7 +261,8 @@ def _imported(path: str, place: str) -> type:
         found = getattr(import_module(module), name)
     except Exception as error:  # whatever the module's own code raises
         raise TaskError(
-            f"{place} cannot be imported ({type(error).__name__}: {error}): expected a module on Python's path; "
+            f"{place} cannot be imported ({type(error).__name__}: {error}): expected a module on "
+            "Python's path; "
             "set PYTHONPATH to its folder"
         ) from error
     if not isinstance(found, type):

@@ -1,10 +1,11 @@
-"""TRL's "Learning Tools" page as a script: a calculator, a wiki, a Python interpreter, and learning to use them.
+"""TRL's "Learning Tools" page as a script: a calculator, a wiki, a Python interpreter, and learning
+to use them.
 
-`python examples/learning_tools.py --part calculator` starts from the embedded model that has begun to learn this job,
-as `--part python` does; the reward rises within the default steps. No embedded model can search, so `--part wiki` plays
-a scripted policy and learns nothing. `--model FOLDER` takes any causal language model for every part; it sees examples
-in its prompt. The wiki is a small local corpus (a file of your own: FCTNCALLING_SEARCH_CORPUS), the interpreter runs
-confined.
+`python examples/learning_tools.py --part calculator` starts from the embedded model that has begun
+to learn this job, as `--part python` does; the reward rises within the default steps. No embedded
+model can search, so `--part wiki` plays a scripted policy and learns nothing. `--model FOLDER`
+takes any causal language model for every part; it sees examples in its prompt. The wiki is a small
+local corpus (a file of your own: FCTNCALLING_SEARCH_CORPUS), the interpreter runs confined.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ Q: """
 
 
 def exact_match_reward(responses: list[str], answers: list[str]) -> list[float]:
-    """Return 1 for each response that ends with its answer as `Result=number`, with or without `<submit>`."""
+    """Return 1 for each response that ends with its answer as `Result=number`, with or without
+    `<submit>`.
+    """
     rewards = []
     for response, answer in zip(responses, answers, strict=True):
         numbers = re.findall(r"Result\s*=\s*(-?\d+(?:\.\d+)?)\s*(?:<submit>)?$", response)
@@ -110,7 +113,9 @@ def python_tasks(count: int) -> tuple[list[str], list[str]]:
 
 
 class ScriptedSearch(TextEnvironment):
-    """Plays the wiki without a model that could: searches for the question, answers with the page's title."""
+    """Plays the wiki without a model that could: searches for the question, answers with the page's
+    title.
+    """
 
     def generate(self, histories: Sequence[TextHistory]) -> list[TextHistory]:
         """Write the next part of every episode that goes on."""
@@ -139,17 +144,30 @@ class Part(NamedTuple):
 PARTS = {
     "calculator": Part(
         lambda: {"calculator": load_tool("ybelkada/simple-calculator")},
-        CALCULATOR_PROMPT, exact_match_reward, calculator_tasks, 100, "calculator",
+        CALCULATOR_PROMPT,
+        exact_match_reward,
+        calculator_tasks,
+        100,
+        "calculator",
     ),
     "wiki": Part(
         lambda: {"Wiki": load_tool("vwxyzjn/pyserini-wikipedia-kilt-doc")},
-        WIKI_PROMPT, contains_reward, wiki_tasks, 400, "model",
+        WIKI_PROMPT,
+        contains_reward,
+        wiki_tasks,
+        400,
+        "model",
     ),
     "python": Part(
         lambda: {"python_executor": load_tool("lvwerra/python-interpreter")},
-        PYTHON_PROMPT, exact_match_reward, python_tasks, 400, "python_math", "python_block",
+        PYTHON_PROMPT,
+        exact_match_reward,
+        python_tasks,
+        400,
+        "python_math",
+        "python_block",
     ),
-}  # fmt: skip
+}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,8 +1,10 @@
-"""TRL's "Text Environments" page as a script: tools, a prompt, a reward, an episode, one step of learning.
+"""TRL's "Text Environments" page as a script: tools, a prompt, a reward, an episode, one step of
+learning.
 
-`python examples/text_environment.py` plays with the embedded calculator model, which has learned to call a calculator
-and still makes mistakes; `--model FOLDER` takes any causal language model, which sees an example in its prompt.
-The import lines are ours. Names that the page spells in two ways are spelled in one.
+`python examples/text_environment.py` plays with the embedded calculator model, which has learned to
+call a calculator and still makes mistakes; `--model FOLDER` takes any causal language model, which
+sees an example in its prompt. The import lines are ours. Names that the page spells in two ways are
+spelled in one.
 """
 
 from __future__ import annotations

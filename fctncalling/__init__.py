@@ -1,6 +1,8 @@
-"""fctncalling: a Gymnasium environment for multi-turn function calling, and an actor-critic trainer for it.
+"""fctncalling: a Gymnasium environment for multi-turn function calling, and an actor-critic trainer
+for it.
 
-Importing it registers `FunctionCalling-v0` and loads little else: the public names below are imported when first used.
+Importing it registers `FunctionCalling-v0` and loads little else: the public names below are
+imported when first used.
 """
 
 from importlib import import_module

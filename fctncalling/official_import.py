@@ -1,4 +1,6 @@
-"""BFCL's official data out of its own package: read, checked by hash, written; nothing of it is imported or run."""
+"""BFCL's official data out of its own package: read, checked by hash, written; nothing of it is
+imported or run.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def manifest() -> dict[str, Any]:
 
 @contextmanager
 def package(source: Path | None) -> Iterator[Read]:
-    """Give the reader of the official package: of a wheel, of a folder, or (None) of the pinned wheel, downloaded."""
+    """Give the reader of the official package: of a wheel, of a folder, or (None) of the pinned
+    wheel, downloaded.
+    """
     if source is None:
         with TemporaryDirectory() as folder, _wheel(_download(Path(folder)), pinned=True) as read:
             yield read
@@ -57,10 +61,11 @@ def package(source: Path | None) -> Iterator[Read]:
 
 
 def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> Iterator[Written]:
-    """Write every file below `target`, yielding each; nothing is written before all were read and checked.
+    """Write every file below `target`, yielding each; nothing is written before all were read and
+    checked.
 
-    Raises ImportFailure for a target among installed packages, a file that is missing, and (unless `accept_changed`)
-    one whose hash is not the recorded one.
+    Raises ImportFailure for a target among installed packages, a file that is missing, and (unless
+    `accept_changed`) one whose hash is not the recorded one.
     """
     _require_own_folder(target)
     contents: list[tuple[Path, bytes, bool]] = []
@@ -74,8 +79,10 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
         changed = hashlib.sha256(raw).hexdigest() != entry["sha256"]
         if changed and not accept_changed:
             raise ImportFailure(
-                f"{entry['source']}: the file is not the recorded one (its SHA-256 differs). {_expected()} "
-                "To take it as it is, pass --accept_changed; verdicts may then differ from the recorded ones."
+                f"{entry['source']}: the file is not the recorded one (its SHA-256 differs). "
+                f"{_expected()} "
+                "To take it as it is, pass --accept_changed; verdicts may then differ from the "
+                "recorded ones."
             )
         contents.append(
             (target / name, tables_of(raw, entry["source"]) if name == TABLES else raw, changed)
@@ -92,7 +99,8 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
 def tables_of(source: bytes, name: str) -> bytes:
     """Return a module's upper-case constants as JSON, Ellipsis as {"__ellipsis__": true}.
 
-    The module is parsed and its literals are read; none of it is run. Raises ImportFailure for what is no literal.
+    The module is parsed and its literals are read; none of it is run. Raises ImportFailure for what
+    is no literal.
     """
     tables = {}
     try:
@@ -160,7 +168,9 @@ def _wheel(path: Path, *, pinned: bool) -> Iterator[Read]:
 
 
 def _folder(folder: Path) -> Read:
-    """Return the reader of an unpacked wheel, of its package folder, or of the repository that holds it."""
+    """Return the reader of an unpacked wheel, of its package folder, or of the repository that
+    holds it.
+    """
     roots = (folder, folder.parent, folder / "berkeley-function-call-leaderboard")
     for root in roots:
         if (root / "bfcl_eval" / "data").is_dir():

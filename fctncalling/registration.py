@@ -1,4 +1,6 @@
-"""Registers the environments with Gymnasium, without importing Gymnasium for those who only judge answers."""
+"""Registers the environments with Gymnasium, without importing Gymnasium for those who only judge
+answers.
+"""
 
 from __future__ import annotations
 

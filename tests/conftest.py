@@ -1,4 +1,6 @@
-"""Fixtures shared by all tests: the shared test data, and the count of official verdicts that were compared."""
+"""Fixtures shared by all tests: the shared test data, and the count of official verdicts that were
+compared.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from fctncalling.data.paths import official_data_folder
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("house")
 
-# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts and
+# interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -57,7 +60,9 @@ def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 @pytest.fixture(scope="session")
 def verdict_counter(pytestconfig: pytest.Config) -> VerdictCounter:
-    """Return the session's counter; its total is printed at the end, and `.ci/run` fails where it is 0."""
+    """Return the session's counter; its total is printed at the end, and `.ci/run` fails where it
+    is 0.
+    """
     return pytestconfig.stash[_COUNTER]
 
 
@@ -66,7 +71,8 @@ SHARED_TABLES = "needs the shared tables: FCTNCALLING_SHARED names their folder"
 
 
 class SharedFolder(PosixPath):
-    """The folder of shared test data; asking for a part that is not here skips the test, naming what it needs.
+    """The folder of shared test data; asking for a part that is not here skips the test, naming
+    what it needs.
 
     Where there is none, `bfcl/data` is a link to the tasks that `import-bfcl` got.
     """
@@ -82,7 +88,9 @@ class SharedFolder(PosixPath):
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of shared test data (official tasks and verdicts), or one with the imported tasks alone."""
+    """Return the folder of shared test data (official tasks and verdicts), or one with the imported
+    tasks alone.
+    """
     root = Path(os.environ.get("FCTNCALLING_SHARED", Path(__file__).parents[2] / "shared"))
     if (root / "bfcl").is_dir():
         return SharedFolder(root)

@@ -51,7 +51,9 @@ def package_files() -> list[Path]:
 
 
 def imported(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line, dotted name) of every import, those inside functions too; a relative one as `.name`."""
+    """Yield (line, dotted name) of every import, those inside functions too; a relative one as
+    `.name`.
+    """
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -150,7 +152,9 @@ def test_nothing_is_evaluated_outside_the_confined_executor() -> None:
 
 
 def called_name(function: ast.expr) -> str | None:
-    """Return the called builtin's name, also as `builtins.eval`; a method such as `model.eval` is none."""
+    """Return the called builtin's name, also as `builtins.eval`; a method such as `model.eval` is
+    none.
+    """
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
         return function.attr if function.value.id == "builtins" else None
     return function.id if isinstance(function, ast.Name) else None

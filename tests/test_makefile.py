@@ -1,4 +1,6 @@
-"""`make` looks at the Python version before it downloads anything, and makes a stale environment anew."""
+"""`make` looks at the Python version before it downloads anything, and makes a stale environment
+anew.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from pathlib import Path
 import pytest
 
 MAKEFILE = Path(__file__).parents[1] / "Makefile"
-# A Python of a version of our choice: it says so to `-c`, makes environments of its like, and runs no script.
+# A Python of a version of our choice: it says so to `-c`, makes environments of its like, and runs
+# no script.
 FAKE = f"""#!/bin/sh
 case "$1" in
 -c) exec {sys.executable} -c 'import sys; sys.version_info = (3, MINOR, 0); exec(sys.argv[1])' "$2" ;;

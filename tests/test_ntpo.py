@@ -1,4 +1,6 @@
-"""The case in which naive token-level PPO goes wrong: what it wants, and what it learns, against TPPO."""
+"""The case in which naive token-level PPO goes wrong: what it wants, and what it learns, against
+TPPO.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The package imports lightly, ships what it needs, and installs from a clone that has no symbolic links."""
+"""The package imports lightly, ships what it needs, and installs from a clone that has no symbolic
+links.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ def test_the_versions_agree() -> None:
 
 @pytest.fixture(scope="module")
 def without_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the tree in which each link is a text file, as git writes it where links are not supported."""
+    """Return a copy of the tree in which each link is a text file, as git writes it where links are
+    not supported.
+    """
     clone = tmp_path_factory.mktemp("clone")
     skipped = shutil.ignore_patterns("__pycache__", "*.egg-info", "model", "bfcl")
     for folder in (*ROOMS, "fctncalling"):
@@ -155,7 +159,8 @@ def test_a_clone_without_links_builds_a_complete_package(
 def test_the_built_package_loads_its_embedded_tasks(without_links: Path, tmp_path: Path) -> None:
     run("setup.py", "-q", "build_py", "--build-lib", str(tmp_path / "lib"), cwd=without_links)
     program = (
-        "import fctncalling, json; tasks = fctncalling.load_tasks(fctncalling.embedded_path('train'))\n"
+        "import fctncalling, json; tasks = "
+        "fctncalling.load_tasks(fctncalling.embedded_path('train'))\n"
         "print(json.dumps([fctncalling.__file__, len(tasks)]))"
     )
     file, num_tasks = json.loads(run("-c", program, cwd=tmp_path, path=tmp_path / "lib"))

@@ -31,8 +31,10 @@ ELSEWHERE = (
 FOUND_FAULTS = "lint"  # exits with 1, as official tasks are impossible
 # The flags of the repository that the default algorithm comes from.
 SEED_FLAGS = (
-    "--seed 10 --env_name fctncalling_env --algorithm_name TPPO --experiment_name tppo --num_mini_batch 2 "
-    "--ppo_epoch 1 --lr 1e-6 --critic_lr 5e-5 --n_rollout_threads 2 --gradient_cp_steps 1 --max_new_tokens 16 "
+    "--seed 10 --env_name fctncalling_env --algorithm_name TPPO --experiment_name tppo "
+    "--num_mini_batch 2 "
+    "--ppo_epoch 1 --lr 1e-6 --critic_lr 5e-5 --n_rollout_threads 2 --gradient_cp_steps 1 "
+    "--max_new_tokens 16 "
     "--save_interval 1000"
 )
 
@@ -146,7 +148,8 @@ def test_a_class_given_by_name_is_judged_strictly_by_every_subcommand(
     assert main(["verdicts", "--input", "out.jsonl", "--output", "verdicts.jsonl", *here]) == 0
     assert json.loads(Path("verdicts.jsonl").read_text())["valid"]
     Path("calls.jsonl").write_text(
-        '{"category": "multi_turn_base", "id": "multi_turn_base_0", "call": "set_degrees(degrees=4)"}\n'
+        '{"category": "multi_turn_base", "id": "multi_turn_base_0", "call": '
+        '"set_degrees(degrees=4)"}\n'
     )
     assert main(["execute", "--input", "calls.jsonl", "--output", "results.jsonl", *here]) == 0
     assert "expected 5 to 30" in json.loads(Path("results.jsonl").read_text())["result"]
@@ -220,7 +223,9 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
 
 
 def run_shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a shell script in a copy of the source tree, whose `.venv/bin/python` is this interpreter."""
+    """Run a shell script in a copy of the source tree, whose `.venv/bin/python` is this
+    interpreter.
+    """
     python = folder / ".venv/bin/python"
     if not python.exists():
         python.parent.mkdir(parents=True)

@@ -1,7 +1,8 @@
 """FSDP2, as accelerate configures it.
 
-Acting token by token through sharded weights would be a meeting of all processes at every token, and episodes differ in
-length. So each process gathers the weights once, into a copy that lives as long as a rollout does.
+Acting token by token through sharded weights would be a meeting of all processes at every token,
+and episodes differ in length. So each process gathers the weights once, into a copy that lives as
+long as a rollout does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class FSDP:
 
     @classmethod
     def configured(cls) -> FSDP:
-        """Return the sharding of accelerate's configuration (its FSDP_... variables); SettingError if version 1."""
+        """Return the sharding of accelerate's configuration (its FSDP_... variables); SettingError
+        if version 1.
+        """
         import os
 
         from accelerate import FullyShardedDataParallelPlugin  # type: ignore[import-untyped]
@@ -41,7 +44,8 @@ class FSDP:
         version = os.environ.get("FSDP_VERSION", "2")
         if version != "2":
             raise SettingError(
-                f"fsdp_version of accelerate's configuration: got {version}, expected 2; run accelerate config again, "
+                f"fsdp_version of accelerate's configuration: got {version}, expected 2; run "
+                "accelerate config again, "
                 "or give --fsdp and no configuration"
             )
         return cls(FullyShardedDataParallelPlugin(fsdp_version=2))
@@ -55,10 +59,12 @@ class FSDP:
             register_fsdp_forward_method,
         )
 
-        # Its pre-backward hooks hang on our outputs, some of which are views; we change none of them in place.
+        # Its pre-backward hooks hang on our outputs, some of which are views; we change none of
+        # them in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         self._copy = _on_meta_device(policy)
-        # Where the weights lie; by itself it would take an accelerator that --device has left alone.
+        # Where the weights lie; by itself it would take an accelerator that --device has left
+        # alone.
         device = next(policy.parameters()).device
         options = {
             "mesh": init_device_mesh(device.type, (torch.distributed.get_world_size(),)),
@@ -94,7 +100,9 @@ class FSDP:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Return a tensor of which processes hold parts in one piece; all of them take part. Others as they are."""
+    """Return a tensor of which processes hold parts in one piece; all of them take part. Others as
+    they are.
+    """
     sharded: Any = tensor  # a DTensor, whose module is slow to import
     whole: Tensor = sharded.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole
@@ -108,7 +116,9 @@ def local_shard(tensor: Tensor) -> Tensor:
 
 
 def full_state_dict(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the optimiser's state dict with every tensor in one piece: what one process would save."""
+    """Return the optimiser's state dict with every tensor in one piece: what one process would
+    save.
+    """
     state = optimiser.state_dict()
     slots = {
         number: {
@@ -123,7 +133,8 @@ def full_state_dict(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
 def load_full_state_dict(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Take over a state dict whose tensors are in one piece, each process its part.
 
-    Its moments and step counts are taken, its rates and other settings are not: those are this run's own.
+    Its moments and step counts are taken, its rates and other settings are not: those are this
+    run's own.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     slots = {
@@ -138,10 +149,13 @@ def load_full_state_dict(optimiser: torch.optim.Optimizer, state: dict[str, Any]
 
 
 def _shard_like(value: Any, parameter: Any) -> Any:
-    """Return a value of an optimiser's state laid out as its parameter is; ValueError where it does not fit."""
+    """Return a value of an optimiser's state laid out as its parameter is; ValueError where it does
+    not fit.
+    """
     if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
         raise ValueError(
-            f"its optimisers hold moments of shape {tuple(value.shape)} for a weight of {tuple(parameter.shape)}"
+            f"its optimisers hold moments of shape {tuple(value.shape)} for a weight of "
+            f"{tuple(parameter.shape)}"
         )
     if (
         not hasattr(parameter, "device_mesh")
@@ -157,7 +171,9 @@ def _shard_like(value: Any, parameter: Any) -> Any:
 
 
 def _on_meta_device(policy: ActorCritic) -> ActorCritic:
-    """Return a copy of the policy whose weights take no memory; a reference model is shared, not copied."""
+    """Return a copy of the policy whose weights take no memory; a reference model is shared, not
+    copied.
+    """
     known: dict[int, Any] = {id(policy._reference): policy._reference}
     for weight in policy.parameters():
         known[id(weight)] = nn.Parameter(

@@ -1,7 +1,8 @@
 """Data-parallel process group: sharded work, identical metrics.
 
-All of them know all episodes of an update; what is shared out is the work: episodes to play and microbatches to pass
-through the model. So minibatches, advantages and whitening are those of one process, and only sums travel.
+All of them know all episodes of an update; what is shared out is the work: episodes to play and
+microbatches to pass through the model. So minibatches, advantages and whitening are those of one
+process, and only sums travel.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_TRAVELLING = 2**26  # numbers of one sum between processes, 256 MiB in fp32
-PATIENCE_S = 7200  # how long a process waits for another: a rollout may be far longer on one than on the next
+# how long a process waits for another: a rollout may be far longer on one than on the next
+PATIENCE_S = 7200
 ONE_ON_A_CPU = (
     "Note: accelerate launch runs one process on a CPU, whatever --num_processes says; "
     "torchrun --nproc_per_node N runs N."
@@ -53,7 +55,8 @@ class ProcessGroup:
         return self.rank == 0
 
     def shard_items(self, items: Sequence[T]) -> list[tuple[T, bool]]:
-        """Return every count-th item, with whether it counts: all get equally many, filled up by items that do not.
+        """Return every count-th item, with whether it counts: all get equally many, filled up by
+        items that do not.
 
         Every pass through sharded weights is a meeting of all processes, so none may skip one.
         """
@@ -96,14 +99,18 @@ class ProcessGroup:
             torch.distributed.all_reduce(tensor)
 
     def backward(self, loss: Tensor, *, counts: bool = True) -> None:
-        """Add the gradient of this process's part of a loss that is a sum over all; nothing where it does not count."""
+        """Add the gradient of this process's part of a loss that is a sum over all; nothing where
+        it does not count.
+        """
         loss = loss if counts else 0.0 * loss
         torch.autograd.backward(
             loss * self.count if self.sharding else loss
         )  # sharded gradients are averaged
 
     def all_reduce_gradients(self, module: nn.Module) -> None:
-        """Replace the gradients of a module by their sum over all processes; sharded ones were summed on the way."""
+        """Replace the gradients of a module by their sum over all processes; sharded ones were
+        summed on the way.
+        """
         if self.count == 1 or self.sharding is not None:
             return
         waiting: list[Tensor] = []
@@ -123,7 +130,9 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def unsharded(self, policy: ActorCritic) -> Iterator[ActorCritic]:
-        """Yield the policy with every weight in one piece, as acting and saving need it; all processes take part."""
+        """Yield the policy with every weight in one piece, as acting and saving need it; all
+        processes take part.
+        """
         if self.sharding is None:
             yield policy
             return
@@ -139,7 +148,8 @@ SINGLE_PROCESS = ProcessGroup()
 
 
 def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGroup:
-    """Return the processes that torchrun or accelerate launch started, connected; or the one that runs alone.
+    """Return the processes that torchrun or accelerate launch started, connected; or the one that
+    runs alone.
 
     SettingError where --fsdp or accelerate's configuration asks for what cannot be.
     """
@@ -148,14 +158,16 @@ def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGr
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         if wants_fsdp:
             raise SettingError(
-                "--fsdp: one process has no one to share its weights with; start several with torchrun"
+                "--fsdp: one process has no one to share its weights with; start several with "
+                "torchrun"
             )
         return ProcessGroup(device=chosen)
     from datetime import timedelta
 
     from accelerate import PartialState  # type: ignore[import-untyped]
 
-    # transformers would leave the weights of all processes but the first empty; each is to read its own.
+    # transformers would leave the weights of all processes but the first empty; each is to read its
+    # own.
     os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
     threads = torch.get_num_threads()
     state = PartialState(cpu=chosen.type == "cpu", timeout=timedelta(seconds=PATIENCE_S))
@@ -168,7 +180,9 @@ def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGr
 
 
 def launch_warning(processes: ProcessGroup) -> str | None:
-    """Return what a user should know of how the processes were started; None where there is nothing."""
+    """Return what a user should know of how the processes were started; None where there is
+    nothing.
+    """
     launched = any(name.startswith("ACCELERATE_") for name in os.environ)
     return (
         ONE_ON_A_CPU
@@ -178,7 +192,9 @@ def launch_warning(processes: ProcessGroup) -> str | None:
 
 
 def full_norm(norm: Tensor) -> Tensor:
-    """Return a gradient norm as an ordinary number; of sharded weights each process knows but a part."""
+    """Return a gradient norm as an ordinary number; of sharded weights each process knows but a
+    part.
+    """
     return full_tensor(norm)
 
 

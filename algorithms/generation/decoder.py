@@ -34,11 +34,15 @@ class Decoder(Protocol):
         ...
 
     def prefill(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> DecoderOutput:
-        """Pass new tokens through the model, one list (not empty) a row; rows are any, each at most once."""
+        """Pass new tokens through the model, one list (not empty) a row; rows are any, each at most
+        once.
+        """
         ...
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
-        """Pass one token of each of the first rows through; what comes back for rows not active means nothing."""
+        """Pass one token of each of the first rows through; what comes back for rows not active
+        means nothing.
+        """
         ...
 
     def length(self, row: int) -> int:
@@ -55,7 +59,9 @@ class Decoder(Protocol):
         """Let empty rows begin with the same tokens, which are read once."""
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Let empty rows begin with the first `count` tokens of another, those it was opened with if it was."""
+        """Let empty rows begin with the first `count` tokens of another, those it was opened with
+        if it was.
+        """
 
 
 class TransformersDecoder:
@@ -64,7 +70,9 @@ class TransformersDecoder:
     def __init__(
         self, model: nn.Module, num_rows: int, *, hidden: bool = False, max_tokens: int = 8192
     ) -> None:
-        """hidden: whether states are asked for; max_tokens: padded tokens of one forward over several rows."""
+        """hidden: whether states are asked for; max_tokens: padded tokens of one forward over
+        several rows.
+        """
         check_supported(model)
         self.model = model
         self.hidden = hidden
@@ -127,7 +135,9 @@ class TransformersDecoder:
     def _forward(
         self, block: list[list[int]], counts: list[int], rows: Sequence[int]
     ) -> DecoderOutput:
-        """Return what is said behind the last column of a left-padded block; row i brings `counts[i]` tokens."""
+        """Return what is said behind the last column of a left-padded block; row i brings
+        `counts[i]` tokens.
+        """
         device, model = self._parameter.device, self.model
         places = self.cache.place(counts, len(block[0]), rows, device)
         self.num_tokens += sum(counts)

@@ -24,17 +24,19 @@ class CacheBudgetError(ValueError):
 class GenerationEngine(Engine):
     """Samples from any transformers causal language model with a hand-written loop around it.
 
-    Every token is read once: what a slot's sequence held is kept, a request's new ids are read, and the slot joins
-    those that decode, one token a step, until its action ends. Slots join and leave while others go on. Of slots that
-    begin alike (groups of one prompt) the prompt is read once. Sampling is by inverse distribution function from a
-    random stream of each slot's own, so what a slot says does not depend on which others run beside it (beyond
-    rounding). Temperature 0 is greedy, its log-probabilities are those at temperature 1. There is no top-k or top-p:
-    the loss sees the sampled distribution.
+    Every token is read once: what a slot's sequence held is kept, a request's new ids are read, and
+    the slot joins those that decode, one token a step, until its action ends. Slots join and leave
+    while others go on. Of slots that begin alike (groups of one prompt) the prompt is read once.
+    Sampling is by inverse distribution function from a random stream of each slot's own, so what a
+    slot says does not depend on which others run beside it (beyond rounding). Temperature 0 is
+    greedy, its log-probabilities are those at temperature 1. There is no top-k or top-p: the loss
+    sees the sampled distribution.
 
-    `decode` reads tokens for stop strings. `value_head` maps hidden states (n, H) to values (n,), which then come with
-    the actions. `max_cache_tokens` bounds slots times the longest sequence; CacheBudgetError where it is passed.
-    `generator` is drawn from by slots begun without a seed. `fast_path` chooses between our own forward and the
-    model's; None takes ours where it knows the model.
+    `decode` reads tokens for stop strings. `value_head` maps hidden states (n, H) to values (n,),
+    which then come with the actions. `max_cache_tokens` bounds slots times the longest sequence;
+    CacheBudgetError where it is passed. `generator` is drawn from by slots begun without a seed.
+    `fast_path` chooses between our own forward and the model's; None takes ours where it knows the
+    model.
     """
 
     def __init__(
@@ -53,7 +55,8 @@ class GenerationEngine(Engine):
     ) -> None:
         if temperature < 0 or max_new_tokens < 1:
             raise ValueError(
-                f"want temperature >= 0 and max_new_tokens >= 1, got {temperature} and {max_new_tokens}"
+                f"want temperature >= 0 and max_new_tokens >= 1, got {temperature} and "
+                f"{max_new_tokens}"
             )
         self.fast_path = supports_fused_decoder(model) if fast_path is None else fast_path
         if not self.fast_path:
@@ -127,10 +130,12 @@ class GenerationEngine(Engine):
         self._joining.add(request.slot)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Work on until an eighth of the requests is answered, or as many could join; return (slot, action) of those.
+        """Work on until an eighth of the requests is answered, or as many could join; return (slot,
+        action) of those.
 
-        A whole eighth, as reading a few tokens of one slot costs nearly as much as those of several. An error of a
-        request's `on_token` or `on_stop` is raised when the others have got their tokens: begin its slot again, go on.
+        A whole eighth, as reading a few tokens of one slot costs nearly as much as those of
+        several. An error of a request's `on_token` or `on_stop` is raised when the others have got
+        their tokens: begin its slot again, go on.
         """
         wanted = max(1, len(self._busy) // 8)
         training = self.model.training
@@ -186,7 +191,9 @@ class GenerationEngine(Engine):
                 self._sample(slots, read)
 
     def _share_prefix(self, opening: tuple[int, ...], slots: Sequence[Slot]) -> bool:
-        """Let slots begin alike; return whether they share all but the last token, which each reads."""
+        """Let slots begin alike; return whether they share all but the last token, which each
+        reads.
+        """
         holders = self._prefixes.setdefault(opening, [])
         rows, shared = [self._row[slot.number] for slot in slots], opening[:-1]
         alone = len(holders) + len(slots) == 1
@@ -240,7 +247,9 @@ class GenerationEngine(Engine):
                 self._joining.add(slot.number)
 
     def _compact(self) -> int:
-        """Return how many first rows hold all busy slots, after moving some where too many idle ones lie between."""
+        """Return how many first rows hold all busy slots, after moving some where too many idle
+        ones lie between.
+        """
         rows = sorted(self._row[number] for number in self._busy)
         if rows[-1] + 1 - len(rows) > len(rows) // 8:
             free = iter([row for row in range(len(rows)) if self._slot[row] not in self._busy])
@@ -260,7 +269,8 @@ class GenerationEngine(Engine):
         if budget is not None and (longest := max(lengths)) * len(self._slots) > budget:
             raise CacheBudgetError(
                 f"{len(self._slots)} episodes side by side, the longest of {longest} tokens, want "
-                f"{longest * len(self._slots)} tokens of cache, over --max_cache_tokens {budget}: raise it, or lower "
+                f"{longest * len(self._slots)} tokens of cache, over --max_cache_tokens {budget}: "
+                "raise it, or lower "
                 "--n_rollout_threads or --max_episode_tokens"
             )
 

@@ -13,17 +13,21 @@ class EngineError(Exception):
 
 
 class RolloutError(RuntimeError):
-    """Episodes cannot be played any more, through no fault of the policy: the run ends, and can go on later."""
+    """Episodes cannot be played any more, through no fault of the policy: the run ends, and can go
+    on later.
+    """
 
 
 @dataclass
 class Request:
-    """What a slot's sequence grows by before the next action is sampled, and how that action may end.
+    """What a slot's sequence grows by before the next action is sampled, and how that action may
+    end.
 
-    An action ends at one of the actor's end tokens, at one of the request's own (`stop_ids`), where its text comes to
-    hold one of the strings in `stop`, or at its limit. `on_stop` may answer a string or an id of the request's own: the
-    ids it returns are read as if they had been written (a tool's result, in mid-action) and the action goes on; None
-    ends it. `on_token` is called with every id as it comes, and its log-probability, None where it was not sampled.
+    An action ends at one of the actor's end tokens, at one of the request's own (`stop_ids`), where
+    its text comes to hold one of the strings in `stop`, or at its limit. `on_stop` may answer a
+    string or an id of the request's own: the ids it returns are read as if they had been written (a
+    tool's result, in mid-action) and the action goes on; None ends it. `on_token` is called with
+    every id as it comes, and its log-probability, None where it was not sampled.
     """
 
     slot: int
@@ -43,12 +47,15 @@ class Request:
 
 @dataclass
 class Action:
-    """The tokens of an action, their log-probabilities at the sampling temperature, and why it ended."""
+    """The tokens of an action, their log-probabilities at the sampling temperature, and why it
+    ended.
+    """
 
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)  # 0.0 where not acted
     acted: list[bool] = field(default_factory=list)  # false on ids that `on_stop` put in
-    stop_reason: str = ""  # end: an end token of the actor's; stop: an id or a string of the request's; length: cut
+    # end: an end token of the actor's; stop: an id or a string of the request's; length: cut
+    stop_reason: str = ""
     stop: str = ""  # the string that was found
     values: list[float] = field(
         default_factory=list
@@ -72,11 +79,12 @@ class Action:
 class Engine(ABC):
     """Answers requests: a model behind a `GenerationEngine`, a `ScriptedActor`.
 
-    A slot holds one growing sequence. Requests of several slots are worked on side by side: `submit` hands one over,
-    `advance` works until some are answered. `generate` does both and waits for all of them.
+    A slot holds one growing sequence. Requests of several slots are worked on side by side:
+    `submit` hands one over, `advance` works until some are answered. `generate` does both and waits
+    for all of them.
 
-    `interrupted` is asked between two passes of the model: whether `advance` is to return at once, as so many could
-    join. An actor that leaves the work to others need not ask.
+    `interrupted` is asked between two passes of the model: whether `advance` is to return at once,
+    as so many could join. An actor that leaves the work to others need not ask.
     """
 
     interrupted: Callable[[int], bool] = staticmethod(lambda wanted: False)
@@ -102,10 +110,14 @@ class Engine(ABC):
 
     @abstractmethod
     def advance(self) -> list[tuple[int, Action]]:
-        """Work on until some requests are answered; return (slot, action) of each, nothing where none was left."""
+        """Work on until some requests are answered; return (slot, action) of each, nothing where
+        none was left.
+        """
 
     def generate(self, requests: Sequence[Request]) -> list[Action]:
-        """Return one action a request, in their order; no other request may wait for its answer meanwhile."""
+        """Return one action a request, in their order; no other request may wait for its answer
+        meanwhile.
+        """
         for request in requests:
             self.submit(request)
         answered: dict[int, Action] = {}
@@ -115,9 +127,11 @@ class Engine(ABC):
 
 
 class ScriptedEngine(Engine):
-    """Answers with the texts of a callable (task_id, turn, step_in_turn, info) -> text, encoded, end of turn included.
+    """Answers with the texts of a callable (task_id, turn, step_in_turn, info) -> text, encoded,
+    end of turn included.
 
-    Played through the same rollout as a model, it makes demonstrations with the ids and masks that learning will see.
+    Played through the same rollout as a model, it makes demonstrations with the ids and masks that
+    learning will see.
     """
 
     def __init__(

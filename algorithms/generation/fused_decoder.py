@@ -1,8 +1,8 @@
 """Fused inference forward pass for Llama, Qwen2 and Qwen3.
 
-On small models, and wherever one token at a time is read, what costs is the number of operations, not their size. So
-linear layers on the same input are one, keys are kept transposed in one buffer for all rows, and tokens of all rows
-lie side by side without padding everywhere but in attention.
+On small models, and wherever one token at a time is read, what costs is the number of operations,
+not their size. So linear layers on the same input are one, keys are kept transposed in one buffer
+for all rows, and tokens of all rows lie side by side without padding everywhere but in attention.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ def supports_fused_decoder(model: Any) -> bool:
 
 
 class FusedDecoder:
-    """Reads tokens as `ModelReader` does, under `torch.inference_mode`; joined weights are those of the first read.
+    """Reads tokens as `ModelReader` does, under `torch.inference_mode`; joined weights are those of
+    the first read.
 
-    The precisions are `pass_dtypes`' of the model. Weights are cast once, and autocast is off in here: it would hand an
-    operation that works in place a copy to work on, and its result would be lost.
+    The precisions are `pass_dtypes`' of the model. Weights are cast once, and autocast is off in
+    here: it would hand an operation that works in place a copy to work on, and its result would be
+    lost.
     """
 
     def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 4096) -> None:
@@ -126,7 +128,9 @@ class FusedDecoder:
         self._kept.begin(rows, number)
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Let empty rows begin with the first `count` tokens of another, those it was opened with if it was."""
+        """Let empty rows begin with the first `count` tokens of another, those it was opened with
+        if it was.
+        """
         self._kept.share(source, rows, count)
 
     def prefill(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> DecoderOutput:
@@ -189,7 +193,9 @@ class FusedDecoder:
         return DecoderOutput(self._head(hidden), hidden)
 
     def _qkv(self, layer: _Layer, x: Tensor, angles: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries (N, heads, size) and keys, values (N, kept heads, size), turned to their positions."""
+        """Return queries (N, heads, size) and keys, values (N, kept heads, size), turned to their
+        positions.
+        """
         joined = layer.qkv(x).view(len(x), -1, self.head_size)
         turned = joined[:, : self.num_heads + self.num_kv_heads]
         if layer.head_scales is not None:
@@ -211,9 +217,11 @@ class FusedDecoder:
         )
 
     def _rope_table(self, width: int) -> Tensor:
-        """Return what each position turns by: complex (positions, 1, half the head size) where pairs lie together.
+        """Return what each position turns by: complex (positions, 1, half the head size) where
+        pairs lie together.
 
-        Else cosines and sines (positions, 2, 1, head size); the first half of the sines is negative.
+        Else cosines and sines (positions, 2, 1, head size); the first half of the sines is
+        negative.
         """
         if len(self._table) < width:
             positions = torch.arange(max(64, 2 * width), device=self._weight.device)
@@ -232,7 +240,9 @@ class _Norm:
     """Root mean square normalisation with the weights of a module."""
 
     def __init__(self, module: Any, dtype: torch.dtype, onto: FusedLinear | None = None) -> None:
-        """onto: what reads it alone, which takes the weights over (fp32 on a CPU) where it is fused."""
+        """onto: what reads it alone, which takes the weights over (fp32 on a CPU) where it is
+        fused.
+        """
         self._weight: Tensor = module.weight.detach().to(dtype)
         self._epsilon = float(module.variance_epsilon)
         plain = self._weight.device.type == "cpu" and self._weight.dtype == torch.float32
@@ -276,7 +286,9 @@ class _Layer:
             self.head_epsilon = attention.q_norm.variance_epsilon
 
     def interleave_rope(self, num_turned: int, size: int) -> None:
-        """Let the dimensions i and i + half of queries and keys, which are turned together, lie side by side."""
+        """Let the dimensions i and i + half of queries and keys, which are turned together, lie
+        side by side.
+        """
         pairs = torch.arange(size).view(2, -1).t().flatten()
         heads = torch.arange(num_turned * size).view(-1, size)
         self.qkv.permute_outputs(heads[:, pairs].flatten())

@@ -13,16 +13,19 @@ from torch import Tensor, nn
 class FusedLinear:
     """One or several linear layers, whose outputs lie side by side.
 
-    Fused, their weights are copied into one matrix, in the precision that is computed in, and transposed: products with
-    few rows are quicker so. What adapters in use add is part of it in fp32; in half precision, which would round away
-    what a young adapter adds, they are two products beside it, as in training. Else (large models, layers of any
-    other kind) the modules themselves are called.
+    Fused, their weights are copied into one matrix, in the precision that is computed in, and
+    transposed: products with few rows are quicker so. What adapters in use add is part of it in
+    fp32; in half precision, which would round away what a young adapter adds, they are two products
+    beside it, as in training. Else (large models, layers of any other kind) the modules themselves
+    are called.
     """
 
     def __init__(
         self, modules: Sequence[nn.Module], fused: bool, dtype: torch.dtype | None = None
     ) -> None:
-        """dtype: what is computed in; None: the weights' own. Weights of another are copied, fused or not."""
+        """dtype: what is computed in; None: the weights' own. Weights of another are copied, fused
+        or not.
+        """
         self._modules = modules
         self._weight = None
         self._bias = None
@@ -56,12 +59,16 @@ class FusedLinear:
         return self._weight is not None
 
     def fold_scale(self, factors: Tensor) -> None:
-        """Let a fused weight be what it is after multiplying the inputs (N, H) by factors (H,); else do nothing."""
+        """Let a fused weight be what it is after multiplying the inputs (N, H) by factors (H,);
+        else do nothing.
+        """
         if self._weight is not None:
             self._weight *= factors.unsqueeze(-1)
 
     def permute_outputs(self, order: Tensor) -> None:
-        """Let the first outputs of a fused weight come in another order: i is what `order[i]` was; else do nothing."""
+        """Let the first outputs of a fused weight come in another order: i is what `order[i]` was;
+        else do nothing.
+        """
         if self._weight is not None:
             self._weight[:, : len(order)] = self._weight[:, order]
         if self._bias is not None:
@@ -97,7 +104,9 @@ class FusedLinear:
 
 
 class _Parts(NamedTuple):
-    """A linear layer's weight (out, H), and those of adapters beside it: (rank, H) and (out, rank) each."""
+    """A linear layer's weight (out, H), and those of adapters beside it: (rank, H) and (out, rank)
+    each.
+    """
 
     weight: Tensor
     inner: Sequence[Tensor] = ()

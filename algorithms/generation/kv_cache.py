@@ -20,8 +20,9 @@ MOST_SCORES = (
 class KVCache:
     """Rows of one buffer of keys and one of values; token p of a row lies in column p.
 
-    Keys lie transposed, (layers, rows, heads, size, columns): the product with one query is then a walk along memory.
-    A step writes for rows that it passes over too: into their next column, which whatever comes next overwrites.
+    Keys lie transposed, (layers, rows, heads, size, columns): the product with one query is then a
+    walk along memory. A step writes for rows that it passes over too: into their next column, which
+    whatever comes next overwrites.
     """
 
     def __init__(
@@ -121,9 +122,11 @@ class KVCache:
         kept_values.index_put_(at, values)
 
     def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
-        """Return what is added to the scores of new tokens, `groups` query heads to a kept one; None: only be causal.
+        """Return what is added to the scores of new tokens, `groups` query heads to a kept one;
+        None: only be causal.
 
-        (n x heads, q x groups, k) for products, (n, 1, q, k) where there would be too many scores to hold.
+        (n x heads, q x groups, k) for products, (n, 1, q, k) where there would be too many scores
+        to hold.
         """
         if block.fresh:
             return None
@@ -134,7 +137,8 @@ class KVCache:
             ).unsqueeze(1)
         last = block.padded(block.columns)
         num_scores = last.numel() * heads * groups * (block.begin + block.width)
-        # Products round scores to the buffers' precision; where that is half, only one token a row is read so.
+        # Products round scores to the buffers' precision; where that is half, only one token a row
+        # is read so.
         if num_scores > MOST_SCORES or self.keys.dtype != torch.float32:
             return self.hidden_behind(last.flatten(), block.width).view(
                 len(last), 1, block.longest, -1
@@ -145,7 +149,9 @@ class KVCache:
         )
 
     def hidden_behind(self, columns: Tensor, width: int) -> Tensor:
-        """Return rows of `width` numbers to be added to scores: minus infinity behind one column each (n,)."""
+        """Return rows of `width` numbers to be added to scores: minus infinity behind one column
+        each (n,).
+        """
         return self._ramp.unfold(0, width, 1).index_select(0, self._capacity - 1 - columns)
 
     def attend(
@@ -157,7 +163,9 @@ class KVCache:
         values: Tensor,
         mask: Tensor | None,
     ) -> Tensor:
-        """Return what the queries (N, query heads, size) of announced tokens read, (N, query heads x size)."""
+        """Return what the queries (N, query heads, size) of announced tokens read, (N, query heads
+        x size).
+        """
         if mask is not None and mask.dim() == 3:
             return self._ungrouped(
                 block, self._products(layer, block, self._grouped(block, queries), mask)
@@ -181,7 +189,9 @@ class KVCache:
         return block.unpadded(read.transpose(1, 2)).flatten(1)
 
     def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
-        """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one product."""
+        """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one
+        product.
+        """
         keys, values = self._flat_own(layer, block)
         weights = torch.baddbmm(mask, queries, keys, alpha=self.scale).softmax(-1)
         read: Tensor = torch.bmm(weights, values)
@@ -223,11 +233,15 @@ class KVCache:
         return keys.transpose(-1, -2).contiguous(), values
 
     def tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
-        """Return whole numbers where the buffers are; for short ones the way over numpy is the quickest."""
+        """Return whole numbers where the buffers are; for short ones the way over numpy is the
+        quickest.
+        """
         return torch.from_numpy(np.array(numbers, dtype=np.int64)).to(self.keys.device)
 
     def _width(self, longest: int) -> int:
-        """Return how many columns to look at where the longest row has so many, after making room for them."""
+        """Return how many columns to look at where the longest row has so many, after making room
+        for them.
+        """
         if longest > self._capacity:
             self.resize(whole_lines(grown(self._capacity, longest)))
         return whole_lines(longest)
@@ -243,7 +257,8 @@ class KVCache:
         layers, _, heads, size, _ = keys.shape
         self.keys = keys.new_empty(layers, count + new_rows, heads, size, capacity)
         self.values = keys.new_empty(layers, count + new_rows, heads, capacity, size)
-        # In place of zeros everywhere, which would be written twice. What is masked must be numbers, too.
+        # In place of zeros everywhere, which would be written twice. What is masked must be
+        # numbers, too.
         for new, old in (
             (self.keys, keys),
             (self.values.transpose(-1, -2), values.transpose(-1, -2)),

@@ -12,9 +12,11 @@ from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlo
 
 
 class PrefixKVCache(KVCache):
-    """Kept rows, each with a prompt before its first column or none; a prompt lives as long as a row has it.
+    """Kept rows, each with a prompt before its first column or none; a prompt lives as long as a
+    row has it.
 
-    Attention is over the columns of prompts, as many as the longest has, and behind them a row's own.
+    Attention is over the columns of prompts, as many as the longest has, and behind them a row's
+    own.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class PrefixKVCache(KVCache):
             self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Let empty rows begin with the first `count` tokens of another: its prompt, or a copy of what is its own."""
+        """Let empty rows begin with the first `count` tokens of another: its prompt, or a copy of
+        what is its own.
+        """
         prompt = self._prompt_of[source]
         if prompt is None:
             prompt = self.new_prompt(count)
@@ -116,7 +120,9 @@ class PrefixKVCache(KVCache):
         )
 
     def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
-        """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one product."""
+        """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one
+        product.
+        """
         if (seats := block.prefix_groups) is None:
             return super()._products(layer, block, queries, mask)
         keys, values = self._flat_own(layer, block)
@@ -133,7 +139,9 @@ class PrefixKVCache(KVCache):
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
     def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
-        """Return what `KeptRows.mask` does: for products of a row's own columns, else of its prompt's too."""
+        """Return what `KeptRows.mask` does: for products of a row's own columns, else of its
+        prompt's too.
+        """
         mask = super().mask(block, groups)
         if mask is None or mask.dim() == 3 or (seats := block.prefix_groups) is None:
             return mask
@@ -162,9 +170,11 @@ def _per_prefix(
     added: Tensor | None = None,
     scale: float = 1.0,
 ) -> Tensor:
-    """Return states (n, heads, g, x) times the matrices (G x heads, x, y) they sit at, (n, heads, g, y).
+    """Return states (n, heads, g, x) times the matrices (G x heads, x, y) they sit at, (n, heads,
+    g, y).
 
-    For each prompt and head it is one product, times `scale` and with `added` (G x heads, 1, y) where given.
+    For each prompt and head it is one product, times `scale` and with `added` (G x heads, 1, y)
+    where given.
     """
     if seats.rows is not None:
         states = states.index_select(0, seats.rows)

@@ -10,7 +10,9 @@ from fctncalling.algorithms.generation.engine_api import Action, Request
 
 
 class Slot:
-    """What a slot holds beside its cache: tokens not read yet, the action it is at and where that ends."""
+    """What a slot holds beside its cache: tokens not read yet, the action it is at and where that
+    ends.
+    """
 
     def __init__(self, number: int, stream: torch.Generator) -> None:
         self.number = number
@@ -33,7 +35,8 @@ class Slot:
         """Take a request; ValueError where the slot has one already, or nothing to read."""
         if self._request is not None:
             raise ValueError(
-                f"slot {self.number} has a request already: wait for its action, or begin the slot again"
+                f"slot {self.number} has a request already: wait for its action, or begin the slot "
+                "again"
             )
         if not self.pending and not request.new_ids:
             raise ValueError(
@@ -47,7 +50,8 @@ class Slot:
         self._limit = min(request.max_new_tokens or max_new_tokens, max_new_tokens)
         self._plain = not (request.stop or request.stop_ids or request.on_token)
         self._num_sampled = 0
-        # Always max_new_tokens numbers an action: a stream must not depend on how long its actions are.
+        # Always max_new_tokens numbers an action: a stream must not depend on how long its actions
+        # are.
         self._noise = (
             []
             if greedy
@@ -75,7 +79,9 @@ class Slot:
         return bool(reason)
 
     def _reason(self, token: int, logprob: float) -> str:
-        """Return why the action ends with its last token, after what answers a stop is put in; "" where it goes on."""
+        """Return why the action ends with its last token, after what answers a stop is put in; ""
+        where it goes on.
+        """
         request, action = self._request, self.action
         if request is None:
             return "end"
@@ -98,8 +104,9 @@ class Slot:
 class StopCondition:
     """Watches one action for the ends its request names.
 
-    Text is decoded from a window of last tokens just long enough for the longest string, so that a long action costs
-    no more a token than a short one; what came before an end that was answered is not searched again.
+    Text is decoded from a window of last tokens just long enough for the longest string, so that a
+    long action costs no more a token than a short one; what came before an end that was answered is
+    not searched again.
     """
 
     def __init__(
@@ -110,7 +117,8 @@ class StopCondition:
     ):
         if request.stop and decode is None:
             raise ValueError(
-                "the request has stop strings, but the engine was given no decode= to read its tokens by"
+                "the request has stop strings, but the engine was given no decode= to read its "
+                "tokens by"
             )
         self._end_ids = end_ids
         self._stop_ids = frozenset(request.stop_ids)
@@ -121,7 +129,9 @@ class StopCondition:
         self._first = 0  # of the tokens that are searched
 
     def reason(self, action: Action) -> str:
-        """Return why the action ends with its last token: "end", "stop" (`action.stop` tells the string) or ""."""
+        """Return why the action ends with its last token: "end", "stop" (`action.stop` tells the
+        string) or "".
+        """
         last = action.ids[-1]
         if last in self._end_ids:
             return "end"

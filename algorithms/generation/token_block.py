@@ -17,7 +17,8 @@ class PrefixGroups(NamedTuple):
     none: Tensor | None  # (m,) int64, the rows without a prompt, if any
     rows: (
         Tensor | None
-    )  # (G x places,) int64, which of the rows sits in each place; None where they sit in their order
+        # (G x places,) int64, which of the rows sits in each place; None where they sit in their order
+    )
     back: Tensor | None  # (n,) int64, in which place each row sits
 
 

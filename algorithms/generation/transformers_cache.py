@@ -18,10 +18,12 @@ class Places(NamedTuple):
 
 
 class RaggedCache(Cache):
-    """Keys and values of all slots in buffers (rows, heads, capacity + 1, head size), without holes.
+    """Keys and values of all slots in buffers (rows, heads, capacity + 1, head size), without
+    holes.
 
-    Token p of a row always lies in column p of that row. The last column takes the padding of a block and is never
-    attended to. Rows are read where they lie (the first n) or gathered (any others), and change places by copying.
+    Token p of a row always lies in column p of that row. The last column takes the padding of a
+    block and is never attended to. Rows are read where they lie (the first n) or gathered (any
+    others), and change places by copying.
     """
 
     def __init__(self, num_rows: int) -> None:
@@ -42,7 +44,9 @@ class RaggedCache(Cache):
     def place(
         self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any
     ) -> Places:
-        """Announce a left-padded block: its row i brings `counts[i]` tokens, 0 or more, to row `rows[i]`."""
+        """Announce a left-padded block: its row i brings `counts[i]` tokens, 0 or more, to row
+        `rows[i]`.
+        """
         before = [self.lengths[row] for row in rows]
         for row, count in zip(rows, counts, strict=True):
             self.lengths[row] += count
@@ -65,7 +69,9 @@ class RaggedCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write the announced block's keys and values (n, heads, q, size); return those rows (n, heads, k, size)."""
+        """Write the announced block's keys and values (n, heads, q, size); return those rows (n,
+        heads, k, size).
+        """
         if layer_idx >= len(self._keys):
             shape = (self.num_rows, key_states.shape[1], self._capacity + 1)
             self._keys.append(key_states.new_zeros(*shape, key_states.shape[-1]))
@@ -116,17 +122,21 @@ class RaggedCache(Cache):
 
 
 def grown(capacity: int, width: int) -> int:
-    """Return the next capacity of a buffer that is to hold `width` tokens: a fourth at a time, so little is free."""
+    """Return the next capacity of a buffer that is to hold `width` tokens: a fourth at a time, so
+    little is free.
+    """
     return max(width, capacity + max(32, capacity // 4))
 
 
 def attention_mask(
     model: nn.Module, places: Places, dtype: torch.dtype
 ) -> Tensor | dict[str, Tensor]:
-    """Return what each new token may attend to, (n, 1, q, k), or one such mask a layer type where types are mixed.
+    """Return what each new token may attend to, (n, 1, q, k), or one such mask a layer type where
+    types are mixed.
 
-    Additive: every attention implementation takes it, and scaled dot-product attention on a CPU is 10-15 % faster with
-    it than with a boolean one. Padding looks at column 0, as a token that may look at nothing would be NaN.
+    Additive: every attention implementation takes it, and scaled dot-product attention on a CPU is
+    10-15 % faster with it than with a boolean one. Padding looks at column 0, as a token that may
+    look at nothing would be NaN.
     """
     config: Any = model.config
     columns = torch.arange(places.width, device=places.positions.device)
@@ -163,7 +173,8 @@ def check_supported(model: nn.Module) -> None:
     }
     if odd or getattr(config, "is_encoder_decoder", False):
         raise ValueError(
-            f"{type(model).__name__} has layers ({', '.join(sorted(odd)) or 'encoder-decoder'}) whose cache cannot be "
+            f"{type(model).__name__} has layers ({', '.join(sorted(odd)) or 'encoder-decoder'}) "
+            "whose cache cannot be "
             "kept row by row: use a decoder with full or sliding-window attention"
         )
     if config._attn_implementation not in ("sdpa", "eager"):

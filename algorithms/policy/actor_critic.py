@@ -1,7 +1,8 @@
 """ActorCritic: a causal language model with a value head.
 
-Log-probability and value of a token are both read at the position *before* it: there the model has seen everything up
-to the token and nothing of it. So the value of an action's first token is the value of its observation.
+Log-probability and value of a token are both read at the position *before* it: there the model has
+seen everything up to the token and nothing of it. So the value of an action's first token is the
+value of its observation.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ class TokenOutputs(NamedTuple):
 
 
 class ActorCritic(nn.Module):
-    """A causal language model and its value head in one module, so that one forward pass serves both.
+    """A causal language model and its value head in one module, so that one forward pass serves
+    both.
 
-    `model` is any transformers causal language model (anything with `get_decoder()`, `get_output_embeddings()` and
-    `config`). With critic_detach the value loss trains the head alone and leaves the language model untouched.
+    `model` is any transformers causal language model (anything with `get_decoder()`,
+    `get_output_embeddings()` and `config`). With critic_detach the value loss trains the head alone
+    and leaves the language model untouched.
     """
 
     def __init__(
@@ -67,14 +70,16 @@ class ActorCritic(nn.Module):
         | None = None,  # (B, T); default: counted over the attended tokens of each row
         entropy_gradient: bool = False,
     ) -> TokenOutputs:
-        """Return log-probabilities, entropies and values of the acted tokens; logits exist at no other position.
+        """Return log-probabilities, entropies and values of the acted tokens; logits exist at no
+        other position.
 
         temperature is that of sampling: the distribution that is trained is the one that acts.
         """
         rows, columns = acted.nonzero(as_tuple=True)
         if bool((columns == 0).any()):
             raise ValueError(
-                "acted[:, 0] is true: the first token of a row has no token before it to be predicted from"
+                "acted[:, 0] is true: the first token of a row has no token before it to be "
+                "predicted from"
             )
         read = (ids, attention_mask, position_ids, rows, columns - 1)
         hidden = self._states(self.model.get_decoder(), *read)  # (N, H)
@@ -97,12 +102,16 @@ class ActorCritic(nn.Module):
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """Return the value of the state after the token in `columns`, (B,): the bootstrap of a truncated episode."""
+        """Return the value of the state after the token in `columns`, (B,): the bootstrap of a
+        truncated episode.
+        """
         rows = torch.arange(len(ids), device=ids.device)
         return self._values(self._critic_states(ids, attention_mask, position_ids, rows, columns))
 
     def set_reference(self, model: Any) -> None:
-        """Keep a language model, frozen, as the reference; with adapters that is the base itself, and none needed."""
+        """Keep a language model, frozen, as the reference; with adapters that is the base itself,
+        and none needed.
+        """
         self._reference = (ActorCritic(model.requires_grad_(False).eval(), critic_head="linear"),)
 
     @torch.no_grad()
@@ -129,7 +138,9 @@ class ActorCritic(nn.Module):
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the trainable weights of the language model: those of the adapter at work, where it has any."""
+        """Return the trainable weights of the language model: those of the adapter at work, where
+        it has any.
+        """
         if self.adapters is not None:
             return iter(self.adapters.parameters(self.adapters.working or ACTOR))
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
@@ -143,21 +154,26 @@ class ActorCritic(nn.Module):
             yield from self.adapters.parameters(CRITIC)
 
     def add_critic_model(self) -> None:
-        """Let the critic read with a copy of the language model as it is now, trained by the value loss alone."""
+        """Let the critic read with a copy of the language model as it is now, trained by the value
+        loss alone.
+        """
         self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
         _refuse_half_precision(self)
 
     def add_lora(
         self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False
     ) -> None:
-        """Freeze the language model and let adapters learn in its place: the actor's, and one of the critic's own."""
+        """Freeze the language model and let adapters learn in its place: the actor's, and one of
+        the critic's own.
+        """
         self.adapters = Adapters(self.model, r=r, alpha=alpha, targets=targets)
         if critic:
             self.adapters.add(CRITIC)
         _refuse_half_precision(self)
 
     def save(self, folder: str | Path) -> None:
-        """Write an ordinary Hugging Face model folder, or that of its adapters, and the critic beside it.
+        """Write an ordinary Hugging Face model folder, or that of its adapters, and the critic
+        beside it.
 
         Nothing live is changed.
         """
@@ -170,14 +186,17 @@ class ActorCritic(nn.Module):
             _save_weights(self.critic_model, Path(folder) / CRITIC_MODEL_FILE)
 
     def load_critic(self, folder: str | Path) -> None:
-        """Take the critic of a saved policy, whole; ValueError where there is none or one of another kind or shape."""
+        """Take the critic of a saved policy, whole; ValueError where there is none or one of
+        another kind or shape.
+        """
         head_file, model_file = Path(folder) / VALUE_HEAD_FILE, Path(folder) / CRITIC_MODEL_FILE
         if not head_file.exists():
             raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
         if self.critic_model is not None:
             if not model_file.exists():
                 raise ValueError(
-                    f"{folder} holds no critic with a model of its own ({CRITIC_MODEL_FILE} is missing)"
+                    f"{folder} holds no critic with a model of its own ({CRITIC_MODEL_FILE} is "
+                    "missing)"
                 )
             from safetensors.torch import load_file
 
@@ -196,7 +215,8 @@ class ActorCritic(nn.Module):
         critic_detach: bool = False,
         dtype: torch.dtype = torch.float32,
     ) -> Self:
-        """Return the policy of a model folder or hub name; without a saved value head, with a fresh one.
+        """Return the policy of a model folder or hub name; without a saved value head, with a fresh
+        one.
 
         dtype: of the language model's weights, which are frozen where it is not fp32.
         """
@@ -240,7 +260,8 @@ class ActorCritic(nn.Module):
         """Return the last hidden states of a decoder at N positions, (N, H), without any logits."""
         mask: Tensor | None = attention_mask
         if position_ids is None and _padded_right(attention_mask):
-            # A causal model never looks right: no mask is needed, and attention without one is faster.
+            # A causal model never looks right: no mask is needed, and attention without one is
+            # faster.
             if supports_sparse_forward(self.model, decoder):
                 return hidden_states_at(decoder, ids, rows, columns)
             mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
@@ -271,14 +292,16 @@ def _save_weights(module: nn.Module, path: Path) -> None:
 
 
 def _refuse_half_precision(module: nn.Module) -> None:
-    """Raise TypeError for a trainable half-precision weight: an optimiser step of 1e-6 on 0.01 rounds to nothing there.
+    """Raise TypeError for a trainable half-precision weight: an optimiser step of 1e-6 on 0.01
+    rounds to nothing there.
 
     Frozen weights may have any precision.
     """
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and parameter.dtype in (torch.float16, torch.bfloat16):
             raise TypeError(
-                f"{name} is trainable and {parameter.dtype}: small optimiser steps are lost in half precision. "
+                f"{name} is trainable and {parameter.dtype}: small optimiser steps are lost in "
+                "half precision. "
                 "Load the model with dtype=torch.float32, or freeze the weight."
             )
 
@@ -287,7 +310,9 @@ VALUE_HEAD_FILE = "value_head.safetensors"
 
 
 class ValueHead(nn.Module):
-    """Maps hidden states (..., H) to values (...), 0 everywhere at the start: advantages then equal returns."""
+    """Maps hidden states (..., H) to values (...), 0 everywhere at the start: advantages then equal
+    returns.
+    """
 
     def __init__(self, hidden_size: int, *, kind: str = "mlp", width: int = 128) -> None:
         super().__init__()
@@ -314,7 +339,8 @@ class ValueHead(nn.Module):
         found = {name: tuple(weight.shape) for name, weight in saved.items()}
         if found != expected:
             raise ValueError(
-                f"{path}: the saved value head has {found}, this run's has {expected}. Give the --critic_head and "
+                f"{path}: the saved value head has {found}, this run's has {expected}. Give the "
+                "--critic_head and "
                 "--critic_hidden it was trained with, or remove the file to start a fresh head."
             )
         self.load_state_dict(saved)

@@ -44,13 +44,14 @@ _PROBE_TOOL = {
 class ChatTemplate:
     """A tokenizer's chat template, seen as what must be appended to a growing token sequence.
 
-    What the template can do is found by rendering probes, never by its name:
-    `takes_tools` (else the system message carries the prompting instructions), `tool_role` and `system_role` (else such
-    messages come as user messages), `append_only` (else the history must be rendered again for each step).
+    What the template can do is found by rendering probes, never by its name: `takes_tools` (else
+    the system message carries the prompting instructions), `tool_role` and `system_role` (else such
+    messages come as user messages), `append_only` (else the history must be rendered again for each
+    step).
 
-    Text that comes from tools, users and function docs is not trusted: wherever it spells a special token or one of the
-    template's own markers, an invisible WORD JOINER is put after the first character, so it stays readable and is
-    encoded as ordinary text.
+    Text that comes from tools, users and function docs is not trusted: wherever it spells a special
+    token or one of the template's own markers, an invisible WORD JOINER is put after the first
+    character, so it stays readable and is encoded as ordinary text.
     """
 
     def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
@@ -87,16 +88,19 @@ class ChatTemplate:
     ) -> list[int]:
         """Return the ids of an episode's first prompt, generation prompt included.
 
-        `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no tools.
+        `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no
+        tools.
         """
         opened = self._clean(self._opening(messages, instructions))
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
-        """Return the ids to append after an action: its closing, the new messages, the next generation prompt.
+        """Return the ids to append after an action: its closing, the new messages, the next
+        generation prompt.
 
-        `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of the closing was
-        sampled already is left out, so an action cut before its end token is closed here.
+        `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of
+        the closing was sampled already is left out, so an action cut before its end token is closed
+        here.
         """
         key = tuple((str(m["role"]), str(m.get("content")), str(m.get("name"))) for m in messages)
         ids = None if any(m.get("tools") for m in messages) else self._tails.get(key)
@@ -117,29 +121,36 @@ class ChatTemplate:
         instructions: str = "",
         trusted: Sequence[int] = (),
     ) -> list[int]:
-        """Return the ids of a whole history with generation prompt, for templates that are not append-only.
+        """Return the ids of a whole history with generation prompt, for templates that are not
+        append-only.
 
-        `trusted` are the indices of messages that the policy wrote itself, which are rendered as they are.
+        `trusted` are the indices of messages that the policy wrote itself, which are rendered as
+        they are.
         """
         cleaned = [m if i in trusted else self._clean([m])[0] for i, m in enumerate(history)]
         opened = self._opening(cleaned, self._neutral(instructions))
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text; nothing is put in front or behind. Tokenizers take no surrogate code points."""
+        """Return the ids of a text; nothing is put in front or behind. Tokenizers take no surrogate
+        code points.
+        """
         ids: list[int] = self.tokenizer.encode(encodable(text), add_special_tokens=False)
         return ids
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
-        """Return the ids of a text none of whose characters can become a special token or a template marker.
+        """Return the ids of a text none of whose characters can become a special token or a
+        template marker.
 
-        `tags` are the environment's own marks, which it has broken in what tools said itself: some tokenizers have a
-        token for them, and they are to be read as that.
+        `tags` are the environment's own marks, which it has broken in what tools said itself: some
+        tokenizers have a token for them, and they are to be read as that.
         """
         return self.encode(self.escape_specials(text, tags))
 
     def escape_specials(self, text: str, tags: Sequence[str] = ()) -> str:
-        """Return a text in which every special token and template marker is broken, but those in `tags`."""
+        """Return a text in which every special token and template marker is broken, but those in
+        `tags`.
+        """
         if self._forbidden is None:
             return text
         own = frozenset(tags)
@@ -148,7 +159,9 @@ class ChatTemplate:
         )
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return an action's text: without its end token, with every other special token spelled out."""
+        """Return an action's text: without its end token, with every other special token spelled
+        out.
+        """
         return self.spell(ids[:-1] if ids and ids[-1] in self.stop_ids else ids)
 
     def spell(self, ids: Sequence[int]) -> str:
@@ -232,13 +245,16 @@ class ChatTemplate:
         if getattr(self.tokenizer, "chat_template", None):
             return None
         logger.warning(
-            "the tokenizer has no chat template: a plain built-in one (<|user|> ... <|assistant|> ...) is used. "
+            "the tokenizer has no chat template: a plain built-in one (<|user|> ... <|assistant|> "
+            "...) is used. "
             "Give the model's own with --chat_template FILE."
         )
         return PLAIN_TEMPLATE
 
     def _bos(self) -> list[int]:
-        """Return the BOS token's id where the tokenizer puts one before a text, as its model was trained; else none."""
+        """Return the BOS token's id where the tokenizer puts one before a text, as its model was
+        trained; else none.
+        """
         bos = self.tokenizer.bos_token_id
         return [bos] if bos is not None and self.tokenizer("").input_ids[:1] == [bos] else []
 
@@ -262,7 +278,9 @@ class ChatTemplate:
         self.merges_users = not self._shows([_user("fctnprobeuser"), _user("q")], "fctnprobeuser")
 
     def _find_closing(self) -> list[int]:
-        """Return the ids behind an assistant message up to its first special token, that one included."""
+        """Return the ids behind an assistant message up to its first special token, that one
+        included.
+        """
         special = set(self.tokenizer.added_tokens_decoder)
         ids = self.encode(self._tail([], prompt=False))
         for index, token in enumerate(ids):
@@ -275,13 +293,17 @@ class ChatTemplate:
             return self._closing[-1]
         if self.tokenizer.eos_token_id is None:
             raise ValueError(
-                "the chat template writes no special token behind an assistant message and the tokenizer has no "
-                "eos_token, so no action could ever end: set tokenizer.eos_token, or give --chat_template FILE"
+                "the chat template writes no special token behind an assistant message and the "
+                "tokenizer has no "
+                "eos_token, so no action could ever end: set tokenizer.eos_token, or give "
+                "--chat_template FILE"
             )
         return int(self.tokenizer.eos_token_id)
 
     def _find_forbidden(self) -> re.Pattern[str] | None:
-        """Return a pattern of the added tokens and of the markers the template writes around contents."""
+        """Return a pattern of the added tokens and of the markers the template writes around
+        contents.
+        """
         added = {str(token) for token in self.tokenizer.added_tokens_decoder.values()}
         probe = [_user("q"), {"role": "assistant", "content": "a"}, _tool("r"), _user("q")]
         system = {"role": "system", "content": "s"}
@@ -301,7 +323,9 @@ class ChatTemplate:
         return re.compile("|".join(map(re.escape, words))) if words else None
 
     def _is_append_only(self) -> bool:
-        """Whether first + actions + deltas spell exactly what the template writes for the whole conversation."""
+        """Whether first + actions + deltas spell exactly what the template writes for the whole
+        conversation.
+        """
         tools = [_PROBE_TOOL] if self.takes_tools else None
         follow_ups = (
             [_tool("r1")],

@@ -1,4 +1,5 @@
-"""A Llama-shaped model with wider attention heads that says exactly the same: for servers that know few widths.
+"""A Llama-shaped model with wider attention heads that says exactly the same: for servers that know
+few widths.
 
 vLLM's CPU kernels, for one, take heads of 32, 64, 80, ... but not of 24, the embedded model's.
 """
@@ -13,10 +14,12 @@ from torch import Tensor, nn
 
 
 def with_head_size(model: Any, size: int) -> Any:
-    """Return a model of the same function whose heads have `size` dimensions; ValueError where it cannot be had.
+    """Return a model of the same function whose heads have `size` dimensions; ValueError where it
+    cannot be had.
 
-    New dimensions are 0 in queries, keys and values. Rotary pairs (i, i + half) keep their angle theta^(-2i/d), as
-    theta^(size/d) is the base of the wider head, and queries grow by sqrt(size/d), as scores are divided by sqrt(size).
+    New dimensions are 0 in queries, keys and values. Rotary pairs (i, i + half) keep their angle
+    theta^(-2i/d), as theta^(size/d) is the base of the wider head, and queries grow by
+    sqrt(size/d), as scores are divided by sqrt(size).
     """
     config = copy.deepcopy(model.config)
     old = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -30,8 +33,10 @@ def with_head_size(model: Any, size: int) -> Any:
         or old % 2
     ):
         raise ValueError(
-            f"heads of {old} cannot be made {size} wide: expected a llama model with default rotary positions, without "
-            f"biases in attention, and an even width of at least {old}; got {config.model_type}, {kind}"
+            f"heads of {old} cannot be made {size} wide: expected a llama model with default "
+            "rotary positions, without "
+            f"biases in attention, and an even width of at least {old}; got {config.model_type}, "
+            f"{kind}"
         )
     config.head_dim = size
     config.rope_parameters = {
@@ -52,7 +57,9 @@ def with_head_size(model: Any, size: int) -> Any:
 
 
 def _wider(weight: Tensor, old: int, size: int) -> Tensor:
-    """Return (heads * old, n) as (heads * size, n): each half of a head at the start of the wider head's half."""
+    """Return (heads * old, n) as (heads * size, n): each half of a head at the start of the wider
+    head's half.
+    """
     halves = weight.view(-1, 2, old // 2, weight.shape[-1])
     wide = torch.zeros(
         len(halves), 2, size // 2, weight.shape[-1], dtype=weight.dtype, device=weight.device

@@ -1,6 +1,7 @@
 """Named LoRA adapters for actor and critic on one frozen base (Hu et al. 2021).
 
-The base's weights are frozen and never change; adapters are trained in fp32 whatever the base's precision.
+The base's weights are frozen and never change; adapters are trained in fp32 whatever the base's
+precision.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ CRITIC = "critic"  # in a folder of its own below
 
 
 class Adapters:
-    """Named LoRA adapters inside a language model, in whose layers they are put: the model stays what it was to others.
+    """Named LoRA adapters inside a language model, in whose layers they are put: the model stays
+    what it was to others.
 
     peft's own switching freezes the adapters it switches off; here all of them stay trainable.
     """
@@ -27,7 +29,9 @@ class Adapters:
     def __init__(
         self, model: nn.Module, *, r: int, alpha: float, targets: str = "all-linear"
     ) -> None:
-        """targets: "all-linear" (every linear layer but the output), or names of layers parted by commas."""
+        """targets: "all-linear" (every linear layer but the output), or names of layers parted by
+        commas.
+        """
         from peft import LoraConfig, get_peft_model
 
         names: Any = (
@@ -35,7 +39,8 @@ class Adapters:
         )
         self.config = LoraConfig(task_type="CAUSAL_LM", r=r, lora_alpha=alpha, target_modules=names)  # type: ignore[arg-type]
         language_model: Any = model
-        # What peft asks the model about has a new name in transformers; nothing of it is the user's to mend.
+        # What peft asks the model about has a new name in transformers; nothing of it is the user's
+        # to mend.
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         self.peft: Any = get_peft_model(language_model, self.config, adapter_name=ACTOR)
         self.working: str | None = (
@@ -72,7 +77,9 @@ class Adapters:
             set_peft_model_state_dict(self.peft, saved, adapter_name=name)
 
     def save(self, folder: str | Path) -> None:
-        """Write adapter_config.json and adapter_model.safetensors, the critic's into a folder below."""
+        """Write adapter_config.json and adapter_model.safetensors, the critic's into a folder
+        below.
+        """
         self.peft.save_pretrained(
             str(folder), selected_adapters=self.names, save_embedding_layers=False
         )
@@ -88,7 +95,9 @@ class Adapters:
 
     @contextlib.contextmanager
     def use(self, name: str | None) -> Iterator[None]:
-        """Let another adapter, or none (the base alone), work until the block is left; then the one of before does."""
+        """Let another adapter, or none (the base alone), work until the block is left; then the one
+        of before does.
+        """
         before = self.working
         self.switch(name)
         try:
@@ -119,7 +128,9 @@ class Adapters:
 
 
 def merged(folder: str | Path, base: str | Path) -> Any:
-    """Return an ordinary language model: the base with the saved actor's adapter added to its weights."""
+    """Return an ordinary language model: the base with the saved actor's adapter added to its
+    weights.
+    """
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM

@@ -1,7 +1,8 @@
 """Weight and compute dtypes, by device or flag.
 
-What learns (weights, adapters, heads, their optimisers) is in fp32 always: a step of 1e-6 on a weight of 0.01 is lost
-in half precision. A frozen base may be in bf16, and passes through either may compute in it. Base and passes may be of
+What learns (weights, adapters, heads, their optimisers) is in fp32 always: a step of 1e-6 on a
+weight of 0.01 is lost in half precision. A frozen base may be in bf16, and passes through either
+may compute in it. Base and passes may be of
 any pair of precisions:
 
     base  passes  what is computed in which
@@ -39,20 +40,26 @@ class PassDtypes(NamedTuple):
 
 
 def base_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
-    """Return the precision of the language model's own weights; SettingError where they learn and it is not fp32."""
+    """Return the precision of the language model's own weights; SettingError where they learn and
+    it is not fp32.
+    """
     if config.base_dtype == "auto":
         return torch.bfloat16 if config.lora_r and device.type == "cuda" else torch.float32
     dtype = NAMES[config.base_dtype]
     if dtype != torch.float32 and not config.lora_r:
         raise SettingError(
-            f"--base_dtype: got {config.base_dtype}, but without --lora_r these weights learn, and small steps are "
-            "lost in half precision; give --lora_r, or leave it out (--compute_dtype bfloat16 computes in it)"
+            f"--base_dtype: got {config.base_dtype}, but without --lora_r these weights learn, and "
+            "small steps are "
+            "lost in half precision; give --lora_r, or leave it out (--compute_dtype bfloat16 "
+            "computes in it)"
         )
     return dtype
 
 
 def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
-    """Return the precision of passes through the language model: bf16 on CUDA, where it is many times faster."""
+    """Return the precision of passes through the language model: bf16 on CUDA, where it is many
+    times faster.
+    """
     if config.compute_dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return NAMES[config.compute_dtype]
@@ -61,8 +68,8 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
 def corrects_sampling(config: TrainConfig, device: torch.device) -> bool:
     """Return whether losses are weighted by how likely learning's weights find what was sampled.
 
-    They are where other weights or another engine sample, and where passes compute in bf16: sampling and training then
-    round differently, by a per cent and more on single tokens.
+    They are where other weights or another engine sample, and where passes compute in bf16:
+    sampling and training then round differently, by a per cent and more on single tokens.
     """
     return config.importance_cap is not None and (
         config.max_staleness > 0
@@ -72,7 +79,9 @@ def corrects_sampling(config: TrainConfig, device: torch.device) -> bool:
 
 
 def computing(config: TrainConfig, device: torch.device) -> Context:
-    """Return a context for many passes with the same weights: what they compute in is made of the weights once."""
+    """Return a context for many passes with the same weights: what they compute in is made of the
+    weights once.
+    """
     dtype = compute_dtype(config, device)
     return (
         contextlib.nullcontext()
@@ -88,7 +97,9 @@ def without_autocast(device: torch.device) -> Context:
 
 
 def pass_dtypes(model: Any) -> PassDtypes:
-    """Return the precision of a model's passes: what `compute_in` was told, else autocast's, else the weights' own."""
+    """Return the precision of a model's passes: what `compute_in` was told, else autocast's, else
+    the weights' own.
+    """
     told: PassDtypes | None = getattr(model, "_pass_dtypes", None)
     if told is not None:
         return told
@@ -102,10 +113,12 @@ def pass_dtypes(model: Any) -> PassDtypes:
 def compute_in(
     model: Any, dtype: torch.dtype, device: torch.device, *, fp32_head: bool = True
 ) -> None:
-    """Let every pass through a language model, or a decoder, compute in the precision; value heads stay in fp32.
+    """Let every pass through a language model, or a decoder, compute in the precision; value heads
+    stay in fp32.
 
-    fp32_head: whether the output layer computes in fp32 all the same. In bf16 it would round each logit to 8 bits, and
-    with it every log-probability (MiniMax-M1, arXiv:2506.13585; ScaleRL, arXiv:2510.13786).
+    fp32_head: whether the output layer computes in fp32 all the same. In bf16 it would round each
+    logit to 8 bits, and with it every log-probability (MiniMax-M1, arXiv:2506.13585; ScaleRL,
+    arXiv:2510.13786).
     """
     is_whole = (
         hasattr(model, "lm_head")
@@ -142,7 +155,9 @@ def _widened_inputs(this: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _widened(this: nn.Module) -> Any:
-    """Put fp32 copies in the place of a module's own frozen weights of half precision until the block is left."""
+    """Put fp32 copies in the place of a module's own frozen weights of half precision until the
+    block is left.
+    """
     own = {n: it for n, it in this._parameters.items() if it is not None and it.dtype in HALF}
     parameters: dict[str, Any] = this._parameters
     parameters |= {name: weight.float() for name, weight in own.items()}

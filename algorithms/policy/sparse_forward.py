@@ -1,9 +1,9 @@
 """Training forward that computes hidden states at requested positions only.
 
-Most tokens of a row are context, of which nobody asks a probability or a value. They matter as keys and values alone,
-so above those of the last layer only the positions that are wanted are computed. Queries are taken in blocks, for on a
-CPU attention that is called causal multiplies with every key, those of the future too. Norms and all linear layers with
-their adapters are the model's own.
+Most tokens of a row are context, of which nobody asks a probability or a value. They matter as keys
+and values alone, so above those of the last layer only the positions that are wanted are computed.
+Queries are taken in blocks, for on a CPU attention that is called causal multiplies with every key,
+those of the future too. Norms and all linear layers with their adapters are the model's own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ BLOCK = 128  # queries at a time: fewer cost more calls than they save products
 
 
 def supports_sparse_forward(model: Any, decoder: Any) -> bool:
-    """Return whether this file reads with a decoder of the model's kind just as its own forward does.
+    """Return whether this file reads with a decoder of the model's kind just as its own forward
+    does.
 
-    Hooks on that (autocast, an onlooker's) would be passed over; elsewhere than on a CPU this is untried.
+    Hooks on that (autocast, an onlooker's) would be passed over; elsewhere than on a CPU this is
+    untried.
     """
     from fctncalling.algorithms.generation.fused_decoder import (
         supports_fused_decoder,
@@ -72,7 +74,9 @@ def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Return keys and values (B, T, heads, size) of normed states (B, T, H), those that queries share repeated."""
+    """Return keys and values (B, T, heads, size) of normed states (B, T, H), those that queries
+    share repeated.
+    """
     attention = layer.self_attn
     keys, values = (
         it(states).unflatten(-1, (-1, int(attention.head_dim)))
@@ -88,7 +92,9 @@ def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tu
 
 
 def _layer_output(layer: Any, hidden: Tensor, read: Tensor) -> Tensor:
-    """Return the layer's output (..., H) from its input and from what attention read (..., heads, size)."""
+    """Return the layer's output (..., H) from its input and from what attention read (..., heads,
+    size).
+    """
     between = hidden + layer.self_attn.o_proj(read.flatten(-2))
     output: Tensor = between + layer.mlp(layer.post_attention_layernorm(between))
     return output
@@ -118,7 +124,9 @@ def _causal_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 def _attention_at(
     queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor
 ) -> Tensor:
-    """Return what N queries (N, heads, size) read of their rows' keys up to their own column, (N, heads, size)."""
+    """Return what N queries (N, heads, size) read of their rows' keys up to their own column, (N,
+    heads, size).
+    """
     batch, length = keys.shape[:2]
     counts = torch.bincount(rows, minlength=batch)
     place = (

@@ -16,9 +16,11 @@ MAX_LOGITS = (
 def token_logprobs_and_entropies(
     model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and entropies, both (N,) fp32, of tokens (N,), from hidden states (N, H) before them.
+    """Return log-probabilities and entropies, both (N,) fp32, of tokens (N,), from hidden states
+    (N, H) before them.
 
-    model: a causal language model. Chunk after chunk where there are many, each computed again in the backward pass.
+    model: a causal language model. Chunk after chunk where there are many, each computed again in
+    the backward pass.
     """
     chunk = max(1, MAX_LOGITS // model.get_output_embeddings().weight.shape[0])
     pieces = list(zip(torch.split(hidden, chunk), torch.split(tokens, chunk), strict=True))

@@ -12,7 +12,8 @@ Weights = dict[str, NDArray[np.float32]]
 
 
 def policy_state(policy: ActorCritic) -> Weights:
-    """Return a copy of the language model's trained weights by name: its adapter's alone, where it has one.
+    """Return a copy of the language model's trained weights by name: its adapter's alone, where it
+    has one.
 
     No critic, no reference, no frozen base: who acts elsewhere has read the base itself.
     """
@@ -25,7 +26,9 @@ def policy_state(policy: ActorCritic) -> Weights:
 
 @torch.no_grad()
 def load_policy_state(policy: ActorCritic, weights: Weights) -> None:
-    """Let the policy act with these weights. ValueError where they are not those of its own language model."""
+    """Let the policy act with these weights. ValueError where they are not those of its own
+    language model.
+    """
     trained = {id(weight) for weight in policy.policy_parameters()}
     own = {
         name: weight for name, weight in policy.model.named_parameters() if id(weight) in trained

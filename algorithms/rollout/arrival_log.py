@@ -13,7 +13,8 @@ from fctncalling.algorithms.rollout.env_pool import EnvPool, EnvResponse
 class Arrival(NamedTuple):
     """One time at which answers were fetched."""
 
-    passes: int  # of the model since the last one, after which generation was interrupted; 0: it was not
+    # of the model since the last one, after which generation was interrupted; 0: it was not
+    passes: int
     slots: tuple[int, ...]  # whose answers joined
 
 
@@ -22,7 +23,9 @@ class ArrivalLogError(ValueError):
 
 
 class ArrivalOrder:
-    """Fetches the answers of environments, and remembers when each joined; or has each join when a record says."""
+    """Fetches the answers of environments, and remembers when each joined; or has each join when a
+    record says.
+    """
 
     def __init__(self, envs: EnvPool, recorded: Sequence[Arrival] | None = None) -> None:
         self._envs = envs
@@ -34,11 +37,15 @@ class ArrivalOrder:
 
     @property
     def arrivals(self) -> list[Arrival]:
-        """When answers joined; empty where all were waited for, in order, and there is nothing to remember."""
+        """When answers joined; empty where all were waited for, in order, and there is nothing to
+        remember.
+        """
         return [] if self._envs.in_order else self._arrivals
 
     def interrupted(self, wanted: int) -> bool:
-        """Return, after each pass of the model, whether generation is to stop as `wanted` answers have come."""
+        """Return, after each pass of the model, whether generation is to stop as `wanted` answers
+        have come.
+        """
         self._passes += 1
         if self._recorded is not None:
             self._interrupted = self._next(self._recorded).passes == self._passes
@@ -91,7 +98,9 @@ class ArrivalLog:
                 ]
 
     def recorded(self, name: str) -> list[Arrival] | None:
-        """Return the schedule to follow in a rollout; None where there is none, or all answers came in order."""
+        """Return the schedule to follow in a rollout; None where there is none, or all answers came
+        in order.
+        """
         return self._lines.get(name)
 
     def note(self, name: str, meetings: Sequence[Arrival]) -> None:

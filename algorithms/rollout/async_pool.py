@@ -23,7 +23,8 @@ Inbox = queue.SimpleQueue[
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 0.25  # that the others wait for an environment, once
-_TICK_S = 0.01  # patience is counted in ticks: a starved process has few of them, and its threads share its fate
+# patience is counted in ticks: a starved process has few of them, and its threads share its fate
+_TICK_S = 0.01
 _LONGEST_WAIT_S = 3600.0  # in one piece
 
 
@@ -38,8 +39,8 @@ class _PendingRequest(NamedTuple):
 class AsyncEnvPool(EnvPool):
     """Environments that work elsewhere and put their answers into one inbox.
 
-    Where those that do not say that their tools are quick have kept the others waiting for `patience_s`, answers no
-    longer come in order.
+    Where those that do not say that their tools are quick have kept the others waiting for
+    `patience_s`, answers no longer come in order.
     """
 
     patience_s = math.inf
@@ -100,7 +101,8 @@ class AsyncEnvPool(EnvPool):
     def _stop_waiting(self) -> None:
         self.in_order = False
         logger.info(
-            "environment %d keeps the others waiting: from now on they go on without the slow ones; schedule.jsonl "
+            "environment %d keeps the others waiting: from now on they go on without the slow "
+            "ones; schedule.jsonl "
             "tells when each answer joined (--wait_for_tools always keeps their order)",
             min(self._pending),
         )
@@ -124,6 +126,7 @@ class AsyncEnvPool(EnvPool):
             del self._pending[slot]
             self._abandon(slot)
             late = NoResponseError(
-                f"no answer in the {out.within_s:.3g} s that its episode had left of --tool_deadline_s"
+                f"no answer in the {out.within_s:.3g} s that its episode had left of "
+                "--tool_deadline_s"
             )
             found.append(EnvResponse(slot, (), late, out.within_s))

@@ -44,15 +44,17 @@ def collect(
 ) -> list[EpisodeRecord]:
     """Return one episode a task id, in their order; `len(envs)` of them run at a time.
 
-    Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of environments nor the order in
-    which episodes end changes what is played (beyond rounding; a `schedule` tells that order). An episode whose tokens
-    would pass `max_episode_tokens` is truncated here. An environment that raises, or works for more than `deadline_s`
-    on one episode, makes that episode invalid and is replaced (of a list of them, which work in this thread, where
-    `make_env` is given; they know no deadline). Where every episode is invalid, RolloutError tells the last cause: a
-    run whose tools are gone ends, and does not go on for ever and learn nothing.
+    Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of
+    environments nor the order in which episodes end changes what is played (beyond rounding; a
+    `schedule` tells that order). An episode whose tokens would pass `max_episode_tokens` is
+    truncated here. An environment that raises, or works for more than `deadline_s` on one episode,
+    makes that episode invalid and is replaced (of a list of them, which work in this thread, where
+    `make_env` is given; they know no deadline). Where every episode is invalid, RolloutError tells
+    the last cause: a run whose tools are gone ends, and does not go on for ever and learn nothing.
 
-    Each `group_size` numbers in a row are a group: their environments are reset with one seed, so that they face the
-    same task, also where the seed decides it; what the policy samples is seeded for each episode apart.
+    Each `group_size` numbers in a row are a group: their environments are reset with one seed, so
+    that they face the same task, also where the seed decides it; what the policy samples is seeded
+    for each episode apart.
     """
     if not len(envs):
         raise ValueError("no environment to play in: give at least one")
@@ -72,7 +74,9 @@ def collect(
 
 
 class _Collection:
-    """Episodes that wait, run and are done. A running one is with the actor or with its environment."""
+    """Episodes that wait, run and are done. A running one is with the actor or with its
+    environment.
+    """
 
     def __init__(
         self,
@@ -150,14 +154,16 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
     overflows = [(one.overflow, one.record.task_id) for one in ended if one.overflow]
     if overflows:
         logger.warning(
-            "%d of %d episodes were truncated, having no room for an action within --max_episode_tokens %d: "
+            "%d of %d episodes were truncated, having no room for an action within "
+            "--max_episode_tokens %d: "
             "one came to %d tokens of context (task %s)",
             *(len(overflows), len(ended), max_episode_tokens, *max(overflows)),
         )
     causes = [one.cause for one in ended if one.cause is not None]
     if causes and all(one.record.invalid for one in ended):
         raise RolloutError(
-            f"every one of {len(ended)} episodes failed; the last: {type(causes[-1]).__name__}: {causes[-1]}"
+            f"every one of {len(ended)} episodes failed; the last: {type(causes[-1]).__name__}: "
+            f"{causes[-1]}"
         ) from causes[-1]
     return [one.record for one in ended]
 

@@ -14,11 +14,14 @@ logger = logging.getLogger(__name__)
 
 TextEnv = gymnasium.Env[Any, Any]
 MakeEnv = Callable[[], TextEnv]
-IN_PROCESS = "in_process_tools"  # in an environment's metadata: its answers are quick, and follow from seed and actions
+# in an environment's metadata: its answers are quick, and follow from seed and actions
+IN_PROCESS = "in_process_tools"
 
 
 class EnvRequest(NamedTuple):
-    """What an environment is asked: to begin an episode or, where a text is given, to go on with it."""
+    """What an environment is asked: to begin an episode or, where a text is given, to go on with
+    it.
+    """
 
     task_id: str = ""
     seed: int = 0
@@ -45,8 +48,9 @@ class InvalidEpisodeError(RuntimeError):
 class EnvPool(ABC):
     """A number of environments, each in a slot, each asked one thing at a time.
 
-    `in_order`: answers come in the order of the slots, and only when all that were asked have answered; what is played
-    then follows from the seed. Else they come when they come, and nobody waits for the slow. It may turn false.
+    `in_order`: answers come in the order of the slots, and only when all that were asked have
+    answered; what is played then follows from the seed. Else they come when they come, and nobody
+    waits for the slow. It may turn false.
     """
 
     in_order: bool = True
@@ -61,11 +65,15 @@ class EnvPool(ABC):
 
     @abstractmethod
     def send(self, slot: int, question: EnvRequest, within_s: float) -> None:
-        """Hand a question to a slot, whose last one was answered; no answer within so many seconds is a failure."""
+        """Hand a question to a slot, whose last one was answered; no answer within so many seconds
+        is a failure.
+        """
 
     @abstractmethod
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return what has been answered, by slot; at least one answer where `wait` and something was asked."""
+        """Return what has been answered, by slot; at least one answer where `wait` and something
+        was asked.
+        """
 
     @abstractmethod
     def replace(self, slot: int) -> None:
@@ -82,7 +90,9 @@ class EnvPool(ABC):
 
 
 class InlineEnvPool(EnvPool):
-    """Asked one after another in the thread that asks. A caller's list of them: replacements are put into it."""
+    """Asked one after another in the thread that asks. A caller's list of them: replacements are
+    put into it.
+    """
 
     def __init__(self, envs: list[TextEnv], make_env: MakeEnv | None = None) -> None:
         self._envs = envs

@@ -14,7 +14,8 @@ from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
 def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
     """Return the environments of one of `share` processes that play.
 
-    SettingError where --env_processes cannot be had, or --max_cache_tokens holds less than an episode for each.
+    SettingError where --env_processes cannot be had, or --max_cache_tokens holds less than an
+    episode for each.
     """
     count = num_side_by_side(config, share)
     envs: AsyncEnvPool
@@ -37,7 +38,9 @@ def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
 
 
 def num_side_by_side(config: TrainConfig, share: int = 1) -> int:
-    """Return how many episodes run at a time: --n_rollout_threads, or as many as --max_cache_tokens surely holds."""
+    """Return how many episodes run at a time: --n_rollout_threads, or as many as --max_cache_tokens
+    surely holds.
+    """
     wanted = -(-config.n_rollout_threads // share)
     room = (
         math.inf

@@ -37,12 +37,14 @@ _SPAWN: Any = multiprocessing.get_context("spawn")  # a fork of a process with t
 class ProcessEnvPool(AsyncEnvPool):
     """Slot s works in process s modulo their number, in a thread of its own there.
 
-    A process that ends fails what its slots were asked and is started again; one with an environment that takes too
-    long is killed, as nothing else surely ends it.
+    A process that ends fails what its slots were asked and is started again; one with an
+    environment that takes too long is killed, as nothing else surely ends it.
     """
 
     def __init__(self, make_env: MakeEnv, num_slots: int, num_processes: int) -> None:
-        """Raise TypeError where `make_env` cannot be sent to another process, RuntimeError where it fails there."""
+        """Raise TypeError where `make_env` cannot be sent to another process, RuntimeError where it
+        fails there.
+        """
         super().__init__(num_slots)
         try:
             self._maker: bytes = pickle.dumps(CloudpickleWrapper(make_env))
@@ -63,7 +65,9 @@ class ProcessEnvPool(AsyncEnvPool):
         return [process.id for process in self._processes]
 
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed, in a fresh process where that failed."""
+        """Put a fresh environment in the place of one that failed, in a fresh process where that
+        failed.
+        """
         number = slot % len(self._processes)
         if self._processes[number].is_alive:
             self._processes[number].post(REPLACE, slot, EnvRequest())
@@ -118,7 +122,9 @@ class _Process:
         return bool(self._process.is_alive())
 
     def reported(self) -> bool:
-        """Return whether the environments' tools work in process, once they are made; RuntimeError where they fail."""
+        """Return whether the environments' tools work in process, once they are made; RuntimeError
+        where they fail.
+        """
         try:
             report = self._reports.get(timeout=START_S)
         except queue.Empty:
@@ -217,7 +223,9 @@ def _listen(
 
 
 def _packed(ticket: int, answer: EnvResponse) -> bytes:
-    """Return an answer as bytes; an error travels as its text, as not every exception can be put together again."""
+    """Return an answer as bytes; an error travels as its text, as not every exception can be put
+    together again.
+    """
     if answer.error is not None:
         answer = answer._replace(
             error=RuntimeError(f"{type(answer.error).__name__}: {answer.error}")

@@ -200,7 +200,9 @@ class RunningEpisode:
                 self.rows = []
 
     def _append_bootstrap_context(self) -> None:
-        """Keep what the policy would have seen next, as far as the budget goes: its value is the bootstrap."""
+        """Keep what the policy would have seen next, as far as the budget goes: its value is the
+        bootstrap.
+        """
         room = max(0, self.max_tokens - len(self.rows[-1].ids))
         _append_context(self.rows[-1], self.new_ids[:room])
 
@@ -223,7 +225,9 @@ class RunningEpisode:
 
 
 def _messages(info: dict[str, Any], observation: Any) -> list[Message]:
-    """Return the new messages; an environment that gives none has its observation taken as the user's."""
+    """Return the new messages; an environment that gives none has its observation taken as the
+    user's.
+    """
     if "messages" in info:
         return list(info["messages"])
     return [{"role": "user", "content": str(observation)}]
@@ -244,7 +248,9 @@ def _strictly_succeeded(info: dict[str, Any]) -> bool | None:
 
 
 def _succeeded(info: dict[str, Any], episode_return: float) -> bool:
-    """The verdict where the environment gives one, else its is_success, else whether it paid anything."""
+    """The verdict where the environment gives one, else its is_success, else whether it paid
+    anything.
+    """
     verdict = info.get("verdict")
     if verdict is not None:
         return bool(verdict.valid)

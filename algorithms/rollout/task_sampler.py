@@ -1,9 +1,11 @@
-"""Which tasks an update plays: evenly by default, or by category weights, by success so far and in stages.
+"""Which tasks an update plays: evenly by default, or by category weights, by success so far and in
+stages.
 
-Pure: the seed, the position in the run and the successes so far decide; nothing else is remembered. By default each
-task comes once before any comes again. With --mixture, --task_sampling success or --curriculum a task has a weight,
-and a round is a systematic sample of the weights: every task, and every category, comes as often as its share of the
-round says, to within one, and over many rounds exactly so.
+Pure: the seed, the position in the run and the successes so far decide; nothing else is remembered.
+By default each task comes once before any comes again. With --mixture, --task_sampling success or
+--curriculum a task has a weight, and a round is a systematic sample of the weights: every task, and
+every category, comes as often as its share of the round says, to within one, and over many rounds
+exactly so.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config_fields import SettingError
 
 Successes = dict[str, list[float]]
-"""Task id -> [episodes, successes], both fading with every update. JSON-shaped: it lies in the checkpoint."""
+"""Task id -> [episodes, successes], both fading with every update. JSON-shaped: it lies in the
+checkpoint.
+"""
 
 FADE = 0.9  # what a record keeps at each update: an estimate speaks of the last ten or so
 PRIOR_EPISODES = 2.0  # how many episodes at its category's rate a task starts with
@@ -81,7 +85,9 @@ class TaskSampler:
     def draw(
         self, count: int, *, position: int, update: int, successes: Mapping[str, Sequence[float]]
     ) -> list[str]:
-        """Return the ids of the next tasks of a run, `position` tasks into it, for the update of that number."""
+        """Return the ids of the next tasks of a run, `position` tasks into it, for the update of
+        that number.
+        """
         if not self._weighted:
             return [self.candidates[index].id for index in self._evenly(count, position)]
         rng = np.random.default_rng([self._seed, 4, position])
@@ -96,7 +102,9 @@ class TaskSampler:
         return [self.candidates[index].id for index in drawn]
 
     def remember(self, successes: Successes, outcomes: Iterable[tuple[str, bool]]) -> Successes:
-        """Return the successes after an update that played these (task id, success); none where they play no part."""
+        """Return the successes after an update that played these (task id, success); none where
+        they play no part.
+        """
         if not self._by_success:
             return {}
         faded = {task: [FADE * number for number in record] for task, record in successes.items()}
@@ -108,7 +116,9 @@ class TaskSampler:
         return kept
 
     def stage(self, update: int) -> tuple[int, str] | None:
-        """Return the number, from 1, and the name of the curriculum's stage of an update; None without a curriculum."""
+        """Return the number, from 1, and the name of the curriculum's stage of an update; None
+        without a curriculum.
+        """
         if not self._stages:
             return None
         for number, stage in enumerate(self._stages, 1):
@@ -154,7 +164,9 @@ class TaskSampler:
         return np.ones(len(self.candidates), dtype=bool)
 
     def _uncertainty(self, successes: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
-        """Return 4 p (1 - p) of each task's estimated success p: 1 at one half, little where the outcome is known."""
+        """Return 4 p (1 - p) of each task's estimated success p: 1 at one half, little where the
+        outcome is known.
+        """
         nothing = (0.0, 0.0)
         played, solved = np.array(
             [successes.get(candidate.id, nothing) for candidate in self.candidates]
@@ -179,13 +191,16 @@ class TaskSampler:
 
 
 def read_mixture(text: str) -> dict[str, float]:
-    """Return category -> weight of a text such as "multi_turn_base=2,simple_python=1"; SettingError naming the flaw."""
+    """Return category -> weight of a text such as "multi_turn_base=2,simple_python=1"; SettingError
+    naming the flaw.
+    """
     weights: dict[str, float] = {}
     for part in text.split(","):
         category, _, weight = part.strip().partition("=")
         if not category or not _is_weight(weight) or category in weights:
             raise SettingError(
-                f'--mixture: got "{part}" in "{text}", expected CATEGORY=WEIGHT, each category once, its weight above '
+                f'--mixture: got "{part}" in "{text}", expected CATEGORY=WEIGHT, each category '
+                "once, its weight above "
                 "0; such as multi_turn_base=2,simple_python=1"
             )
         weights[category] = float(weight)
@@ -193,7 +208,9 @@ def read_mixture(text: str) -> dict[str, float]:
 
 
 def read_curriculum(text: str) -> list[Stage]:
-    """Return the stages of a text such as "simple_python+multiple:10,2:20"; SettingError naming the flaw."""
+    """Return the stages of a text such as "simple_python+multiple:10,2:20"; SettingError naming the
+    flaw.
+    """
     stages = []
     for part in text.split(","):
         whom, _, updates = part.strip().partition(":")
@@ -201,7 +218,8 @@ def read_curriculum(text: str) -> list[Stage]:
         turns = int(whom) if whom.isdecimal() else None
         if not all(names) or not updates.isdecimal() or int(updates) < 1 or turns == 0:
             raise SettingError(
-                f'--curriculum: got "{part}" in "{text}", expected WHICH:UPDATES, where WHICH is categories joined by '
+                f'--curriculum: got "{part}" in "{text}", expected WHICH:UPDATES, where WHICH is '
+                "categories joined by "
                 "+, or the most turns a task may have; such as simple_python+multiple:10,2:20"
             )
         stages.append(Stage(whom, frozenset(names if turns is None else ()), turns, int(updates)))

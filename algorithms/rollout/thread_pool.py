@@ -20,7 +20,8 @@ CLOSING_S = 5.0  # in which environments may close; later ones are left to thems
 
 
 class EnvThread:
-    """One environment and the thread it always works in: some libraries forbid that others touch what a thread made.
+    """One environment and the thread it always works in: some libraries forbid that others touch
+    what a thread made.
 
     A daemon: one that hangs must not keep the program from ending.
     """
@@ -63,7 +64,9 @@ class ThreadEnvPool(AsyncEnvPool):
         self._threads = [EnvThread(slot, env, self._inbox) for slot, env in enumerate(envs)]
 
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed; a thread that hangs is left to itself."""
+        """Put a fresh environment in the place of one that failed; a thread that hangs is left to
+        itself.
+        """
         self._threads[slot].leave()
         self._threads[slot] = EnvThread(slot, self._make_env(), self._inbox)
 

@@ -46,11 +46,13 @@ def save_checkpoint(
     keep: int = 2,
     best: bool = False,
 ) -> Path:
-    """Write folder/<name>: a model folder (weights, value head, tokenizer) and `state` with all random streams.
+    """Write folder/<name>: a model folder (weights, value head, tokenizer) and `state` with all
+    random streams.
 
-    It is written beside and renamed, so a kill at any moment leaves the earlier checkpoint whole. `last` links to it,
-    and `best` too where asked. Only the newest `keep` and the best stay. `state` holds what
-    torch.load(weights_only=True) reads back: tensors, numbers, strings, dicts, lists.
+    It is written beside and renamed, so a kill at any moment leaves the earlier checkpoint whole.
+    `last` links to it, and `best` too where asked. Only the newest `keep` and the best stay.
+    `state` holds what torch.load(weights_only=True) reads back: tensors, numbers, strings, dicts,
+    lists.
     """
     folder.mkdir(parents=True, exist_ok=True)
     final, part = folder / name, folder / f".{name}{PART}"
@@ -66,7 +68,8 @@ def save_checkpoint(
     except (OSError, RuntimeError, SafetensorError) as error:  # a full disk is any of them
         shutil.rmtree(part, ignore_errors=True)  # which makes room again
         raise CheckpointError(
-            f"{final}: the checkpoint cannot be saved ({type(error).__name__}: {error}). The ones before it are "
+            f"{final}: the checkpoint cannot be saved ({type(error).__name__}: {error}). The ones "
+            "before it are "
             "whole: make room, then go on with --resume"
         ) from error
     _put_in_place(part, final)
@@ -81,12 +84,15 @@ def save_checkpoint(
 
 
 def find_checkpoint(folder: Path, wanted: str | None = None) -> Path:
-    """Return the checkpoint to go on from: a path, "best", or ("last", "auto", nothing) the newest below `folder`."""
+    """Return the checkpoint to go on from: a path, "best", or ("last", "auto", nothing) the newest
+    below `folder`.
+    """
     if wanted not in (None, "", "auto", LAST, BEST):
         path = Path(str(wanted))
         if not (path / STATE_FILE).is_file():
             raise CheckpointError(
-                f"--resume {path}: no checkpoint there ({STATE_FILE} is missing). Give a folder such as "
+                f"--resume {path}: no checkpoint there ({STATE_FILE} is missing). Give a folder "
+                "such as "
                 f"{folder}/update_000010, best, last, or --resume alone for the newest."
             )
         return path
@@ -98,13 +104,16 @@ def find_checkpoint(folder: Path, wanted: str | None = None) -> Path:
     if complete:
         return complete[-1]
     raise CheckpointError(
-        f"--resume {wanted or 'auto'}: no checkpoint below {folder}. Start the run without --resume; "
+        f"--resume {wanted or 'auto'}: no checkpoint below {folder}. Start the run without "
+        "--resume; "
         "--save_interval sets how often it saves, --eval_interval how often the best may change."
     )
 
 
 def check_digests(checkpoint: Path) -> None:
-    """Raise CheckpointError where a file is not as it was saved; a checkpoint without digests is taken as it is."""
+    """Raise CheckpointError where a file is not as it was saved; a checkpoint without digests is
+    taken as it is.
+    """
     path = checkpoint / DIGEST_FILE
     if not path.is_file():
         return
@@ -115,8 +124,10 @@ def check_digests(checkpoint: Path) -> None:
         strange = [str(getattr(error, "filename", None) or DIGEST_FILE)]
     if strange:
         raise CheckpointError(
-            f"--resume {checkpoint}: the checkpoint cannot be loaded: {strange[0]} is not as it was saved "
-            f"({DIGEST_FILE}). Move that folder away and --resume again: the checkpoint before it is taken, where "
+            f"--resume {checkpoint}: the checkpoint cannot be loaded: {strange[0]} is not as it "
+            "was saved "
+            f"({DIGEST_FILE}). Move that folder away and --resume again: the checkpoint before it "
+            "is taken, where "
             "there is one."
         )
 
@@ -198,7 +209,9 @@ def _complete(folder: Path) -> list[Path]:
 
 
 def _put_in_place(part: Path, final: Path) -> None:
-    """Give a folder its final name; one that has it already is set aside until then, never lost in between."""
+    """Give a folder its final name; one that has it already is set aside until then, never lost in
+    between.
+    """
     old = final.with_name(f".{final.name}{OLD}")
     shutil.rmtree(old, ignore_errors=True)
     if final.exists():

@@ -26,9 +26,11 @@ class CutActions:
         self._in_a_row = 0  # updates without an action that came to its end
 
     def look(self, episodes: Sequence[EpisodeRecord]) -> None:
-        """Warn once where most actions were cut; AllCutError after --cut_patience updates of cut actions for nothing.
+        """Warn once where most actions were cut; AllCutError after --cut_patience updates of cut
+        actions for nothing.
 
-        For nothing: no episode earned more than another. An action for which the context left no room counts as cut.
+        For nothing: no episode earned more than another. An action for which the context left no
+        room counts as cut.
         """
         valid = [episode for episode in episodes if not episode.invalid]
         cut = sum(episode.num_actions_truncated for episode in valid)
@@ -36,7 +38,8 @@ class CutActions:
         if not self._told and cut > MANY * actions:
             self._told = True
             logger.warning(
-                "%d of %d actions were cut before their end: raise --max_new_tokens (now %d) or --max_episode_tokens "
+                "%d of %d actions were cut before their end: raise --max_new_tokens (now %d) or "
+                "--max_episode_tokens "
                 "(now %d), or take the --preset of the model's size",
                 *(cut, actions, self._config.max_new_tokens, self._config.max_episode_tokens),
             )
@@ -46,7 +49,9 @@ class CutActions:
         if self._config.cut_patience and self._in_a_row >= self._config.cut_patience:
             raise AllCutError(
                 f"in {self._in_a_row} updates in a row no action came to its end (--max_new_tokens "
-                f"{self._config.max_new_tokens}, --max_episode_tokens {self._config.max_episode_tokens}) and no "
-                "episode earned more than another, so nothing is learned. Raise the limits, take the --preset of the "
+                f"{self._config.max_new_tokens}, --max_episode_tokens "
+                f"{self._config.max_episode_tokens}) and no "
+                "episode earned more than another, so nothing is learned. Raise the limits, take "
+                "the --preset of the "
                 "model's size, or go on all the same with --cut_patience 0"
             )

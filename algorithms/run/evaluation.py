@@ -56,7 +56,9 @@ def write_evaluation(
     train_cpu_seconds: float,
     **more: Any,
 ) -> Path:
-    """Write evaluation.json: success rates on held-out tasks before and after, seed and CPU time of training."""
+    """Write evaluation.json: success rates on held-out tasks before and after, seed and CPU time of
+    training.
+    """
     path = folder / "evaluation.json"
     values = {
         "before": before,
@@ -92,7 +94,9 @@ def print_table(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def plot_curve(folder: Path) -> Path | None:
-    """Draw curve.png from metrics.jsonl; None where matplotlib is not installed or nothing was logged."""
+    """Draw curve.png from metrics.jsonl; None where matplotlib is not installed or nothing was
+    logged.
+    """
     try:
         import matplotlib as mpl
     except ImportError:
@@ -126,7 +130,9 @@ def plot_curve(folder: Path) -> Path | None:
 
 
 def curve_title(folder: Path) -> str:
-    """Return what a curve is of: task, model, algorithm and seed, as config.json tells; else the folder's name."""
+    """Return what a curve is of: task, model, algorithm and seed, as config.json tells; else the
+    folder's name.
+    """
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         algorithm, seed = config["algorithm_name"], config["seed"]
@@ -141,7 +147,9 @@ def curve_title(folder: Path) -> str:
 
 
 def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict[str, Any]:
-    """Return the rates of one category, or (not whole) of all whose name starts with it; "" stands for all."""
+    """Return the rates of one category, or (not whole) of all whose name starts with it; "" stands
+    for all.
+    """
 
     def of_category(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
         exact = whole and category

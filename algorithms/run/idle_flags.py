@@ -73,9 +73,11 @@ RULES = (
 
 
 def notes_on(config: TrainConfig, given: Collection[str]) -> list[str]:
-    """Return a line for each kind of given flags that is harmless and idle; SettingError for one that misleads.
+    """Return a line for each kind of given flags that is harmless and idle; SettingError for one
+    that misleads.
 
-    given: the names of flags that the command line has, whatever their values; defaults are never told.
+    given: the names of flags that the command line has, whatever their values; defaults are never
+    told.
     """
     notes = []
     for rule in RULES:

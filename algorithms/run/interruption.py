@@ -10,10 +10,11 @@ from typing import Any
 
 
 class Interruption:
-    """Turns Ctrl-C (SIGINT) and a polite kill (SIGTERM) into KeyboardInterrupt at a moment that can be saved.
+    """Turns Ctrl-C (SIGINT) and a polite kill (SIGTERM) into KeyboardInterrupt at a moment that can
+    be saved.
 
-    Elsewhere it waits: the weights may be between two states, or another process may be waiting for this one. A second
-    one ends a lone process at once, and nothing is saved.
+    Elsewhere it waits: the weights may be between two states, or another process may be waiting for
+    this one. A second one ends a lone process at once, and nothing is saved.
     """
 
     def __init__(self, *, alone: bool = True) -> None:
@@ -33,7 +34,9 @@ class Interruption:
 
     @contextlib.contextmanager
     def allowed(self) -> Iterator[None]:
-        """Let an interrupt end this block at once, also one that has been waiting; no other process may wait for it."""
+        """Let an interrupt end this block at once, also one that has been waiting; no other process
+        may wait for it.
+        """
         self._allowed = True
         try:
             if self._waiting:

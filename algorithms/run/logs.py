@@ -30,7 +30,9 @@ class RunExistsError(FileExistsError):
 
 
 def results_folder(config: TrainConfig) -> Path:
-    """Return results/<experiment>/<model>/<dataset, or a user's environment>/<algorithm> of a TrainConfig."""
+    """Return results/<experiment>/<model>/<dataset, or a user's environment>/<algorithm> of a
+    TrainConfig.
+    """
     model = _model_name(config.model_name_or_path) if config.model_name_or_path else "embedded"
     dataset = Path(config.dataset_path).stem if config.dataset_path else "embedded"
     if config.env_name not in OWN_ENVIRONMENTS:  # of which the name says what is learned
@@ -45,7 +47,9 @@ def _model_name(name_or_path: str) -> str:
 
 
 def require_empty_run_folder(folder: Path) -> None:
-    """Raise RunExistsError where a folder already holds a run; one that ended before its first line is none."""
+    """Raise RunExistsError where a folder already holds a run; one that ended before its first line
+    is none.
+    """
     metrics = folder / "metrics.jsonl"
     held = [
         name
@@ -57,7 +61,8 @@ def require_empty_run_folder(folder: Path) -> None:
     ]
     if held:
         raise RunExistsError(
-            f"{folder} already holds a run ({', '.join(held)}). Continue it with --resume, or keep it and start "
+            f"{folder} already holds a run ({', '.join(held)}). Continue it with --resume, or keep "
+            "it and start "
             "another with --experiment_name NAME or --results_dir FOLDER."
         )
 
@@ -65,8 +70,9 @@ def require_empty_run_folder(folder: Path) -> None:
 class RunLog:
     """Writes a run's files below one folder.
 
-    metrics.jsonl holds nothing that depends on the clock: equal seeds give equal bytes on one machine. timings.jsonl
-    holds the rest. Tensorboard and wandb get both, where they are asked for and installed.
+    metrics.jsonl holds nothing that depends on the clock: equal seeds give equal bytes on one
+    machine. timings.jsonl holds the rest. Tensorboard and wandb get both, where they are asked for
+    and installed.
     """
 
     def __init__(
@@ -98,7 +104,8 @@ class RunLog:
         return {"metrics": self._metrics.tell(), "timings": self._timings.tell()}
 
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
-        """Drop what was written after a checkpoint of an update, so that a resumed run repeats no line.
+        """Drop what was written after a checkpoint of an update, so that a resumed run repeats no
+        line.
 
         ValueError where less was written: the checkpoint is that of another run.
         """
@@ -106,7 +113,8 @@ class RunLog:
             length = file.seek(0, os.SEEK_END)
             if length < position.get(name, 0):
                 raise ValueError(
-                    f"{file.name} holds {length} bytes, {position[name]} were written before it was saved"
+                    f"{file.name} holds {length} bytes, {position[name]} were written before it "
+                    "was saved"
                 )
             file.truncate(position.get(name, 0))
             file.seek(position.get(name, 0))
@@ -127,7 +135,8 @@ class RunLog:
     def episodes(
         self, name: str, records: Iterable[EpisodeRecord], spell: Spell | None = None
     ) -> Path:
-        """Write episodes/<name>.jsonl, a line an episode, complete enough to be read and stepped through again.
+        """Write episodes/<name>.jsonl, a line an episode, complete enough to be read and stepped
+        through again.
 
         `spell` decodes the prompts' ids; without it the prompts are left out.
         """
@@ -175,7 +184,9 @@ class NoLog(RunLog):
 
 
 def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return how a batch of episodes went; means are over valid episodes, error rates over their steps."""
+    """Return how a batch of episodes went; means are over valid episodes, error rates over their
+    steps.
+    """
     valid = [record for record in records if not record.invalid]
     num_invalid = len(records) - len(valid)
     metrics: dict[str, float | None] = {
@@ -217,13 +228,16 @@ def success_metrics(
 
 
 def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes that the official verdict calls solved; None where there are none."""
+    """Return the share of valid episodes that the official verdict calls solved; None where there
+    are none.
+    """
     valid = [record.success for record in records if not record.invalid]
     return fmean(valid) if valid else None
 
 
 def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes that are solved strictly; None where none was judged strictly.
+    """Return the share of valid episodes that are solved strictly; None where none was judged
+    strictly.
 
     An episode that was cut before its end has no verdict of either kind, and is not solved.
     """
@@ -234,10 +248,12 @@ def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
 
 def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str, Any]:
-    """Return an episode as JSON: its task, seed, truth, prompt, every message, what came of it, and its tokens.
+    """Return an episode as JSON: its task, seed, truth, prompt, every message, what came of it, and
+    its tokens.
 
-    `messages` are those that open the episode; a step's own are what users said behind it, its tool results are in
-    `results`. `prompt` is the exact text before the first action, as `spell` decodes it.
+    `messages` are those that open the episode; a step's own are what users said behind it, its tool
+    results are in `results`. `prompt` is the exact text before the first action, as `spell` decodes
+    it.
     """
     line: dict[str, Any] = {"task_id": record.task_id, "category": record.category}
     if isinstance(record.episode, Episode):
@@ -261,8 +277,8 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
 def tokens_json(rows: Sequence[TokenRecord]) -> list[dict[str, Any]]:
     """Return the ids of each row, and who wrote them as run lengths: context, policy, context, ...
 
-    Where a chat template rewrites history, a row repeats much of the one before it: `shared` ids at its beginning are
-    the same, and `ids` are the others. `runs` are those of the whole row.
+    Where a chat template rewrites history, a row repeats much of the one before it: `shared` ids at
+    its beginning are the same, and `ids` are the others. `runs` are those of the whole row.
     """
     found: list[dict[str, Any]] = []
     before: Sequence[int] = ()
@@ -286,7 +302,9 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def peak_memory() -> dict[str, float | None]:
-    """Return the largest memory held so far in GB: of this process, and of tensors on its CUDA device."""
+    """Return the largest memory held so far in GB: of this process, and of tensors on its CUDA
+    device.
+    """
     import torch
 
     on_device = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
@@ -296,7 +314,9 @@ def peak_memory() -> dict[str, float | None]:
 
 
 def peak_memory_gb() -> float | None:
-    """Return the largest resident size of this process so far in GB; None where the system does not tell."""
+    """Return the largest resident size of this process so far in GB; None where the system does not
+    tell.
+    """
     try:
         import resource
     except ImportError:  # Windows
@@ -330,7 +350,9 @@ def _line(values: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with NaN and infinities as None, which JSON has no numbers for, and every key a string."""
+    """Return the value with NaN and infinities as None, which JSON has no numbers for, and every
+    key a string.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

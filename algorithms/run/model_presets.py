@@ -1,7 +1,8 @@
 """Starting values by model size: what --preset fills in where the command line says nothing.
 
-The project's own runs are of models of 0.5 million parameters. These values are conventional ones for pretrained
-instruction models, not tuned here: watch the first updates, and change what the curves speak against.
+The project's own runs are of models of 0.5 million parameters. These values are conventional ones
+for pretrained instruction models, not tuned here: watch the first updates, and change what the
+curves speak against.
 """
 
 from __future__ import annotations
@@ -39,4 +40,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "8B": {**_PRETRAINED, "lr": 1e-6, "n_rollout_threads": 32, "max_microbatch_tokens": 4096},
     "8B-lora": {**_LORA, "lr": 1e-5, "n_rollout_threads": 32, "max_microbatch_tokens": 4096},
 }
-"""`--preset` -> values by flag. Full fine-tuning in fp32 takes some 16 bytes a parameter: 4B and 8B want --fsdp."""
+"""`--preset` -> values by flag. Full fine-tuning in fp32 takes some 16 bytes a parameter: 4B and 8B
+want --fsdp.
+"""

@@ -19,11 +19,14 @@ class RunLockedError(RuntimeError):
 class RunLock:
     """Holds a folder until `release`, or to the end of this process, however that comes.
 
-    The lock is a POSIX record lock: the system lets go of it with the process, and forked children do not inherit it.
+    The lock is a POSIX record lock: the system lets go of it with the process, and forked children
+    do not inherit it.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock of a folder that exists; RunLockedError, naming who has it, where another one works there."""
+        """Take the lock of a folder that exists; RunLockedError, naming who has it, where another
+        one works there.
+        """
         self.path = folder / LOCK_FILE
         key = self.path.resolve()
         if key in _HELD:
@@ -50,7 +53,9 @@ _HELD: weakref.WeakValueDictionary[Path, RunLock] = weakref.WeakValueDictionary(
 
 
 def refuse_locked(folder: Path) -> None:
-    """Raise RunLockedError where a process works in a folder; nothing is written where none ever did."""
+    """Raise RunLockedError where a process works in a folder; nothing is written where none ever
+    did.
+    """
     if (folder / LOCK_FILE).exists():
         RunLock(folder).release()
 
@@ -63,7 +68,9 @@ def _told(folder: Path, holder: str) -> str:
 
 
 def _locked(file: Any) -> bool:
-    """Lock a file without waiting; return False where another process has it, True where there are no such locks."""
+    """Lock a file without waiting; return False where another process has it, True where there are
+    no such locks.
+    """
     try:
         import fcntl
     except ImportError:  # Windows

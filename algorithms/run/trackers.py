@@ -122,7 +122,8 @@ class Trackers:
                 opened.append(Tensorboard(self.folder, self.first_update))
             except ImportError:
                 logger.info(
-                    "tensorboard is not installed: metrics.jsonl and timings.jsonl hold every number"
+                    "tensorboard is not installed: metrics.jsonl and timings.jsonl hold every "
+                    "number"
                 )
         if self.wandb != "off":
             opened.append(Wandb(self.folder, self.config, self.wandb))

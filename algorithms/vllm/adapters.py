@@ -1,6 +1,7 @@
 """LoRA versions published to a vLLM server.
 
-A name or a folder used again would be served from caches filled with other weights, with nothing to tell it by.
+A name or a folder used again would be served from caches filled with other weights, with nothing to
+tell it by.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Version(NamedTuple):
 
 
 class PublishedAdapters:
-    """Writes versions below `folder`, which the server reads too, and has them served; `KEPT` of them stay."""
+    """Writes versions below `folder`, which the server reads too, and has them served; `KEPT` of
+    them stay.
+    """
 
     def __init__(self, server: VllmClient, folder: Path) -> None:
         self.server = server
@@ -39,7 +42,9 @@ class PublishedAdapters:
         server.missing = self.republish
 
     def publish(self, adapters: Adapters, number: int) -> str:
-        """Return the name under which the adapter as it is is served; `number`: the updates behind it."""
+        """Return the name under which the adapter as it is is served; `number`: the updates behind
+        it.
+        """
         if self._versions and self._versions[-1].number == number:
             return self._versions[-1].name
         name = f"policy-{self._run}-{number}"
@@ -56,7 +61,9 @@ class PublishedAdapters:
         return name
 
     def republish(self, name: str) -> None:
-        """Have a version served again that the server does not know any more, having been started anew."""
+        """Have a version served again that the server does not know any more, having been started
+        anew.
+        """
         with (
             self._lock
         ):  # one after another of those who miss it; all but the first are told that it is there

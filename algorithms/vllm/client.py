@@ -35,11 +35,12 @@ class Completion(NamedTuple):
 
 
 class VllmClient:
-    """Asks a server, from any thread. While it is away, everyone waits up to `patience_s`, then RolloutError.
+    """Asks a server, from any thread. While it is away, everyone waits up to `patience_s`, then
+    RolloutError.
 
-    `missing` is called with a model's name that the server does not know, such as an adapter's after a restart, before
-    it is asked again. Wire format: vLLM's OpenAI-compatible /v1/completions with `return_token_ids`, and its run-time
-    LoRA routes (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1).
+    `missing` is called with a model's name that the server does not know, such as an adapter's
+    after a restart, before it is asked again. Wire format: vLLM's OpenAI-compatible /v1/completions
+    with `return_token_ids`, and its run-time LoRA routes (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1).
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class VllmClient:
         self._away_since: float | None = None
 
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
-        """Return what a model writes after a prompt of token ids; ActorError where it cannot be had."""
+        """Return what a model writes after a prompt of token ids; ActorError where it cannot be
+        had.
+        """
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -111,7 +114,9 @@ class VllmClient:
         return float(max(top.values()))
 
     def models(self) -> list[str]:
-        """Return the names that can be asked for now; httpx.TransportError where no server is there."""
+        """Return the names that can be asked for now; httpx.TransportError where no server is
+        there.
+        """
         return [
             str(each["id"]) for each in _json(self._client.get(f"{self.url}/v1/models"))["data"]
         ]
@@ -121,13 +126,17 @@ class VllmClient:
         reply = self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder})
         if reply.status_code >= 300 and "already been loaded" not in reply.text:
             raise RolloutError(
-                f"{self.url} does not take the adapter in {folder}: HTTP {reply.status_code}: {reply.text[:300]}. It "
-                "has to read that folder (--vllm_adapter_dir names another), and to run with --enable-lora, a "
+                f"{self.url} does not take the adapter in {folder}: HTTP {reply.status_code}: "
+                f"{reply.text[:300]}. It "
+                "has to read that folder (--vllm_adapter_dir names another), and to run with "
+                "--enable-lora, a "
                 "--max-lora-rank of at least --lora_r and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
             )
 
     def unload_adapter(self, name: str) -> None:
-        """Let go of an adapter, if the server is there and has it: one that is away has forgotten it."""
+        """Let go of an adapter, if the server is there and has it: one that is away has forgotten
+        it.
+        """
         with contextlib.suppress(self.errors, RuntimeError):
             self._client.post(
                 f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0
@@ -165,7 +174,8 @@ class VllmClient:
             if self._away_since is None:
                 self._away_since = self._clock()
                 logger.warning(
-                    "the vLLM server at %s does not answer (%s); waiting for it up to %.0f s, no episode is lost",
+                    "the vLLM server at %s does not answer (%s); waiting for it up to %.0f s, no "
+                    "episode is lost",
                     *(self.url, told, self.patience_s),
                 )
             away_s = self._clock() - self._away_since

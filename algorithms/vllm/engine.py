@@ -14,11 +14,12 @@ POLL_S = 0.02  # how often environments may break in while answers are waited fo
 
 
 class VllmEngine(Engine):
-    """Sends each slot's whole sequence as token ids and gets ids with log-probabilities: nothing is encoded twice.
+    """Sends each slot's whole sequence as token ids and gets ids with log-probabilities: nothing is
+    encoded twice.
 
-    The server keeps the sequences' caches. Requests carry seeds from the slot's own stream, and actions end where
-    `GenerationEngine`'s do; which numbers a server draws for a seed, and its rounding, are its own. An action that
-    cannot be had has a `failure`.
+    The server keeps the sequences' caches. Requests carry seeds from the slot's own stream, and
+    actions end where `GenerationEngine`'s do; which numbers a server draws for a seed, and its
+    rounding, are its own. An action that cannot be had has a `failure`.
     """
 
     def __init__(
@@ -61,22 +62,28 @@ class VllmEngine(Engine):
             self._asked.pop(slot).cancel()
 
     def submit(self, request: Request) -> None:
-        """Send a request; ValueError where the slot waits for an answer, or there is nothing to read."""
+        """Send a request; ValueError where the slot waits for an answer, or there is nothing to
+        read.
+        """
         if request.slot in self._asked or self._threads is None:
             raise ValueError(
-                f"slot {request.slot} has a request already: wait for its action, or begin the slot again"
+                f"slot {request.slot} has a request already: wait for its action, or begin the "
+                "slot again"
             )
         self._ids[request.slot] += request.new_ids
         if not self._ids[request.slot]:
             raise ValueError(
-                f"slot {request.slot} has nothing to read: an action needs at least one prompt token"
+                f"slot {request.slot} has nothing to read: an action needs at least one prompt "
+                "token"
             )
         seed = int(self._streams[request.slot].integers(2**31))
         prompt = list(self._ids[request.slot])
         self._asked[request.slot] = self._threads.submit(self._speak, prompt, request, seed)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Wait until some requests are answered, or environments have; return (slot, action) of each that is."""
+        """Wait until some requests are answered, or environments have; return (slot, action) of
+        each that is.
+        """
         while self._asked:
             wait(self._asked.values(), timeout=POLL_S, return_when=FIRST_COMPLETED)
             answered = [
@@ -111,7 +118,8 @@ class VllmEngine(Engine):
                 temperature=self.temperature,
                 seed=(seed + len(action.ids)) % 2**31,
                 stop_token_ids=sorted({*self.stop_ids, *request.stop_ids}),
-                ignore_eos=True,  # an action ends where the template's turns do, which are among the ids above
+                # an action ends where the template's turns do, which are among the ids above
+                ignore_eos=True,
                 stop=list(request.stop),
                 include_stop_str_in_output=True,
                 skip_special_tokens=False,

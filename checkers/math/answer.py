@@ -1,8 +1,10 @@
-r"""Checkers of free-form answers: numbers exactly, AIME's integers, expressions by symbolic equality.
+r"""Checkers of free-form answers: numbers exactly, AIME's integers, expressions by symbolic
+equality.
 
-Never by luck with strings: two texts are compared as what they mean, and identical texts count as equal only where
-neither has a meaning this project knows (a word, say). A numeric answer is a number that is written out: what would
-have to be computed first, such as the question's own expression, is none. A percent sign divides by a hundred.
+Never by luck with strings: two texts are compared as what they mean, and identical texts count as
+equal only where neither has a meaning this project knows (a word, say). A numeric answer is a
+number that is written out: what would have to be computed first, such as the question's own
+expression, is none. A percent sign divides by a hundred.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ def check_answer(
 ) -> Verdict:
     """Return whether a response's final answer is one of the accepted ones.
 
-    The final answer is the last \\boxed{...}, else what follows the last "####", else the whole response.
-    `tolerance` is relative, for numeric answers; `time_limit_s` bounds one symbolic comparison, in seconds; pass a
-    `comparer` to keep one interpreter for many answers.
+    The final answer is the last \\boxed{...}, else what follows the last "####", else the whole
+    response. `tolerance` is relative, for numeric answers; `time_limit_s` bounds one symbolic
+    comparison, in seconds; pass a `comparer` to keep one interpreter for many answers.
     """
     answer = final_answer(response)
     judges: dict[Form, Callable[[str], bool | None]] = {
@@ -68,7 +70,9 @@ def check_answer(
 
 
 def final_answer(response: str) -> str:
-    r"""Return what a response gives as its answer: the last \boxed{...}, or after the last "####", or all of it."""
+    r"""Return what a response gives as its answer: the last \boxed{...}, or after the last "####",
+    or all of it.
+    """
     response = response[-MAX_RESPONSE_CHARACTERS:]
     start = max(response.rfind("\\boxed{"), response.rfind("\\fbox{"))
     if start >= 0:
@@ -91,16 +95,19 @@ def _balanced(text: str) -> str | None:
 
 
 def aime_equal(answer: str, truth: str) -> bool:
-    """Return whether both are the same integer from 0 to 999, written with at most three digits (AIME's form)."""
+    """Return whether both are the same integer from 0 to 999, written with at most three digits
+    (AIME's form).
+    """
     answer, truth = answer.strip().strip("$").strip(), truth.strip()
     return bool(_AIME.fullmatch(answer) and _AIME.fullmatch(truth)) and int(answer) == int(truth)
 
 
 def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
-    """Return whether an answer is the number that the truth is, written out, exactly or within a relative tolerance.
+    """Return whether an answer is the number that the truth is, written out, exactly or within a
+    relative tolerance.
 
-    The truth may be an expression; the answer is a literal (see `literal`), a fraction or in percent only where the
-    truth is written so.
+    The truth may be an expression; the answer is a literal (see `literal`), a fraction or in
+    percent only where the truth is written so.
     """
     left, right = literal(answer, like=truth), number(truth)
     if left is None or right is None:
@@ -109,10 +116,12 @@ def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
 
 
 def literal(text: str, *, like: str = "") -> Fraction | None:
-    """Return the value of a number that is written out; None for anything that would have to be computed.
+    """Return the value of a number that is written out; None for anything that would have to be
+    computed.
 
-    A literal is a sign, digits, thousands separators, decimals, an exponent. Where the text that it is to be `like` is
-    a fraction of whole numbers, or ends with a percent sign, it may be such a fraction, or end so, too.
+    A literal is a sign, digits, thousands separators, decimals, an exponent. Where the text that it
+    is to be `like` is a fraction of whole numbers, or ends with a percent sign, it may be such a
+    fraction, or end so, too.
     """
     text, like = _bare(text), _bare(like)
     if len(text) > _MAX_DIGITS:
@@ -141,7 +150,9 @@ def _bare(text: str) -> str:
 
 
 def restates(answer: str, question: str) -> bool:
-    """Whether an answer is an expression that the question holds: blanks and brackets make no difference."""
+    """Whether an answer is an expression that the question holds: blanks and brackets make no
+    difference.
+    """
     said, asked = (
         re.sub(r"[\s$(){}\[\]]|\\(?:left|right|[,;:! ])", "", text) for text in (answer, question)
     )
@@ -149,7 +160,9 @@ def restates(answer: str, question: str) -> bool:
 
 
 def number(text: str) -> Fraction | None:
-    """Return the exact rational value of a text without names, roots or functions; None where it has none."""
+    """Return the exact rational value of a text without names, roots or functions; None where it
+    has none.
+    """
     try:
         return _rational(parse(text.strip().removeprefix("\\$").removeprefix("$")))
     except (ExpressionError, ZeroDivisionError):
@@ -182,7 +195,8 @@ def symbolic_equal(
 ) -> bool | None:
     """Return whether two expressions mean the same; None where that was not decided in time.
 
-    Rational numbers are compared here and exactly; the rest by SymPy, an optional extra, in a process of its own.
+    Rational numbers are compared here and exactly; the rest by SymPy, an optional extra, in a
+    process of its own.
     """
     trees = [_tree(answer), _tree(truth)]
     if None in trees:

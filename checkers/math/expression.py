@@ -1,8 +1,10 @@
-r"""Mathematical text, plain or LaTeX, as a tree of plain values: parsed by hand, in bounds, and never evaluated.
+r"""Mathematical text, plain or LaTeX, as a tree of plain values: parsed by hand, in bounds, and
+never evaluated.
 
-A tree is JSON: ["number", "1/3"], ["name", "x"], ["+", a, b] (also - * / ^), ["negative", a], ["call", "sqrt", a, ...],
-["tuple", ...], ["set", ...], ["interval", "[)", a, b]. Understood are implicit products (2x, 3\pi), \frac, \sqrt[n]{},
-powers, functions, percent signs, thousands commas, and `x = ...` for what stands on its right.
+A tree is JSON: ["number", "1/3"], ["name", "x"], ["+", a, b] (also - * / ^), ["negative", a],
+["call", "sqrt", a, ...], ["tuple", ...], ["set", ...], ["interval", "[)", a, b]. Understood are
+implicit products (2x, 3\pi), \frac, \sqrt[n]{}, powers, functions, percent signs, thousands commas,
+and `x = ...` for what stands on its right.
 """
 
 from __future__ import annotations
@@ -105,7 +107,9 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _words(word: str) -> list[tuple[str, str]]:
-    """Return a word as a function or a constant, or two letters as a product. Longer words are no mathematics."""
+    """Return a word as a function or a constant, or two letters as a product. Longer words are no
+    mathematics.
+    """
     if word in FUNCTIONS or word in CONSTANTS or word in _GREEK:
         return [("command", word)]
     if len(word) > 2:
@@ -280,7 +284,9 @@ class _Parser:
         raise ExpressionError(f"unknown command \\{name}")
 
     def _argument(self) -> Tree:
-        r"""Read what a command applies to: a group, or one symbol, of a number its first digit (\frac12)."""
+        r"""Read what a command applies to: a group, or one symbol, of a number its first digit
+        (\frac12).
+        """
         kind, text = self._here
         if (
             kind == "number"
@@ -292,7 +298,9 @@ class _Parser:
         return self._atom()
 
     def _applied(self) -> Tree:
-        r"""Read what a function without a bracket applies to: \ln e^2 and \sin 2x mean all that is written together."""
+        r"""Read what a function without a bracket applies to: \ln e^2 and \sin 2x mean all that is
+        written together.
+        """
         if self._is("(", "[", "{"):
             return self._atom()
         tree = self._power()

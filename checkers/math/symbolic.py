@@ -1,7 +1,7 @@
 """Symbolic equality by SymPy, in a bounded subprocess.
 
-SymPy may take for ever or all memory on a model's answer, so it works in an interpreter of its own with a bound on
-both. It gets trees, never text: its own parser evaluates what it reads.
+SymPy may take for ever or all memory on a model's answer, so it works in an interpreter of its own
+with a bound on both. It gets trees, never text: its own parser evaluates what it reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class SymbolicComparer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def equal(self, left: Tree, right: Tree, *, time_limit_s: float = 5.0) -> bool | None:
-        """Return whether two trees are equal; None where that was not decided within the time limit (seconds)."""
+        """Return whether two trees are equal; None where that was not decided within the time limit
+        (seconds).
+        """
         process = self._started()
         assert process.stdin is not None
         try:
@@ -71,9 +73,12 @@ class SymbolicComparer:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-c", BOOT, json.dumps(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             greeting = self._line(self._process, BOOT_TIMEOUT_S)
             if greeting != "ready":
                 self.close()
@@ -89,7 +94,8 @@ class SymbolicComparer:
         return process.stdout.readline().decode().strip() or None if readable else None
 
 
-# --- in the interpreter with SymPy ----------------------------------------------------------------------------------
+# --- in the interpreter with SymPy
+# ----------------------------------------------------------------------------------
 
 
 def serve() -> None:

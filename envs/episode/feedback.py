@@ -1,7 +1,7 @@
 """Error classes of a step, and corrective feedback.
 
-The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's result. BFCL's verdict
-depends on neither.
+The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's
+result. BFCL's verdict depends on neither.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def classify_error(
     functions: Sequence[FunctionDoc],
     known: Callable[[str], bool],  # whether the tools have a function of this name
 ) -> str | None:
-    """Return the gravest mistake of a step's calls: an unknown function, wrong arguments, a tool's error, or None."""
+    """Return the gravest mistake of a step's calls: an unknown function, wrong arguments, a tool's
+    error, or None.
+    """
     docs = {doc.name: doc for doc in functions}
     if any(call.name not in docs and not known(call.name) for call in step.calls):
         return "unknown_function"
@@ -37,9 +39,11 @@ def classify_error(
 def with_corrections(
     step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """Return the results of a step, each wrong call's followed by what to mend; offered: the functions of its turn.
+    """Return the results of a step, each wrong call's followed by what to mend; offered: the
+    functions of its turn.
 
-    Where calls and results do not pair up (a call inside another's arguments) the results stay as they are.
+    Where calls and results do not pair up (a call inside another's arguments) the results stay as
+    they are.
     """
     if len(step.calls) != len(step.results):
         return tuple(step.results)
@@ -55,28 +59,43 @@ def with_corrections(
 def _advice(
     call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], bool], failed: bool
 ) -> Iterator[str]:
-    """Yield the sentences that tell how to mend a call; none for a call that its doc and its tool accept."""
+    """Yield the sentences that tell how to mend a call; none for a call that its doc and its tool
+    accept.
+    """
     doc = docs.get(call.name)
     if doc is None:
         if not known(call.name):
             like = ", ".join(get_close_matches(_quoted(call.name), docs, n=3, cutoff=0.0)) or "none"
-            yield f'There is no function "{_quoted(call.name)}"; offered and nearest in name: {like}.'
+            yield (
+                f'There is no function "{_quoted(call.name)}"; offered and nearest in name: {like}.'
+            )
         return
     missing, unexpected = _argument_name_errors(call, doc)
     properties = doc.parameters.get("properties", {})
     if missing:
-        yield f"{doc.name} lacks {', '.join(f'{name} ({_expected(properties.get(name, {}))})' for name in missing)}."
+        yield (
+            f"{doc.name} lacks "
+            f"{', '.join(f'{name} ({_expected(properties.get(name, {}))})' for name in missing)}."
+        )
     if unexpected:
         takes = ", ".join(properties) or "no parameters"
-        yield f"{doc.name} has no parameter {', '.join(map(_quoted, unexpected[:MAX_NAMES]))}; it takes {takes}."
+        yield (
+            f"{doc.name} has no parameter {', '.join(map(_quoted, unexpected[:MAX_NAMES]))}; it "
+            f"takes {takes}."
+        )
     if missing or unexpected or failed:
         for name, value in call.arguments.items():
             if name in properties and not _has_type(value, properties[name]):
-                yield f"{name} must be of type {_expected(properties[name])}, not {_type_name(value)}."
+                yield (
+                    f"{name} must be of type {_expected(properties[name])}, not "
+                    f"{_type_name(value)}."
+                )
 
 
 def _argument_name_errors(call: Call, doc: FunctionDoc) -> tuple[list[str], list[str]]:
-    """Return which required parameters a call lacks, and which of its arguments the function does not take."""
+    """Return which required parameters a call lacks, and which of its arguments the function does
+    not take.
+    """
     known, required = doc.parameters.get("properties", {}), doc.parameters.get("required", ())
     return [name for name in required if name not in call.arguments], [
         n for n in call.arguments if n not in known

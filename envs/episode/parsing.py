@@ -24,9 +24,11 @@ class ParsedMessage(NamedTuple):
 
 
 def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessage:
-    """Return what a message holds. Raises only for a missing extra: all else a decoder meets is the model's mistake.
+    """Return what a message holds. Raises only for a missing extra: all else a decoder meets is the
+    model's mistake.
 
-    Were a decoder's crash taken for failed infrastructure, a policy could learn to have its bad episodes dropped.
+    Were a decoder's crash taken for failed infrastructure, a policy could learn to have its bad
+    episodes dropped.
     """
     record: Any = None
     try:
@@ -51,7 +53,9 @@ def _unparsed(handler: Handler, text: str, record: Any, message: str) -> ParsedM
 
 
 def _recognises(handler: Handler, text: Any) -> bool:
-    """Whether a text that cannot be read looks like calls; what a result file holds in its place is none."""
+    """Whether a text that cannot be read looks like calls; what a result file holds in its place is
+    none.
+    """
     try:
         return isinstance(text, str) and handler.recognises(text)
     except (ValueError, RecursionError):

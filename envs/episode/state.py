@@ -46,12 +46,15 @@ class EpisodeState:
         return self.turn + 1 >= len(self.task.question)
 
     def execute(self, calls: Sequence[str], own_tools: UserTools) -> tuple[str, ...]:
-        """Return the result texts of one message's calls and keep them for the checker. Raises InfrastructureError."""
+        """Return the result texts of one message's calls and keep them for the checker. Raises
+        InfrastructureError.
+        """
         if not calls:
             return ()
         if self.session is None:
             raise RuntimeError(
-                f'task "{self.task.id}" has no tools: calls of {self.task.category} are not executed'
+                f'task "{self.task.id}" has no tools: calls of {self.task.category} are not '
+                "executed"
             )
         results = own_tools.results(calls, self.session)
         self.results += results

@@ -11,7 +11,9 @@ _HEADS = {"system": "system", "user": "user", "assistant": "model", "tool": "too
 
 
 def shown(text: str) -> str:
-    """Return text with every character that could steer a terminal, or cannot be encoded, as an escape."""
+    """Return text with every character that could steer a terminal, or cannot be encoded, as an
+    escape.
+    """
     return "".join(
         char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text
     )
@@ -20,7 +22,8 @@ def shown(text: str) -> str:
 def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = None) -> str:
     """Return messages as headed blocks and the verdict as a last line.
 
-    Every line of a message stands behind a bar, so that no message can pose as a head or as the verdict.
+    Every line of a message stands behind a bar, so that no message can pose as a head or as the
+    verdict.
     """
     blocks = []
     for message in messages:

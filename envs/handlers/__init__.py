@@ -1,4 +1,6 @@
-"""Handlers: text to calls and back, one class for each written form, and the registry that names them."""
+"""Handlers: text to calls and back, one class for each written form, and the registry that names
+them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ _TOLD_BY_MARK: dict[str, tuple[Handler, ...]] = {
     "<|python_tag|>": (LlamaPythonicCalls(), LlamaJsonCalls()),
     "<|python_start|>": (LlamaPythonicCalls(),),
 }
-"""Those of all other texts but lists, by the first mark in them; the prompting form reads what none recognises."""
+"""Those of all other texts but lists, by the first mark in them; the prompting form reads what none
+recognises.
+"""
 _MARK = re.compile("|".join(map(re.escape, _TOLD_BY_MARK)))
 
 
@@ -122,9 +126,11 @@ TEXT_HANDLERS: dict[str, InlineCalls] = {
 
 
 def get_handler(name: str) -> Handler:
-    """Return the handler of a name, of `lenient:<name>`, or of a prompt configuration of format sensitivity.
+    """Return the handler of a name, of `lenient:<name>`, or of a prompt configuration of format
+    sensitivity.
 
-    Raises LookupError, naming the known ones, and MissingRepair where a lenient mode needs a library.
+    Raises LookupError, naming the known ones, and MissingRepair where a lenient mode needs a
+    library.
     """
     if name in HANDLERS:
         return HANDLERS[name]
@@ -136,5 +142,6 @@ def get_handler(name: str) -> Handler:
         return VariantCalls(PromptVariant.parse(name))
     except ValueError:
         raise LookupError(
-            f'no handler is called "{name}": expected one of {", ".join((*HANDLERS, *TEXT_HANDLERS))}'
+            f'no handler is called "{name}": expected one of '
+            f"{', '.join((*HANDLERS, *TEXT_HANDLERS))}"
         ) from None

@@ -1,4 +1,6 @@
-"""Calls as an OpenAI-style interface returns them: JSON text of `[{name: "<arguments as a JSON string>"}]`."""
+"""Calls as an OpenAI-style interface returns them: JSON text of `[{name: "<arguments as a JSON
+string>"}]`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from fctncalling.envs.handlers.handler import DecodeError, require_readable, req
 
 
 class BfclFunctionCalls:
-    """BFCL's function-calling form. Dots in names were sent as underscores; decoding leaves names as they came."""
+    """BFCL's function-calling form. Dots in names were sent as underscores; decoding leaves names
+    as they came.
+    """
 
     name = "tool_calls"
 
@@ -20,7 +24,9 @@ class BfclFunctionCalls:
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
     def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError, also where arguments are no JSON object."""
+        """Return the calls a text holds; raises DecodeError, also where arguments are no JSON
+        object.
+        """
         calls = []
         for each in self.decode_official(text):
             name, arguments = next(iter(each.items()))
@@ -30,10 +36,13 @@ class BfclFunctionCalls:
         return calls
 
     def decode_official(self, text: str) -> list[dict[str, Any]]:
-        """Return [{name: arguments}] as BFCL decodes the text (arguments may be any JSON); raises DecodeError."""
+        """Return [{name: arguments}] as BFCL decodes the text (arguments may be any JSON); raises
+        DecodeError.
+        """
         listed = _parse(text)
         if not isinstance(listed, list):
-            # BFCL walks over whatever it gets, so an empty object or string holds no calls, and no error either.
+            # BFCL walks over whatever it gets, so an empty object or string holds no calls, and no
+            # error either.
             if listed in ({}, ""):
                 return []
             raise DecodeError(
@@ -42,7 +51,9 @@ class BfclFunctionCalls:
         return [_official_call(each) for each in listed]
 
     def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings BFCL executes: `name(k=repr(v),...)`, without a blank; raises DecodeError."""
+        """Return the call strings BFCL executes: `name(k=repr(v),...)`, without a blank; raises
+        DecodeError.
+        """
         try:
             return [
                 f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"

@@ -33,10 +33,14 @@ class CallFormat(ABC):
 
     @abstractmethod
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield ways to write calls, the canonical one first; ValueError or TypeError for what has no text."""
+        """Yield ways to write calls, the canonical one first; ValueError or TypeError for what has
+        no text.
+        """
 
     def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError, also where the record is no list of named calls."""
+        """Return the calls a text holds; raises DecodeError, also where the record is no list of
+        named calls.
+        """
         return calls_of(self.decode_official(text))
 
     def decode_execute(self, text: str) -> list[str]:
@@ -55,7 +59,8 @@ class CallFormat(ABC):
                 f"the form {self.name} cannot write the calls {expected[:200]}: {error}"
             ) from None
         raise ValueError(
-            f"the form {self.name} cannot write the calls {expected[:200]}: they would not read back"
+            f"the form {self.name} cannot write the calls {expected[:200]}: they would not read "
+            "back"
         )
 
     def _reads(self, text: str) -> str | None:
@@ -66,7 +71,9 @@ class CallFormat(ABC):
 
 
 class ToolCallForm(CallFormat):
-    """A form that models trained on tool calls write: executed as BFCL executes those, without a blank."""
+    """A form that models trained on tool calls write: executed as BFCL executes those, without a
+    blank.
+    """
 
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings `name(k=repr(v),...)`, in order; raises DecodeError."""
@@ -77,7 +84,9 @@ class ToolCallForm(CallFormat):
 
 
 def calls_of(record: Any) -> list[Call]:
-    """Return the calls of a record; raises DecodeError where a name or the arguments are none, or have no text."""
+    """Return the calls of a record; raises DecodeError where a name or the arguments are none, or
+    have no text.
+    """
     calls = []
     for each in record:
         name, arguments = next(iter(each.items()))
@@ -102,7 +111,9 @@ def parse_json(text: str) -> Any:
 
 
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value that begins at an index, blanks before it allowed, and its end; raises DecodeError."""
+    """Return the JSON value that begins at an index, blanks before it allowed, and its end; raises
+    DecodeError.
+    """
     try:
         value, end = json.JSONDecoder().raw_decode(text, skip_blanks(text, start))
     except (ValueError, RecursionError) as error:
@@ -119,7 +130,9 @@ def skip_blanks(text: str, start: int) -> int:
 
 
 def named_call(each: Any, *keys: str) -> dict[Any, Any]:
-    """Return {name: arguments} of {"name": ..., <one of keys>: {...}}; other keys are let be. Raises DecodeError."""
+    """Return {name: arguments} of {"name": ..., <one of keys>: {...}}; other keys are let be.
+    Raises DecodeError.
+    """
     if not isinstance(each, dict) or not isinstance(each.get("name"), str):
         raise DecodeError("shape", 'expected each call as an object with a "name"')
     given = [key for key in keys if key in each]
@@ -129,12 +142,16 @@ def named_call(each: Any, *keys: str) -> dict[Any, Any]:
 
 
 def to_json(value: Any) -> str:
-    """Return a value as JSON on one line; letters beyond ASCII stay themselves, half surrogate pairs are escaped."""
+    """Return a value as JSON on one line; letters beyond ASCII stay themselves, half surrogate
+    pairs are escaped.
+    """
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
 
 
 def escape_in_json(text: str, characters: str = "<}[") -> str:
-    """Return a JSON text with these characters escaped inside its strings: the same value, free of any mark."""
+    """Return a JSON text with these characters escaped inside its strings: the same value, free of
+    any mark.
+    """
     table = str.maketrans({character: f"\\u{ord(character):04x}" for character in characters})
     return _JSON_STRING.sub(lambda string: string[0].translate(table), text)

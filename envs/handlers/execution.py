@@ -1,8 +1,10 @@
-"""Calls to results: one episode's own tools, and the executor that gives BFCL's result texts for call strings.
+"""Calls to results: one episode's own tools, and the executor that gives BFCL's result texts for
+call strings.
 
-A call string is one Python expression. It is parsed, never evaluated: only the offered tools' public methods can be
-called (nested calls and positional arguments too), next to literals and arithmetic. Names that BFCL's evaluation
-would find elsewhere (its own variables, the interpreter's built-ins, modules) are not defined here.
+A call string is one Python expression. It is parsed, never evaluated: only the offered tools'
+public methods can be called (nested calls and positional arguments too), next to literals and
+arithmetic. Names that BFCL's evaluation would find elsewhere (its own variables, the interpreter's
+built-ins, modules) are not defined here.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from fctncalling.envs.tools.result_text import MAX_RESULTS_CHARS, Allowance, res
 from fctncalling.envs.tools.snapshot import snapshot
 
 MAX_CALL_CHARS = 262_144
-"""The longest call string that is executed: four times the longest text that is decoded, whose escapes may grow."""
+"""The longest call string that is executed: four times the longest text that is decoded, whose
+escapes may grow.
+"""
 
 NESTED_TOO_DEEP: Mapping[str, Any] = {"": "nested too deep"}
 """The public state of a tool that cannot be copied."""
@@ -46,18 +50,23 @@ _TOOL_ERRORS = (
     ArithmeticError,
     RecursionError,
 )
-"""What BFCL's methods raise by themselves on arguments they do not expect; anything else is our own failure."""
+"""What BFCL's methods raise by themselves on arguments they do not expect; anything else is our own
+failure.
+"""
 
 
 class InfrastructureError(Exception):
-    """Our own failure, not the model's: the episode says nothing about the policy and must be dropped."""
+    """Our own failure, not the model's: the episode says nothing about the policy and must be
+    dropped.
+    """
 
 
 class ToolSession:
     """The tools of one episode: fresh instances that nothing else touches.
 
-    `owner` names whose tools they are ("model", "ground_truth"). As in BFCL the name shows in one place: a registered
-    function's name before "(" inside a string argument gets the name of the instance put in front.
+    `owner` names whose tools they are ("model", "ground_truth"). As in BFCL the name shows in one
+    place: a registered function's name before "(" inside a string argument gets the name of the
+    instance put in front.
     """
 
     def __init__(
@@ -89,7 +98,8 @@ class ToolSession:
         return name in self._class_of
 
     def execute(self, call: str | PlainCall) -> str:
-        """Return the result text of one call string, as BFCL's executor words it; errors are texts, too.
+        """Return the result text of one call string, as BFCL's executor words it; errors are texts,
+        too.
 
         Of a plain call as it was read the result is that of its call string.
         Raises InfrastructureError where a tool breaks in a way no call can be blamed for.
@@ -102,12 +112,18 @@ class ToolSession:
         except Exception as error:
             text = f"Error during execution: {error}"
         if len(text) > self._allowance.characters:
-            return f"Error during execution: all results together have at most {MAX_RESULTS_CHARS} characters"
+            return (
+                "Error during execution: all results together have at most "
+                f"{MAX_RESULTS_CHARS} "
+                "characters"
+            )
         self._allowance.characters -= len(text)
         return text
 
     def context(self) -> str:
-        """Return what the tools show a model before its first call, as a memory shows its core; mostly empty."""
+        """Return what the tools show a model before its first call, as a memory shows its core;
+        mostly empty.
+        """
         shown = (
             instance._context()
             for instance in self._instances.values()
@@ -116,10 +132,11 @@ class ToolSession:
         return "\n\n".join(shown)
 
     def public_state(self) -> dict[str, dict[str, Any]]:
-        """Return {class: {public attribute: value}}, a private deep copy in the order the attributes were set.
+        """Return {class: {public attribute: value}}, a private deep copy in the order the
+        attributes were set.
 
-        A class whose state calls have nested deeper than it can be copied has NESTED_TOO_DEEP alone, which equals no
-        state that a truth leaves behind.
+        A class whose state calls have nested deeper than it can be copied has NESTED_TOO_DEEP
+        alone, which equals no state that a truth leaves behind.
         """
         memo: dict[int, Any] = {}
         return {
@@ -137,13 +154,17 @@ class ToolSession:
             return dict(NESTED_TOO_DEEP)
 
     def live_state(self) -> dict[str, dict[str, Any]]:
-        """Return the tools' own attributes, private ones too: to be compared at once and never changed."""
+        """Return the tools' own attributes, private ones too: to be compared at once and never
+        changed.
+        """
         return {
             name: getattr(instance, "__dict__", {}) for name, instance in self._instances.items()
         }
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of everything the tools are, random streams and private parts included."""
+        """Return a private copy of everything the tools are, random streams and private parts
+        included.
+        """
         with self._copying():
             # All at once: what instances share, their copies share.
             return copy.deepcopy({**self._instances, _ALLOWANCE: self._allowance})
@@ -204,7 +225,9 @@ class ToolSession:
         return f"{self._owner}_{class_name}_instance"
 
     def _resolved(self, call: str) -> Callable[[ast.expr, Evaluator], Callable[..., Any]]:
-        """Return how callees of one call string are found: registered methods by their qualified names only."""
+        """Return how callees of one call string are found: registered methods by their qualified
+        names only.
+        """
 
         def resolve(callee: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
             if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
@@ -240,7 +263,9 @@ class ToolSession:
         positional: Sequence[Any],
         named: Mapping[str, Any],
     ) -> Any:
-        """Call a tool's method, telling what it may raise on bad arguments from what only a broken tool raises."""
+        """Call a tool's method, telling what it may raise on bad arguments from what only a broken
+        tool raises.
+        """
         class_name = self._class_of[method]
         try:
             return getattr(self._instances[class_name], method)(*positional, **named)
@@ -262,8 +287,9 @@ class ToolSession:
 def render_call(name: str, arguments: Mapping[Any, Any]) -> str:
     """Return the call string BFCL executes for decoded arguments, `name(k=repr(v), ...)`.
 
-    BFCL's one surprise: a dict whose values are all dicts is taken for a nested call, and the other dicts' keys are
-    put between quotes as they are. An empty dict, on which BFCL fails, is written as one.
+    BFCL's one surprise: a dict whose values are all dicts is taken for a nested call, and the other
+    dicts' keys are put between quotes as they are. An empty dict, on which BFCL fails, is written
+    as one.
     """
     return f"{name}({', '.join(f'{key}={_argument(value)}' for key, value in arguments.items())})"
 
@@ -295,7 +321,9 @@ def _loaded(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
 
 @lru_cache(maxsize=256)
 def _class_of_functions(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
-    """Return {function: class name}, of several classes the last; public bound methods, no properties and the like."""
+    """Return {function: class name}, of several classes the last; public bound methods, no
+    properties and the like.
+    """
     class_of: dict[str, str] = {}
     for class_name, tool in tools:
         found = (
@@ -313,7 +341,9 @@ def _class_of_functions(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str
 
 
 def _parsed(source: str) -> ast.expr:
-    """Return the tree of one expression, which nobody changes; raises SyntaxError in the interpreter's words."""
+    """Return the tree of one expression, which nobody changes; raises SyntaxError in the
+    interpreter's words.
+    """
     source = source.lstrip(" \t")
     return _tree(source) if len(source) <= _KEPT_CHARS else _tree.__wrapped__(source)
 

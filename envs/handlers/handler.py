@@ -8,7 +8,9 @@ from typing import Any, Protocol
 from fctncalling.data.types import Call
 
 MAX_TEXT_CHARS = 65_536
-"""The longest text a handler reads: several times what a model says in a turn; a longer one is refused unread."""
+"""The longest text a handler reads: several times what a model says in a turn; a longer one is
+refused unread.
+"""
 
 
 MAX_NESTED = 100
@@ -19,8 +21,8 @@ _BRACKETS = "[{("
 class DecodeError(ValueError):
     """Text that does not decode to calls: a model's mistake, hence data.
 
-    `kind` is one of "syntax" (does not parse), "shape" (parses, but is not calls), "value" (an argument that is no
-    literal) and "size" (longer or deeper than is read at all).
+    `kind` is one of "syntax" (does not parse), "shape" (parses, but is not calls), "value" (an
+    argument that is no literal) and "size" (longer or deeper than is read at all).
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -30,7 +32,9 @@ class DecodeError(ValueError):
 
 
 def require_shallow(value: Any, text: str) -> None:
-    """Raise DecodeError for a value, read from a text, that nests deeper than all code here could walk."""
+    """Raise DecodeError for a value, read from a text, that nests deeper than all code here could
+    walk.
+    """
     if sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
     level, depth = [value], 0
@@ -47,27 +51,37 @@ def require_shallow(value: Any, text: str) -> None:
 
 
 class Handler(Protocol):
-    """One written form of calls. Every method is pure; each decoder raises DecodeError and nothing else."""
+    """One written form of calls. Every method is pure; each decoder raises DecodeError and nothing
+    else.
+    """
 
     name: str
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks as if it were meant in this form; cheap, and no promise that it decodes."""
+        """Whether the text looks as if it were meant in this form; cheap, and no promise that it
+        decodes.
+        """
         ...
 
     def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; an empty list where it says in so many words that there are none."""
+        """Return the calls a text holds; an empty list where it says in so many words that there
+        are none.
+        """
         ...
 
     def decode_official(self, text: str) -> Any:
-        """Return what BFCL's decoder of this form makes of the text: the record its AST checkers judge."""
+        """Return what BFCL's decoder of this form makes of the text: the record its AST checkers
+        judge.
+        """
 
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings that BFCL's decoder of this form hands to the tools, in order."""
         ...
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls, which decodes to them; ValueError where the form cannot say them."""
+        """Return the canonical text of calls, which decodes to them; ValueError where the form
+        cannot say them.
+        """
         ...
 
 

@@ -1,6 +1,8 @@
-"""Calls as JSON objects: plain JSON, Hermes and Qwen, Llama 3, and the messages of OpenAI's interface.
+"""Calls as JSON objects: plain JSON, Hermes and Qwen, Llama 3, and the messages of OpenAI's
+interface.
 
-Where BFCL has a decoder of the form, what differs from it is said at the class. Names are left as they came.
+Where BFCL has a decoder of the form, what differs from it is said at the class. Names are left as
+they came.
 """
 
 from __future__ import annotations
@@ -44,13 +46,17 @@ def opens_objects(text: str) -> bool:
 
 
 def first_key(text: str) -> str | None:
-    """Return the first key of the object that opens a text, None where none does: it tells the forms apart."""
+    """Return the first key of the object that opens a text, None where none does: it tells the
+    forms apart.
+    """
     opening = _OPENING.match(text)
     return opening[1] if opening else None
 
 
 class JsonCalls(ToolCallForm):
-    """One object, or a list of objects, of {"name", "arguments"} or {"name", "parameters"}; fenced or bare."""
+    """One object, or a list of objects, of {"name", "arguments"} or {"name", "parameters"}; fenced
+    or bare.
+    """
 
     name = "json_calls"
 
@@ -76,10 +82,11 @@ class JsonCalls(ToolCallForm):
 
 
 class HermesCalls(ToolCallForm):
-    """Hermes' and Qwen's form: {"name", "arguments"} between tags on lines of their own, text around them let be.
+    """Hermes' and Qwen's form: {"name", "arguments"} between tags on lines of their own, text
+    around them let be.
 
-    As in BFCL's handler of Qwen: what stands before the last </think> does not count, a block that is no JSON is
-    skipped in silence, and a block that is no call spoils them all.
+    As in BFCL's handler of Qwen: what stands before the last </think> does not count, a block that
+    is no JSON is skipped in silence, and a block that is no call spoils them all.
     """
 
     name = "hermes_calls"
@@ -120,10 +127,12 @@ class HermesCalls(ToolCallForm):
 
 
 class LlamaJsonCalls(ToolCallForm):
-    """Llama 3's form: {"name", "parameters"} behind <|python_tag|> perhaps, several of them apart by ";" or ",".
+    """Llama 3's form: {"name", "parameters"} behind <|python_tag|> perhaps, several of them apart
+    by ";" or ",".
 
-    BFCL evaluates a text without ";" as Python, where true, false and null fail, and cuts any text at each ";", even
-    inside strings. Here both are read as the JSON that they are; a list of objects is read too.
+    BFCL evaluates a text without ";" as Python, where true, false and null fail, and cuts any text
+    at each ";", even inside strings. Here both are read as the JSON that they are; a list of
+    objects is read too.
     """
 
     name = "llama_json_calls"
@@ -159,7 +168,8 @@ class LlamaJsonCalls(ToolCallForm):
 
 
 class LlamaPythonicCalls(CallFormat):
-    """Llama 3.2's and 4's list of Python calls, between <|python_start|> and <|python_end|> perhaps.
+    """Llama 3.2's and 4's list of Python calls, between <|python_start|> and <|python_end|>
+    perhaps.
 
     Values are read as in BFCL's prompting form; brackets must be there.
     """
@@ -195,10 +205,11 @@ def _without_tag(text: str) -> str:
 
 
 class OpenAIMessages(ToolCallForm):
-    """An assistant message with `tool_calls`, or their list, as OpenAI-compatible interfaces return them.
+    """An assistant message with `tool_calls`, or their list, as OpenAI-compatible interfaces return
+    them.
 
-    Arguments are JSON text there; an object, as chat templates want it, is read too. A message without calls is
-    content, hence holds none.
+    Arguments are JSON text there; an object, as chat templates want it, is read too. A message
+    without calls is content, hence holds none.
     """
 
     name = "openai_messages"

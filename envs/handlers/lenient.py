@@ -1,10 +1,11 @@
 """Lenient decoding: repair near-miss calls and report each repair.
 
-A text that the strict handler finds calls in is read by it, and nothing is repaired. Otherwise these steps are taken,
-one upon the other, until there are calls: reasoning is dropped, a code fence opened, text around the calls dropped,
-missing tags and line breaks put in, JSON repaired (by json_repair, the extra "repair"). A text in which no step finds
-calls is judged as the strict handler judges it. Names and values are never guessed; but repaired JSON that was cut off
-ends where it was cut.
+A text that the strict handler finds calls in is read by it, and nothing is repaired. Otherwise
+these steps are taken, one upon the other, until there are calls: reasoning is dropped, a code fence
+opened, text around the calls dropped, missing tags and line breaks put in, JSON repaired (by
+json_repair, the extra "repair"). A text in which no step finds calls is judged as the strict
+handler judges it. Names and values are never guessed; but repaired JSON that was cut off ends where
+it was cut.
 """
 
 from __future__ import annotations
@@ -34,9 +35,13 @@ from fctncalling.envs.handlers.mistral_calls import MistralCalls
 
 PREFIX = "lenient:"
 MAX_LENIENT_CHARS = 30_000
-"""Longer texts are read strictly and no other way, so that no text takes several times the time of a strict reading."""
+"""Longer texts are read strictly and no other way, so that no text takes several times the time of
+a strict reading.
+"""
 MAX_REPAIR_READS = 80_000
-"""Looks at a character of one text whose JSON is repaired: some 0.15 seconds, and ten times what an answer takes."""
+"""Looks at a character of one text whose JSON is repaired: some 0.15 seconds, and ten times what an
+answer takes.
+"""
 _CHARS_PER_READ = 64  # of a part that is taken at once
 
 _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
@@ -59,7 +64,8 @@ class _TooManyReads(Exception):
 
 
 class _Metered(str):
-    """A text that is read so many times and no more, with all that is made of it: the library's work in bounds.
+    """A text that is read so many times and no more, with all that is made of it: the library's
+    work in bounds.
 
     Clocks would bound it too, but not alike in two readings of one text.
     """
@@ -109,7 +115,9 @@ class LenientCalls:
         return not isinstance(outcome, DecodeError) and bool(outcome)
 
     def read(self, text: str) -> Reading:
-        """Return the calls of a text and what had to be repaired; raises DecodeError as the strict handler does."""
+        """Return the calls of a text and what had to be repaired; raises DecodeError as the strict
+        handler does.
+        """
         _, repairs, outcome = self._read(text)
         if isinstance(outcome, DecodeError):
             raise outcome
@@ -132,7 +140,9 @@ class LenientCalls:
         return self.strict.render(calls)
 
     def _read(self, text: str) -> tuple[str, tuple[str, ...], list[Call] | DecodeError]:
-        """Return the text the strict handler is to read, the repairs, and what it makes of that text."""
+        """Return the text the strict handler is to read, the repairs, and what it makes of that
+        text.
+        """
         require_readable(text)
         known, meant, repairs = self._last  # a step asks several times about its one text
         if text != known:
@@ -225,13 +235,16 @@ def _json_repair() -> Callable[[str], Any]:
     except ImportError:
         raise MissingRepair(
             "JSON is repaired by the library json-repair, which is not installed: pip install "
-            "'fctncalling[repair]', or ask for no repair with LenientCalls(handler, repair_json=False)"
+            "'fctncalling[repair]', or ask for no repair with LenientCalls(handler, "
+            "repair_json=False)"
         ) from None
     return loads
 
 
 def _with_arguments(each: Any) -> Any:
-    """Return a call with its arguments under "arguments", and as an object where they are JSON text."""
+    """Return a call with its arguments under "arguments", and as an object where they are JSON
+    text.
+    """
     if not isinstance(each, dict):
         return each
     each = {
@@ -272,13 +285,17 @@ def _tags_on_lines(text: str) -> str:
 
 
 def json_span(text: str) -> str:
-    """Return the first object, or list that opens with one, out of a text; to its end where it is not closed."""
+    """Return the first object, or list that opens with one, out of a text; to its end where it is
+    not closed.
+    """
     opening = re.search(r"\[\s*\{|\{", text)
     return text[opening.start() : _closed(text, opening.start(), '"')] if opening else text
 
 
 def python_span(text: str) -> str:
-    """Return the first list of calls out of a text, or its lines that are nothing but calls, as a list."""
+    """Return the first list of calls out of a text, or its lines that are nothing but calls, as a
+    list.
+    """
     opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
     if opening:
         return text[opening.start() : _closed(text, opening.start(), "'\"")]
@@ -288,7 +305,9 @@ def python_span(text: str) -> str:
 
 
 def _closed(text: str, start: int, quotes: str) -> int:
-    """Return the index behind the bracket that closes the one at `start`; the text's end where there is none."""
+    """Return the index behind the bracket that closes the one at `start`; the text's end where
+    there is none.
+    """
     depth, quote, index = 0, "", start
     while index < len(text):
         character = text[index]

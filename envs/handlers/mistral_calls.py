@@ -1,4 +1,6 @@
-"""Mistral's forms, all behind [TOOL_CALLS]: one JSON list, or a name and its arguments behind each mark."""
+"""Mistral's forms, all behind [TOOL_CALLS]: one JSON list, or a name and its arguments behind each
+mark.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 class MistralCalls(ToolCallForm):
     """Reads every form; writes the list, or with `by_name` the newer `[TOOL_CALLS]name[ARGS]{...}`.
 
-    Text before the first mark is content and let be. Without a mark, which many tokenizers drop as they decode, the
-    whole text must be the list, as in BFCL's handler.
+    Text before the first mark is content and let be. Without a mark, which many tokenizers drop as
+    they decode, the whole text must be the list, as in BFCL's handler.
     """
 
     def __init__(self, *, by_name: bool = False) -> None:

@@ -1,8 +1,9 @@
-"""Calls written as a Python list, `[f(a=1), g.h(b='x')]`, decoded as BFCL's prompting handler does, bug for bug.
+"""Calls written as a Python list, `[f(a=1), g.h(b='x')]`, decoded as BFCL's prompting handler does,
+bug for bug.
 
-The text is parsed to a syntax tree and never run. What differs from BFCL, on purpose: arithmetic is computed by a
-bounded walk (BFCL evaluates its source), so names in it always fail; and text that is longer or nested deeper than
-any sane answer does not decode.
+The text is parsed to a syntax tree and never run. What differs from BFCL, on purpose: arithmetic is
+computed by a bounded walk (BFCL evaluates its source), so names in it always fail; and text that is
+longer or nested deeper than any sane answer does not decode.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class PythonCalls:
         return text.strip(_FENCE).startswith("[") or "(" in text
 
     def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError, also where an argument has no text to be executed with."""
+        """Return the calls a text holds; raises DecodeError, also where an argument has no text to
+        be executed with.
+        """
         calls = [
             Call(name, arguments)
             for each in self.decode_official(text)
@@ -56,12 +59,15 @@ class PythonCalls:
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings BFCL executes; raises DecodeError.
 
-        BFCL takes an argument that is a dict of dicts for a nested call, and fails on an empty dict.
+        BFCL takes an argument that is a dict of dicts for a nested call, and fails on an empty
+        dict.
         """
         return executed(self.decode(text))
 
     def decode_to_run(self, text: str) -> Sequence[str | PlainCall]:
-        """Return what `decode_execute` does, but plain calls as they were read: the tools need no text of them."""
+        """Return what `decode_execute` does, but plain calls as they were read: the tools need no
+        text of them.
+        """
         plain = plain_executions(_bracketed(text))
         return self.decode_execute(text) if plain is None else plain
 
@@ -78,7 +84,9 @@ def _bracketed(text: str) -> str:
 
 
 def executed(calls: Sequence[Call]) -> list[str]:
-    """Return the call strings BFCL executes for calls written in Python; DecodeError where BFCL fails on a dict."""
+    """Return the call strings BFCL executes for calls written in Python; DecodeError where BFCL
+    fails on a dict.
+    """
     for call in calls:
         if any(_holds_empty_dict(value) for value in call.arguments.values()):
             raise DecodeError(
@@ -88,7 +96,9 @@ def executed(calls: Sequence[Call]) -> list[str]:
 
 
 def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
-    """Return the calls of one Python expression: a call, or a list, tuple or set of nothing but calls."""
+    """Return the calls of one Python expression: a call, or a list, tuple or set of nothing but
+    calls.
+    """
     if (plain := plain_calls(text)) is not None:
         return plain
     if "(" not in text and "#" not in text and _WORD.search(text):  # and so no empty list
@@ -111,8 +121,8 @@ def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
     except SyntaxError as error:
         raise DecodeError("syntax", f"not a Python expression: {error.msg}") from None
     except Exception as error:
-        # Null bytes and lone surrogates are no source text; and whatever reading a value raises (TypeError,
-        # NameError, OverflowError, ...) is a failed decode.
+        # Null bytes and lone surrogates are no source text; and whatever reading a value raises
+        # (TypeError, NameError, OverflowError, ...) is a failed decode.
         raise DecodeError("value", f"an argument cannot be read: {error}") from None
 
 

@@ -17,7 +17,8 @@ _SAMPLE = frozenset({"value", "string", "text", "true", "false", "none", "the", 
 def arbitrary_call_fault(
     calls: Sequence[Call], functions: Sequence[FunctionDoc], question: str
 ) -> Fault | None:
-    """Return why calls are arbitrary: arguments do not fit the docs, or none of a call's is told in the question.
+    """Return why calls are arbitrary: arguments do not fit the docs, or none of a call's is told in
+    the question.
 
     A call without arguments is right where its function has no parameters that are required.
     """

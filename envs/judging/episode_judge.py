@@ -15,11 +15,14 @@ from fctncalling.envs.judging.strict import forgiven_in_turn
 from fctncalling.envs.rewards import Outcome, scored_turns
 
 Kept = TypeVar("Kept")
-TASKS_KEPT = 64  # tasks of which an environment keeps truth and schemas; long-context truths take about 1 MB each
+# tasks of which an environment keeps truth and schemas; long-context truths take about 1 MB each
+TASKS_KEPT = 64
 
 
 class EpisodeJudge:
-    """Checks plays without executing anything of theirs again; raises InfrastructureError where it cannot."""
+    """Checks plays without executing anything of theirs again; raises InfrastructureError where it
+    cannot.
+    """
 
     def __init__(self, tools: Mapping[str, type]) -> None:
         self._tools = dict(tools)

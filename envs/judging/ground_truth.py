@@ -1,7 +1,8 @@
 """Replay of ground-truth calls on fresh tools, cached per task.
 
-A truth is the same for every answer to its task, so from the second answer on it is kept: result texts and states as
-plain data, never tools, and never changed. What a user's own tools or an agentic task's do is replayed each time.
+A truth is the same for every answer to its task, so from the second answer on it is kept: result
+texts and states as plain data, never tools, and never changed. What a user's own tools or an
+agentic task's do is replayed each time.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def replay_ground_truth(
 ) -> tuple[TurnRecord, ...]:
     """Return what the ground truth's calls leave behind, turn by turn, on fresh tools.
 
-    Raises ValueError for a task without ground truth, LookupError for a class without tool, InfrastructureError where
-    a tool breaks or its state cannot be copied.
+    Raises ValueError for a task without ground truth, LookupError for a class without tool,
+    InfrastructureError where a tool breaks or its state cannot be copied.
     """
     turns: list[TurnRecord] = []
     before: States = {}
@@ -82,7 +83,9 @@ def replay_turns(
 
 
 def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
-    """Return a private copy of all that is public, of which what the turn left equal is that of the turn before."""
+    """Return a private copy of all that is public, of which what the turn left equal is that of the
+    turn before.
+    """
     memo: dict[int, Any] = {}
     copied: States = {}
     for name, attributes in states.items():
@@ -102,14 +105,16 @@ class GroundTruthCache:
 
     def __init__(self, max_truths: int = MAX_TRUTHS) -> None:
         self._max_truths = max_truths
-        # By the identity of a task, which holds as long as the task lives; None for one that was asked for once.
+        # By the identity of a task, which holds as long as the task lives; None for one that was
+        # asked for once.
         self._known: OrderedDict[int, tuple[weakref.ref[Task], tuple[TurnRecord, ...] | None]] = (
             OrderedDict()
         )
         self._lock = threading.Lock()
 
     def ground_truth(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:
-        """Yield what each turn of the truth leaves behind, to be compared before the next is asked for.
+        """Yield what each turn of the truth leaves behind, to be compared before the next is asked
+        for.
 
         Raises as `replay_truth`.
         """

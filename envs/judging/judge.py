@@ -1,6 +1,8 @@
-"""Verdicts on whole answers: decoding, running calls on tools of their own, and checking, put together.
+"""Verdicts on whole answers: decoding, running calls on tools of their own, and checking, put
+together.
 
-The truth is replayed on a second set of tools, never on those of the answer: judging touches nothing that is judged.
+The truth is replayed on a second set of tools, never on those of the answer: judging touches
+nothing that is judged.
 """
 
 from __future__ import annotations
@@ -40,11 +42,13 @@ def judge(
 ) -> Verdict:
     """Return BFCL's verdict on one answer.
 
-    Single turn: `response` is the text ("prompting": a Python list of calls, or what the task's prompt variant asks
-    for; "tool_call": JSON text of [{name: "<arguments as a JSON string>"}], dots in names turned to underscores). Multi
-    turn: a list (turns) of lists (steps) of such texts, or, as "decoded_calls", of call strings. Agentic: the last
-    message, or all messages as a list (of one turn) of lists (steps). `truth` spares a replay where it is at hand.
-    Raises UnsupportedCategory, LookupError for an unknown form or tool, ValueError for a task that cannot be judged.
+    Single turn: `response` is the text ("prompting": a Python list of calls, or what the task's
+    prompt variant asks for; "tool_call": JSON text of [{name: "<arguments as a JSON string>"}],
+    dots in names turned to underscores). Multi turn: a list (turns) of lists (steps) of such texts,
+    or, as "decoded_calls", of call strings. Agentic: the last message, or all messages as a list
+    (of one turn) of lists (steps). `truth` spares a replay where it is at hand. Raises
+    UnsupportedCategory, LookupError for an unknown form or tool, ValueError for a task that cannot
+    be judged.
     """
     if form not in FORMS:
         raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
@@ -55,7 +59,8 @@ def judge(
             )
         expected = TRUTHS.ground_truth(task, extra_tools) if truth is None else iter(truth)
         num_expected = len(task.ground_truth or ()) if truth is None else len(truth)
-        # What an answer with a wrong number of turns left behind is looked at only as far as the truth goes.
+        # What an answer with a wrong number of turns left behind is looked at only as far as the
+        # truth goes.
         turns = replay_turns(
             task,
             [_calls_of_turn(turn, form) for turn in response[:num_expected]],
@@ -67,7 +72,8 @@ def judge(
         return check(task, _last_message(response, form))
     if form == "decoded_calls":
         raise ValueError(
-            f'task "{task.id}": form decoded_calls is for multi-turn categories, not {task.category}'
+            f'task "{task.id}": form decoded_calls is for multi-turn categories, not '
+            f"{task.category}"
         )
     record = _decoded(_handler(task, form), response)
     return check(task, record, underscore_to_dot=form == "tool_call")
@@ -87,7 +93,9 @@ def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRec
 
 
 def _calls_of_turn(turn: Any, form: str) -> list[str | PlainCall]:
-    """Return one turn's calls to execute; steps that do not decode, or decode to nothing, are dropped as in BFCL."""
+    """Return one turn's calls to execute; steps that do not decode, or decode to nothing, are
+    dropped as in BFCL.
+    """
     steps = turn if isinstance(turn, list) else []
     if form == "decoded_calls":
         return [

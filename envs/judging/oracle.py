@@ -1,4 +1,6 @@
-"""A task's ground truth as the calls a perfect model would make: for demonstrations, canaries and tests."""
+"""A task's ground truth as the calls a perfect model would make: for demonstrations, canaries and
+tests.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ OMITTED = ""  # BFCL's mark, among accepted values, for a parameter that may be 
 def oracle_calls(task: Task) -> list[list[Call]]:
     """Return the expected calls of each turn; a turn without any is an empty list.
 
-    Single turn: of each parameter's accepted values the first one that is not the mark for "may be left out". A
-    category without ground truth expects no call, except relevance, where the first function is called as it is
-    documented (which call it is is not checked). Raises ValueError for a ground truth that cannot be written as calls.
+    Single turn: of each parameter's accepted values the first one that is not the mark for "may be
+    left out". A category without ground truth expects no call, except relevance, where the first
+    function is called as it is documented (which call it is is not checked). Raises ValueError for
+    a ground truth that cannot be written as calls.
     """
     if task.is_multi_turn:
         docs = {doc.name: doc for doc in task.functions}
@@ -50,7 +53,8 @@ def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
 
 
 def written_call(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
-    """Return a call string as a call; positional arguments, which decoders drop, get their documented names.
+    """Return a call string as a call; positional arguments, which decoders drop, get their
+    documented names.
 
     Raises ValueError where it is no single call of literals.
     """
@@ -88,7 +92,9 @@ def _first(accepted: Any) -> Any:
 
 
 def _chosen(value: Any) -> Any:
-    """Return an accepted value itself: dicts, alone or in a list, hold {key: accepted values} in their turn."""
+    """Return an accepted value itself: dicts, alone or in a list, hold {key: accepted values} in
+    their turn.
+    """
     if isinstance(value, dict):
         return {key: _first(inner) for key, inner in value.items() if _has_value(inner)}
     if isinstance(value, list):

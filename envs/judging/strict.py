@@ -1,6 +1,7 @@
 """Strict verdict: what BFCL's leniency let pass.
 
-Every leniency has an error type of its own, "strict:" and its name; the message says which step and what it was.
+Every leniency has an error type of its own, "strict:" and its name; the message says which step and
+what it was.
 """
 
 from __future__ import annotations
@@ -24,24 +25,31 @@ _PROMPTING = get_handler("python_calls")
 
 
 def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -> Verdict:
-    """Return the official verdict where it is a failure or nothing had to be forgiven; else what had to be, first.
+    """Return the official verdict where it is a failure or nothing had to be forgiven; else what
+    had to be, first.
 
     Forgiven are, by the name after "strict:" and in this order:
     - `unread_calls`: no call is expected, and calls that could not be read pass for an abstention;
-    - `call_while_function_withheld`: another function, or the same one, is called in the turn that waits for one that
+    - `call_while_function_withheld`: another function, or the same one, is called in the turn that
+      waits for one that
       is not offered yet;
     - `call_in_empty_turn`: calls in any other turn whose ground truth is empty;
-    - `function_not_offered`: calls of functions that do not exist or are not offered yet, nested ones too;
+    - `function_not_offered`: calls of functions that do not exist or are not offered yet, nested
+      ones too;
     - `nested_call`: a call as an argument of another, which BFCL's checkers never see;
-    - `lenient_syntax`: calls that do not mean in Python what they are read as: bare names read as strings, positional
-      arguments and second values of a name dropped, `+5` read as -5, sums computed, brackets or fences mended.
-      Messages in other forms than Python calls are not looked at for this;
+    - `lenient_syntax`: calls that do not mean in Python what they are read as: bare names read as
+      strings, positional
+      arguments and second values of a name dropped, `+5` read as -5, sums computed, brackets or
+      fences mended. Messages in other forms than Python calls are not looked at for this;
     - `needless_calls`: far more calls in a turn than its ground truth has (`MAX_CALLS`);
-    - `changed_number`, `dropped_punctuation`, `punctuation_for_nothing`: arguments that are the accepted ones only
+    - `changed_number`, `dropped_punctuation`, `punctuation_for_nothing`: arguments that are the
+      accepted ones only
       without blanks and punctuation, "1.2" for "12", "---" for an omitted text;
-    - `arbitrary_call`: any call passes where the right one is nowhere written down (relevance): arguments that are
+    - `arbitrary_call`: any call passes where the right one is nowhere written down (relevance):
+      arguments that are
       missing or unknown, or of which none is told in the question;
-    - `answer_outside_field`, `changed_number`, `answer_denied`, `answer_among_others`: an agentic answer that is
+    - `answer_outside_field`, `changed_number`, `answer_denied`, `answer_among_others`: an agentic
+      answer that is
       mentioned, but not given (`fctncalling.checkers.strict_answer`).
     """
     if not official.valid or is_prerequisite(task):
@@ -51,7 +59,9 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
 
 
 def forgiven_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -> str | None:
-    """Return the error type of what the calls of one turn had to be forgiven; None where that is nothing."""
+    """Return the error type of what the calls of one turn had to be forgiven; None where that is
+    nothing.
+    """
     fault = _first_of_turns(task, [step for step in steps if step.turn == turn])
     return None if fault is None else fault.error_type
 

@@ -1,7 +1,9 @@
-"""The system texts of BFCL's 26 prompt configurations: its order of parts and its tags, in our own words.
+"""The system texts of BFCL's 26 prompt configurations: its order of parts and its tags, in our own
+words.
 
-Parts: who the model is, its task, the form of calls, turns, the functions. Plain text joins the first two; Markdown
-puts a heading over each but the first. BFCL says how turns go on even where there is one turn only, and so do we.
+Parts: who the model is, its task, the form of calls, turns, the functions. Plain text joins the
+first two; Markdown puts a heading over each but the first. BFCL says how turns go on even where
+there is one turn only, and so do we.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _PYTHON_LISTS = ("array", "list", "tuple")
 
 @cache
 def wording() -> Mapping[str, Any]:
-    """Return the words: part -> style -> text, the skeletons of return formats, and those of tool-call forms."""
+    """Return the words: part -> style -> text, the skeletons of return formats, and those of
+    tool-call forms.
+    """
     words: dict[str, Any] = json.loads(
         Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
     )
@@ -39,7 +43,9 @@ def form_of(handler_name: str) -> str | None:
 
 
 def form_of_variant(variant: PromptVariant) -> str:
-    """Return how a variant wants calls written: a sentence, the skeleton in its tags, and what else holds."""
+    """Return how a variant wants calls written: a sentence, the skeleton in its tags, and what else
+    holds.
+    """
     words = wording()
     skeleton = words["return_formats"][variant.return_format]
     if variant.tagged:
@@ -107,7 +113,10 @@ def _xml_param(name: str, schema: Mapping[str, Any], required: Any, depth: int) 
     }
     if "default" in schema:
         told["default"] = repr(schema["default"])
-    yield f"{indent}<param {' '.join(f'{key}={quoteattr(str(value))}' for key, value in told.items())}>"
+    yield (
+        f"{indent}<param "
+        f"{' '.join(f'{key}={quoteattr(str(value))}' for key, value in told.items())}>"
+    )
     yield f"{indent}  <desc>{escape(_description(schema))}</desc>"
     if inner := schema.get("properties"):
         yield f"{indent}  <params>"
@@ -129,7 +138,9 @@ def _python(doc: FunctionDoc) -> str:
 
 def _python_param(name: str, schema: Mapping[str, Any], depth: int) -> Iterator[str]:
     default = f", default={schema['default']!r}" if "default" in schema else ""
-    yield f"{'    ' * depth}{name} ({_python_type(schema)}{default}): {_quoted(_description(schema))}"
+    yield (
+        f"{'    ' * depth}{name} ({_python_type(schema)}{default}): {_quoted(_description(schema))}"
+    )
     for key, each in (schema.get("properties") or {}).items():
         yield from _python_param(key, each, depth + 1)
 

@@ -1,9 +1,11 @@
-"""The texts a model is prompted with, laid out as BFCL lays them out for models without a tool-calling interface.
+"""The texts a model is prompted with, laid out as BFCL lays them out for models without a
+tool-calling interface.
 
-BFCL's layout: one system text (task, output form, docs as JSON indented by 4), put before a task's own system
-message; results as ONE user message, the Python repr of a list of {"role": "tool", "name", "content"}; functions
-that were held out as the repr of their docs, a newline and a fixed sentence. Tool text only ever stands inside a
-repr, where quotes and line breaks are escaped: it cannot close the list it stands in, nor pose as a message.
+BFCL's layout: one system text (task, output form, docs as JSON indented by 4), put before a task's
+own system message; results as ONE user message, the Python repr of a list of {"role": "tool",
+"name", "content"}; functions that were held out as the repr of their docs, a newline and a fixed
+sentence. Tool text only ever stands inside a repr, where quotes and line breaks are escaped: it
+cannot close the list it stands in, nor pose as a message.
 """
 
 from __future__ import annotations
@@ -25,25 +27,33 @@ MORE_FUNCTIONS = "I have updated some more functions you can choose from. What a
 
 _SYNTAX = {"python": "Python 3", "java": "Java 8 SDK", "javascript": "JavaScript"}
 _TASK = (
-    "You answer requests by composing function calls. You get a question and the functions that may be called. "
-    "Decide which calls fulfil the request. If none of the functions fits, or a required argument is neither given "
+    "You answer requests by composing function calls. You get a question and the functions that "
+    "may be called. "
+    "Decide which calls fulfil the request. If none of the functions fits, or a required argument "
+    "is neither given "
     "nor to be inferred, say so in plain words and call nothing."
 )
 FORMS = {
     "python_calls": (
-        "To call functions, answer with nothing but a list of calls with named arguments, in this form:\n"
+        "To call functions, answer with nothing but a list of calls with named arguments, in this "
+        "form:\n"
         "[first_function(name1=value1, name2=value2), second_function(name=value)]\n"
         "Add no other text to an answer that calls functions."
     ),
     "tool_calls": (
-        "To call functions, answer with nothing but a JSON list of calls, arguments as JSON text, in this form:\n"
-        '[{"first_function": "{\\"name1\\": value1, \\"name2\\": value2}"}, {"second": "{\\"name\\": value}"}]\n'
+        "To call functions, answer with nothing but a JSON list of calls, arguments as JSON text, "
+        "in this form:\n"
+        '[{"first_function": "{\\"name1\\": value1, \\"name2\\": value2}"}, {"second": '
+        '"{\\"name\\": value}"}]\n'
         "Add no other text to an answer that calls functions."
     ),
 }
-"""Handler's name -> how it wants calls written. A handler of your own may carry the text as its `form`."""
+"""Handler's name -> how it wants calls written. A handler of your own may carry the text as its
+`form`.
+"""
 _TURNS = (
-    "In every turn go on until the request is fulfilled as far as the functions allow: the results of your calls "
+    "In every turn go on until the request is fulfilled as far as the functions allow: the results "
+    "of your calls "
     "are shown to you, and you may call again. An answer without calls ends your turn."
 )
 AGENTIC_ANSWER = (
@@ -58,8 +68,8 @@ _DOCS = "The functions you may call, as JSON:"
 def docs_for_prompt(functions: Sequence[FunctionDoc], category: str) -> list[FunctionDoc]:
     """Return the docs as BFCL shows them to a model, the checkers keeping the originals.
 
-    Each description names the syntax; for Java and JavaScript every parameter becomes a string that holds source
-    text, its true type (and that of its items) told in words.
+    Each description names the syntax; for Java and JavaScript every parameter becomes a string that
+    holds source text, its true type (and that of its items) told in words.
     """
     language = language_of(category)
     note = f" Note that the provided function is in {_SYNTAX[language]} syntax."
@@ -116,7 +126,9 @@ def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Messa
 
 
 def results_message(step: StepRecord) -> str:
-    """Return the text by which a model without a tool role sees the results of a step; empty without calls."""
+    """Return the text by which a model without a tool role sees the results of a step; empty
+    without calls.
+    """
     return repr(tool_messages(step.executed, step.results)) if step.executed else ""
 
 

@@ -34,18 +34,23 @@ class TaskPrompt:
         )
 
     def tools(self, turn: int) -> list[dict[str, Any]]:
-        """Return the OpenAI schemas of the functions offered in a turn: those still held out are missing."""
+        """Return the OpenAI schemas of the functions offered in a turn: those still held out are
+        missing.
+        """
         hidden = self._hidden(turn)
         if hidden not in self._schemas:
-            # Unpickling our own bytes is the quickest deep copy there is, and every step's `info` needs one.
+            # Unpickling our own bytes is the quickest deep copy there is, and every step's `info`
+            # needs one.
             self._schemas[hidden] = pickle.dumps([openai_tool(doc) for doc in self._offered(turn)])
         tools: list[dict[str, Any]] = pickle.loads(self._schemas[hidden])
         return tools
 
     def messages(self, turn: int, context: str = "") -> list[Message]:
-        """Return a turn's messages; the one that offers held-out functions carries their schemas as `tools`.
+        """Return a turn's messages; the one that offers held-out functions carries their schemas as
+        `tools`.
 
-        `context` is what the tools show unasked: it goes first, as a system message, with the form of the answer.
+        `context` is what the tools show unasked: it goes first, as a system message, with the form
+        of the answer.
         """
         opening = "\n\n".join(filter(None, [context, self._answer_form])) if turn == 0 else ""
         messages: list[Message] = [{"role": "system", "content": opening}] if opening else []

@@ -1,4 +1,6 @@
-"""BFCL function docs as OpenAI tool schemas: its types (dict, float, tuple, any, ...) become JSON Schema's."""
+"""BFCL function docs as OpenAI tool schemas: its types (dict, float, tuple, any, ...) become JSON
+Schema's.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ JSON_TYPES: dict[str, str] = {
     "bool": "boolean",
     "null": "null",
 }
-"""BFCL type -> JSON Schema type. A type that is not here ("any", "") leaves the value unrestricted."""
+"""BFCL type -> JSON Schema type. A type that is not here ("any", "") leaves the value unrestricted.
+"""
 
 _KEPT = (
     "description",
@@ -51,7 +54,9 @@ _KEPT = (
 
 
 def openai_tool(doc: FunctionDoc) -> dict[str, Any]:
-    """Return a function doc as a fresh OpenAI tool; dots in its name stay (an API that forbids them renames)."""
+    """Return a function doc as a fresh OpenAI tool; dots in its name stay (an API that forbids them
+    renames).
+    """
     parameters = json_schema(doc.parameters)
     parameters["type"] = (
         "object"  # the arguments themselves are one object, whatever a doc calls it

@@ -1,9 +1,10 @@
-"""Python expressions evaluated without `eval`: literals, arithmetic, subscripts, comparisons, and calls one allows.
+"""Python expressions evaluated without `eval`: literals, arithmetic, subscripts, comparisons, and
+calls one allows.
 
-What is covered: every expression a person would write as an argument (`2 * 3`, "a" + "b", [0] * 5, x["k"] of an
-allowed call's result, `1 if 2 > 1 else 0`), with CPython's own results and error texts. What is not: attributes,
-names, lambdas, comprehensions, f-strings, assignments. Sizes are bounded before anything is computed, and with them
-the time: some 25 milliseconds for one text.
+What is covered: every expression a person would write as an argument (`2 * 3`, "a" + "b", [0] * 5,
+x["k"] of an allowed call's result, `1 if 2 > 1 else 0`), with CPython's own results and error
+texts. What is not: attributes, names, lambdas, comprehensions, f-strings, assignments. Sizes are
+bounded before anything is computed, and with them the time: some 25 milliseconds for one text.
 """
 
 from __future__ import annotations
@@ -92,11 +93,14 @@ class Evaluator:
         return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of an expression, raising what Python itself would raise, or LimitExceeded."""
+        """Return the value of an expression, raising what Python itself would raise, or
+        LimitExceeded.
+        """
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise TypeError(
-                f"a {type(node).__name__} expression is not allowed here: expected literals and arithmetic"
+                f"a {type(node).__name__} expression is not allowed here: expected literals and "
+                "arithmetic"
             )
         if self._depth >= MAX_DEPTH:
             raise LimitExceeded(f"expressions nested deeper than {MAX_DEPTH} are not evaluated")
@@ -221,14 +225,18 @@ class Evaluator:
 
 
 def pure_function(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
-    """Return the built-in a callee names; what Python raises for a callee that is not there or not callable."""
+    """Return the built-in a callee names; what Python raises for a callee that is not there or not
+    callable.
+    """
     if isinstance(node, ast.Name) and node.id in PURE_FUNCTIONS:
         return evaluator.charged(PURE_FUNCTIONS[node.id])
     raise TypeError(f"'{type(evaluator.value(node)).__name__}' object is not callable")
 
 
 def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
-    """Return a bound on the size of `left op right`, found without computing it. Raises LimitExceeded over MAX_BITS."""
+    """Return a bound on the size of `left op right`, found without computing it. Raises
+    LimitExceeded over MAX_BITS.
+    """
     if isinstance(left, int) and isinstance(right, int):
         bits = {
             ast.Mult: left.bit_length() + right.bit_length(),

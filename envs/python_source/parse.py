@@ -14,9 +14,13 @@ from typing import TypeVar
 Tree = TypeVar("Tree", bound=ast.mod)
 
 MAX_TOKENS = 3_000
-"""The most words, strings and marks of a source that is parsed: four times any official one's, some 15 milliseconds."""
+"""The most words, strings and marks of a source that is parsed: four times any official one's, some
+15 milliseconds.
+"""
 MAX_FORMAT_BRACES = 500
-"""The most opening braces of a source with f-strings: CPython 3.11 starts its parser anew at each of them."""
+"""The most opening braces of a source with f-strings: CPython 3.11 starts its parser anew at each
+of them.
+"""
 
 # Every string matches, closed or not, so that no character is looked at twice.
 _TOKEN = re.compile(
@@ -30,8 +34,8 @@ _WARNED = re.compile(
     r"(?i)\\|\d\.?[a-z]"
 )  # an unknown escape, a number that a keyword follows at once
 
-# Reading a tree counts its depth in a place all threads share (CPython 3.11 raises SystemError where two meet there),
-# and warning filters are the process's own: hence one thread at a time.
+# Reading a tree counts its depth in a place all threads share (CPython 3.11 raises SystemError
+# where two meet there), and warning filters are the process's own: hence one thread at a time.
 _PARSING = threading.Lock()
 _TRIES = 100  # against threads of other libraries, which parse without the lock
 if hasattr(
@@ -47,7 +51,9 @@ class SourceTooLarge(ValueError):
 
 
 def is_small(*sources: str) -> bool:
-    """Whether the sources of one text have no more words and marks than are read; each has a character."""
+    """Whether the sources of one text have no more words and marks than are read; each has a
+    character.
+    """
     return (
         sum(map(len, sources)) <= MAX_TOKENS
         or sum(len(_TOKEN.findall(source)) for source in sources) <= MAX_TOKENS
@@ -68,12 +74,14 @@ def require_small(*sources: str) -> None:
 def parse_expression(
     source: str, filename: str = "<unknown>", *, compiled: bool = False
 ) -> ast.expr:
-    """Return the tree of one expression; raises SyntaxError, ValueError, RecursionError or MemoryError as `ast.parse`.
+    """Return the tree of one expression; raises SyntaxError, ValueError, RecursionError or
+    MemoryError as `ast.parse`.
 
-    Raises SourceTooLarge, a ValueError, for more of it than is parsed: nothing is, then.
-    `compiled` also raises what the interpreter finds only behind its parser (a keyword argument given twice, `await`
-    outside a function): the compiled code is thrown away, so nothing runs. What Python only warns of (an escape such
-    as "\\d", the number of `1if x else 2`) is never an error, whatever warnings are set to do.
+    Raises SourceTooLarge, a ValueError, for more of it than is parsed: nothing is, then. `compiled`
+    also raises what the interpreter finds only behind its parser (a keyword argument given twice,
+    `await` outside a function): the compiled code is thrown away, so nothing runs. What Python only
+    warns of (an escape such as "\\d", the number of `1if x else 2`) is never an error, whatever
+    warnings are set to do.
     """
     require_small(source)
     with _PARSING:

@@ -1,8 +1,8 @@
 """Fast path for simple Python calls, equivalent to the full parser.
 
-Building a syntax tree takes most of the time of a verdict, and nearly all calls need none: one pattern says whether a
-text is plain, another finds its parts. Whatever is not plain (escapes, nested calls, arithmetic, keywords, anything
-unusual or wrong) is left to the full parser.
+Building a syntax tree takes most of the time of a verdict, and nearly all calls need none: one
+pattern says whether a text is plain, another finds its parts. Whatever is not plain (escapes,
+nested calls, arithmetic, keywords, anything unusual or wrong) is left to the full parser.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from fctncalling.envs.python_source.parse import is_small
 
-# Nothing is tried twice: what a part has taken it keeps (`*+`), and its first character tells it from the others.
+# Nothing is tried twice: what a part has taken it keeps (`*+`), and its first character tells it
+# from the others.
 _BLANK = r"[ \t\n]*+"
 _NAME = r"(?!__)[A-Za-z_][A-Za-z0-9_]*+"
 _DOTTED = rf"{_NAME}(?:\.{_NAME}){{0,20}}+"
@@ -41,7 +42,9 @@ _PLAIN_CHARS = 20_000  # each of them may become ten in a call string
 
 
 def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
-    """Return [{name: {parameter: value}}] of a list of plain calls; None of anything else, and of what is too large."""
+    """Return [{name: {parameter: value}}] of a list of plain calls; None of anything else, and of
+    what is too large.
+    """
     if not is_small(text) or _CALLS.fullmatch(text) is None:
         return None
     calls: list[dict[str, dict[Any, Any]]] = []
@@ -68,10 +71,12 @@ class PlainCall(NamedTuple):
 
 
 def plain_executions(text: str) -> list[PlainCall] | None:
-    """Return a list of plain calls as they are executed; None where that, or the text, is anything else.
+    """Return a list of plain calls as they are executed; None where that, or the text, is anything
+    else.
 
-    A bracket inside a string is nothing plain: before one the executor takes names for functions. Nor is a dict,
-    which may be taken for a call; nor what is long, for its call strings may be too long to execute.
+    A bracket inside a string is nothing plain: before one the executor takes names for functions.
+    Nor is a dict, which may be taken for a call; nor what is long, for its call strings may be too
+    long to execute.
     """
     calls = plain_calls(text) if len(text) <= _PLAIN_CHARS and "{" not in text else None
     if calls is None or text.count("(") != len(calls):
@@ -80,7 +85,8 @@ def plain_executions(text: str) -> list[PlainCall] | None:
 
 
 def plain_call(text: str) -> PlainCall | None:
-    """Return a plain call string, `f(1, a='x')`, as it is executed; None where the text is anything else.
+    """Return a plain call string, `f(1, a='x')`, as it is executed; None where the text is anything
+    else.
 
     A bracket inside a string is nothing plain, as in `plain_executions`.
     """

@@ -1,7 +1,9 @@
-"""How much a value holds once written out, found in bounded time: what is shared counts each time it stands there.
+"""How much a value holds once written out, found in bounded time: what is shared counts each time
+it stands there.
 
-Nested calls hand live objects from tool to tool, so that a state of a few kilobytes may unfold to more than a memory
-holds, and may hold itself. Whatever copies, compares, formats or encodes such a value weighs it first.
+Nested calls hand live objects from tool to tool, so that a state of a few kilobytes may unfold to
+more than a memory holds, and may hold itself. Whatever copies, compares, formats or encodes such a
+value weighs it first.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class LimitExceeded(ValueError):
 
 
 def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
-    """Return how much a value holds, in the unit of MAX_WEIGHT; `most` + 1 for more, and for what nests too deep.
+    """Return how much a value holds, in the unit of MAX_WEIGHT; `most` + 1 for more, and for what
+    nests too deep.
 
     What holds itself counts once there, as it is written `[...]`.
     """
@@ -37,7 +40,9 @@ def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
 
 
 def nesting_of(value: Any) -> int:
-    """Return how many containers deep a copier gets that visits each but once; 0 for what is no container."""
+    """Return how many containers deep a copier gets that visits each but once; 0 for what is no
+    container.
+    """
     pending, visited, deepest = [iter((value,))], set[int](), 0
     while pending:
         for each in pending[-1]:
@@ -52,14 +57,18 @@ def nesting_of(value: Any) -> int:
 
 
 def require_copyable(tool: Any, given: tuple[Any, ...]) -> None:
-    """Raise LimitExceeded where a tool that kept what it is given might hold more levels than can be copied."""
+    """Raise LimitExceeded where a tool that kept what it is given might hold more levels than can
+    be copied.
+    """
     nesting = nesting_of(given)
     if nesting > 1 and nesting + nesting_of(getattr(tool, "__dict__", {})) > MAX_NESTED:
         raise LimitExceeded(f"tools hold no values nested deeper than {MAX_NESTED}")
 
 
 def _left(items: Iterable[Any], left: int, path: set[int]) -> int:
-    """Return what is left of an allowance behind the items; raises LimitExceeded where too little was."""
+    """Return what is left of an allowance behind the items; raises LimitExceeded where too little
+    was.
+    """
     for each in items:
         kind = type(each)
         if kind is str:

@@ -48,24 +48,29 @@ class _Message:
 
 
 class ToolTextEnv(gymnasium.Env[str, str]):
-    """A question an episode; a step is what the policy writes up to its next call, or to the end of its answer.
+    """A question an episode; a step is what the policy writes up to its next call, or to the end of
+    its answer.
 
-    The result of a call is the observation, to be appended raw to the unfinished message (`info["continuation"]` is
-    "text", `info["stop"]` the strings at which generation should pause). Reward comes at the end, for the policy's
-    words behind the last result: nothing that a tool says, and nothing inside a call, is an answer.
+    The result of a call is the observation, to be appended raw to the unfinished message
+    (`info["continuation"]` is "text", `info["stop"]` the strings at which generation should pause).
+    Reward comes at the end, for the policy's words behind the last result: nothing that a tool
+    says, and nothing inside a call, is an answer.
 
-    `tasks`: a list of TextTask, or a maker of them; `dataset_path`: a JSON Lines file instead; neither: sums.
-    `tools`: see `TextTools`; one ToolBox may serve many environments.
-    `handler`: "request_call" (TRL's), "python_block" (OpenRLHF's), "markdown_block", "hermes_text".
-    `reward`: how the final answer is compared with the task's, for a reward of 1; or a callable of the answer's text
-        and the task. "numeric": a number that is written out, for what would have to be computed is no answer; "aime":
-        a whole number from 0 to 999; "text": the same words; "symbolic": an equal expression, by SymPy (the extra
-        `fctncalling[math]`), yet never one that stands in the question.
+    `tasks`: a list of TextTask, or a maker of them; `dataset_path`: a JSON Lines file instead;
+    neither: sums. `tools`: see `TextTools`; one ToolBox may serve many environments. `handler`:
+    "request_call" (TRL's), "python_block" (OpenRLHF's), "markdown_block", "hermes_text". `reward`:
+    how the final answer is compared with the task's, for a reward of 1; or a callable of the
+    answer's text
+        and the task. "numeric": a number that is written out, for what would have to be computed is
+        no answer; "aime": a whole number from 0 to 999; "text": the same words; "symbolic": an
+        equal expression, by SymPy (the extra `fctncalling[math]`), yet never one that stands in the
+        question.
     `prompt`: what stands before every question: how to call, examples.
     `max_turns`: calls that are answered; one more ends the episode, with error "step_limit".
     `max_tool_response`: characters of a result that are shown.
 
-    Where infrastructure fails (a tool's process, `reward`), the episode is truncated and `info["invalid"]` True.
+    Where infrastructure fails (a tool's process, `reward`), the episode is truncated and
+    `info["invalid"]` True.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
@@ -117,7 +122,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the task `options["task_id"]`, or one drawn from `np_random`. Raises UnknownTask (a KeyError)."""
+        """Begin the task `options["task_id"]`, or one drawn from `np_random`. Raises UnknownTask (a
+        KeyError).
+        """
         super().reset(seed=seed)
         options = dict(options or {})
         task_id = options.pop("task_id", None)
@@ -207,7 +214,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def _observation_and_info(
         self, message: _Message, observation: str, messages: list[Message], extra: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """Return an observation within its bound and its `info`, in which nothing is shared with the environment."""
+        """Return an observation within its bound and its `info`, in which nothing is shared with
+        the environment.
+        """
         observation, messages = encodable(observation), encodable_value(messages)
         message.conversation += copy.deepcopy([each for each in messages if each["role"] == "tool"])
         info: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """Generated arithmetic and AIME-form problems.
 
-A task's id is its seed: "train_17" and "held_out_3" are the same questions everywhere, there are as many as are asked
-for, and none of one split is in the other.
+A task's id is its seed: "train_17" and "held_out_3" are the same questions everywhere, there are as
+many as are asked for, and none of one split is in the other.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class GeneratedTasks:
         match = _ID.fullmatch(task_id)
         if match is None:
             raise UnknownTask(
-                f'no task has the id {task_id!r}: made tasks are called "train_0", "held_out_0", ...'
+                f'no task has the id {task_id!r}: made tasks are called "train_0", "held_out_0", '
+                "..."
             )
         held_out = match[1] == "held_out"
         generator = np.random.default_rng([self._seed, held_out, int(match[2])])
@@ -64,7 +65,8 @@ class GeneratedTasks:
                     task_id, problem.question, problem.answer, kind, {"code": problem.code}
                 )
         raise ValueError(
-            f"{kind}: no question is {'held out' if held_out else 'left to train on'}: widen its range."
+            f"{kind}: no question is {'held out' if held_out else 'left to train on'}: widen its "
+            "range."
         )
 
     def sample(self, generator: np.random.Generator) -> TextTask:
@@ -73,12 +75,15 @@ class GeneratedTasks:
 
 
 class CalculatorTasks(GeneratedTasks):
-    """TRL's "learning to use a calculator": two whole numbers below `limit`, and one of `operators` between them."""
+    """TRL's "learning to use a calculator": two whole numbers below `limit`, and one of `operators`
+    between them.
+    """
 
     def __init__(self, *, seed: int = 0, limit: int = 50, operators: str = "+-*") -> None:
         if limit < 4 or not operators or not set(operators) <= set("+-*/"):
             raise ValueError(
-                f"limit={limit!r}, operators={operators!r}: expected at least 4, and some of + - * /."
+                f"limit={limit!r}, operators={operators!r}: expected at least 4, and some of + - * "
+                "/."
             )
         super().__init__({"calculator": SumOfTwo(limit, operators)}, seed=seed)
 
@@ -100,7 +105,9 @@ class SumOfTwo:
 
 
 class MathTasks(GeneratedTasks):
-    """Arithmetic and word problems whose answers are whole numbers from 0 to 999; `kinds` some of MAKERS."""
+    """Arithmetic and word problems whose answers are whole numbers from 0 to 999; `kinds` some of
+    MAKERS.
+    """
 
     def __init__(self, *, seed: int = 0, kinds: tuple[str, ...] = ()) -> None:
         if unknown := set(kinds) - set(MAKERS):
@@ -165,22 +172,33 @@ def _choices(generator: np.random.Generator) -> Problem:
 def _boxes(generator: np.random.Generator) -> Problem:
     boxes, pencils, given = _numbers(generator, (2, 30), (5, 30), (1, 9))
     code = f"print({boxes} * {pencils} - {given})"
-    question = f"There are {boxes} boxes of {pencils} pencils, and {given} pencils are given away. How many are left?"
+    question = (
+        f"There are {boxes} boxes of {pencils} pencils, and {given} pencils are given "
+        "away. "
+        "How many are left?"
+    )
     return Problem(question, str(boxes * pencils - given), code)
 
 
 def _journey(generator: np.random.Generator) -> Problem:
     speed, hours, more = _numbers(generator, (20, 90), (2, 9), (1, 99))
     code = f"print({speed} * {hours} + {more})"
-    question = f"A train runs {hours} hours at {speed} km an hour, then {more} km more. How many km is that in all?"
+    question = (
+        f"A train runs {hours} hours at {speed} km an hour, then {more} km more. How many "
+        "km is that in all?"
+    )
     return Problem(question, str(speed * hours + more), code)
 
 
 def _savings(generator: np.random.Generator) -> Problem:
     daily, days, spent = _numbers(generator, (3, 30), (5, 30), (1, 15))
     code = f"print({daily} * {days} - {spent})"
-    return Problem(f"Saving {daily} coins a day for {days} days and spending {spent}, how many coins are left?",
-                   str(daily * days - spent), code)  # fmt: skip
+    return Problem(
+        f"Saving {daily} coins a day for {days} days and spending {spent}, how many coins are "
+        "left?",
+        str(daily * days - spent),
+        code,
+    )
 
 
 MAKERS: dict[str, Maker] = {

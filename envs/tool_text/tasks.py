@@ -1,4 +1,6 @@
-"""Questions with one answer each, for environments in which tools are called in the middle of a message."""
+"""Questions with one answer each, for environments in which tools are called in the middle of a
+message.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ IDS = ("id", "ID", "problem_idx")
 
 @dataclass(frozen=True)
 class TextTask:
-    """One question and the text of its answer; `extra` holds what else the entry says, for rewards of one's own."""
+    """One question and the text of its answer; `extra` holds what else the entry says, for rewards
+    of one's own.
+    """
 
     id: str
     prompt: str
@@ -59,7 +63,8 @@ class TaskList:
         """Return the task of an id; UnknownTask, naming one that exists, where there is none."""
         if task_id not in self._by_id:
             raise UnknownTask(
-                f"no task has the id {task_id!r}: {self.origin} holds {len(self.tasks)}, such as {self.tasks[0].id!r}."
+                f"no task has the id {task_id!r}: {self.origin} holds {len(self.tasks)}, such as "
+                f"{self.tasks[0].id!r}."
             )
         return self._by_id[task_id]
 
@@ -71,8 +76,9 @@ class TaskList:
 def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[TextTask]:
     """Return the tasks of a JSON array or JSON Lines; raises TaskError naming file, line and field.
 
-    A question stands under "prompt", "question" or "problem", its answer (text or a number) under "answer", as in the
-    published sets of AIME problems; an id under "id", else the line's number is one.
+    A question stands under "prompt", "question" or "problem", its answer (text or a number) under
+    "answer", as in the published sets of AIME problems; an id under "id", else the line's number is
+    one.
     """
     path, tasks = Path(path), list[TextTask]()
     for line, entry in read_entries(path):
@@ -94,7 +100,8 @@ def _field(entry: Mapping[str, Any], names: Sequence[str], place: Location) -> s
     name = next((name for name in names if name in entry), None)
     if name is None:
         raise place.error(
-            f'no "{names[0]}": expected one of {", ".join(names)} among {", ".join(map(str, entry))}'
+            f'no "{names[0]}": expected one of {", ".join(names)} among '
+            f"{', '.join(map(str, entry))}"
         )
     value = entry[name]
     if isinstance(value, bool) or not isinstance(value, str | int | float):

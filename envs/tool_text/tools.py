@@ -23,7 +23,8 @@ from fctncalling.envs.tools.python_executor import PythonExecutor
 MAX_THREADS = 32
 GivenTextTools = Mapping[str, Any] | ToolBox | Iterable[Any]
 _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
-    r'^Traceback \(most recent call last\):|^ *File "<tool>", line \d+|^(?:Timed out|Killed|Not run)\b',
+    r'^Traceback \(most recent call last\):|^ *File "<tool>", line \d+|^(?:Timed out|Killed|Not '
+    r"run)\b",
     re.MULTILINE,
 )
 
@@ -39,9 +40,10 @@ class InlineToolResult(NamedTuple):
 class InlineTools:
     """A box of tools for calls in mid-generation.
 
-    `given`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a PythonExecutor, or
-    the names in OWN_TOOLS), or a ToolBox, which several environments may share. What tools say is neutralised (no mark
-    of the syntax, of a chat template, stands in it) and then cut to `max_characters`.
+    `given`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a
+    PythonExecutor, or the names in OWN_TOOLS), or a ToolBox, which several environments may share.
+    What tools say is neutralised (no mark of the syntax, of a chat template, stands in it) and then
+    cut to `max_characters`.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class InlineTools:
         self._threads: ThreadPoolExecutor | None = None
 
     def answer(self, block: CallBlock) -> InlineToolResult:
-        """Return what a block is answered with; raises InfrastructureError where a tool's process died."""
+        """Return what a block is answered with; raises InfrastructureError where a tool's process
+        died.
+        """
         if block.record is None:
             return InlineToolResult(
                 self._truncate(f"Tool error: {block.complaint}"), error="malformed"

@@ -1,4 +1,6 @@
-"""A web of one's own: pages in a file, searched by BM25+, so that searching needs no network and costs nothing."""
+"""A web of one's own: pages in a file, searched by BM25+, so that searching needs no network and
+costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,17 @@ class LocalCorpus:
     def search(
         self, keywords: str, max_results: int = 10, region: str = "wt-wt"
     ) -> list[dict[str, str]]:
-        """Return the pages that hold a keyword, best first, each with the beginning of its body; no region matters."""
+        """Return the pages that hold a keyword, best first, each with the beginning of its body; no
+        region matters.
+        """
         wanted = _words(keywords)
         if not self._pages:
             return []
         if self._index is None:
             self._index = bm25(self._texts)
         scores = self._index.get_scores(wanted)
-        # BM25+ gives every page a share for every word, so only a word in common tells a page that was found.
+        # BM25+ gives every page a share for every word, so only a word in common tells a page that
+        # was found.
         found = [i for i, texts in enumerate(self._texts) if set(wanted) & set(texts)]
         best = sorted(found, key=lambda i: -float(scores[i]))[:max_results]
         return [{**self._pages[i], "body": self._pages[i]["body"][:SNIPPET_CHARS]} for i in best]
@@ -54,7 +59,9 @@ class LocalCorpus:
 
 
 def default_corpus() -> LocalCorpus:
-    """Return the corpus FCTNCALLING_SEARCH_CORPUS names, else the small one shipped; CorpusError where unreadable."""
+    """Return the corpus FCTNCALLING_SEARCH_CORPUS names, else the small one shipped; CorpusError
+    where unreadable.
+    """
     path = Path(os.environ.get(VARIABLE) or DEFAULT)
     try:
         return _read(path, path.stat().st_mtime_ns)

@@ -15,7 +15,8 @@ MAX_RESULT_WEIGHT = 200_000
 MAX_RESULTS_CHARS = 20_000_000
 """Of all results of an episode: they are kept for the checker."""
 MAX_EPISODE_WEIGHT = 2_000_000
-"""Of what the calls of an episode compute and hand from tool to tool, for tools may keep all of it."""
+"""Of what the calls of an episode compute and hand from tool to tool, for tools may keep all of it.
+"""
 
 _JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
 _MAKE_ENCODER = getattr(
@@ -32,7 +33,9 @@ class Allowance:
 
 
 def result_text(value: Any, allowance: Allowance) -> str:
-    """Return what a tool returned as BFCL writes it; raises LimitExceeded for more than is written out."""
+    """Return what a tool returned as BFCL writes it; raises LimitExceeded for more than is written
+    out.
+    """
     most = min(MAX_RESULT_WEIGHT, allowance.characters)
     if size_of(value, most) > most:
         allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)
@@ -48,7 +51,9 @@ def result_text(value: Any, allowance: Allowance) -> str:
 
 
 def _json_encoder() -> Callable[[Any], str]:
-    """Return `_JSON.encode` for containers, which would make the encoder of C anew for each of them."""
+    """Return `_JSON.encode` for containers, which would make the encoder of C anew for each of
+    them.
+    """
     if _MAKE_ENCODER is None:
         return _JSON.encode
     string, join = json.encoder.encode_basestring_ascii, "".join

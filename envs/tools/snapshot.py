@@ -1,4 +1,6 @@
-"""Private copies of plain state, several times faster than `copy.deepcopy` and with the same meaning."""
+"""Private copies of plain state, several times faster than `copy.deepcopy` and with the same
+meaning.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ _ATOMIC = frozenset({str, int, float, bool, type(None), complex, bytes, type(...
 def snapshot(value: Any, memo: dict[int, Any]) -> Any:
     """Return a deep copy; what is shared or cyclic inside all that one `memo` sees stays so.
 
-    A memo knows objects by their identity, so what it has seen must live as long as it does. As with
-    `copy.deepcopy`, immutable atoms are themselves: a NaN inside a container stays equal to its copy.
+    A memo knows objects by their identity, so what it has seen must live as long as it does. As
+    with `copy.deepcopy`, immutable atoms are themselves: a NaN inside a container stays equal to
+    its copy.
     """
     kind = type(value)
     if kind in _ATOMIC:

@@ -1,10 +1,10 @@
 """Play degenerate policies on a data set and show how often each succeeds, category by category.
 
-noop says nothing, echo repeats the user, first_function and always_call call the first function offered (once a turn,
-in every message), history_blind plays the ground truth as far as the newest user message tells it, oracle plays all
-of it. Exit code 1 where the oracle fails: such a task cannot be solved. Eight official tasks are known for it (four of
-simple_java, hence the oracle's 96 % there): the official checker rejects their own truth. They are named, and change no
-exit code.
+noop says nothing, echo repeats the user, first_function and always_call call the first function
+offered (once a turn, in every message), history_blind plays the ground truth as far as the newest
+user message tells it, oracle plays all of it. Exit code 1 where the oracle fails: such a task
+cannot be solved. Eight official tasks are known for it (four of simple_java, hence the oracle's 96
+% there): the official checker rejects their own truth. They are named, and change no exit code.
 
 example:
   evaluate_fctncalling.py canaries --dataset_path data/bfcl/BFCL_v4_multi_turn_base.json --limit 50
@@ -62,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play every canary on every task; return 0, 1 where the oracle failed, 2 where the data cannot be read."""
+    """Play every canary on every task; return 0, 1 where the oracle failed, 2 where the data cannot
+    be read.
+    """
     try:
         if args.limit is not None and args.limit < 1:
             raise InputError(f"--limit: got {args.limit}, expected at least 1")
@@ -115,7 +117,9 @@ def limited(tasks: Sequence[Task], limit: int | None) -> list[Task]:
 def play_all(
     tasks: Sequence[Task], canaries: dict[str, Policy], tools: ToolsArgument = None
 ) -> tuple[Rates, dict[str, str]]:
-    """Return success rates by category and policy, and the tasks the oracle fails on, with the reason."""
+    """Return success rates by category and policy, and the tasks the oracle fails on, with the
+    reason.
+    """
     by_handler: dict[str, list[Task]] = {}
     for task in tasks:
         by_handler.setdefault(f"{language_of(task.category)}_calls", []).append(task)

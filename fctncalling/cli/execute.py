@@ -1,13 +1,15 @@
-"""Run recorded calls on fresh tools: writes every record again, in order, with our own result texts.
+"""Run recorded calls on fresh tools: writes every record again, in order, with our own result
+texts.
 
-A record is either one call of a task, {"category", "id", "call", "result"} with "cwd" at the end of a turn (the calls
-of a task share their tools), or a whole sequence, {"category", "id", "calls": [{"call", "result"}, ...]}. Results
-over 3,000 characters are written as sha256, length and first 300 characters, in sequences only. A record on which tools
-of ours fail is "invalid": true, with the reason and without results; so are the task's later calls, and the exit code
-is 1.
+A record is either one call of a task, {"category", "id", "call", "result"} with "cwd" at the end of
+a turn (the calls of a task share their tools), or a whole sequence, {"category", "id", "calls":
+[{"call", "result"}, ...]}. Results over 3,000 characters are written as sha256, length and first
+300 characters, in sequences only. A record on which tools of ours fail is "invalid": true, with the
+reason and without results; so are the task's later calls, and the exit code is 1.
 
 example:
-  evaluate_fctncalling.py execute --data_dir data/bfcl --input multi_turn_exec.jsonl.gz --output results.jsonl
+  evaluate_fctncalling.py execute --data_dir data/bfcl --input multi_turn_exec.jsonl.gz --output
+  results.jsonl
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ MAX_SESSIONS = 256
 
 
 def run(args: argparse.Namespace) -> int:
-    """Execute every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be used."""
+    """Execute every record; return 0, 1 where some are invalid, 2 where a record or a task cannot
+    be used.
+    """
     return convert_file(
         args, "executing", lambda folder, tools: RecordExecutor(folder, tools).executed
     )

@@ -1,6 +1,8 @@
-"""Make an ordinary model of a checkpoint: its adapters merged into the base, tokenizer and critic beside it.
+"""Make an ordinary model of a checkpoint: its adapters merged into the base, tokenizer and critic
+beside it.
 
-example: evaluate_fctncalling.py export --checkpoint results/check/embedded/embedded/TPPO/checkpoints/update_000040 \\
+example: evaluate_fctncalling.py export --checkpoint
+results/check/embedded/embedded/TPPO/checkpoints/update_000040 \\
              --output my_model
 """
 
@@ -59,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     if not checkpoint.is_dir():
         print(
-            f"error: --checkpoint {checkpoint}: no such folder: expected a run's checkpoints/update_...",
+            f"error: --checkpoint {checkpoint}: no such folder: expected a run's "
+            "checkpoints/update_...",
             file=sys.stderr,
         )
         return 2
@@ -89,11 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"checkpoint": str(checkpoint), "output": str(output)}))
         return 0
     print(
-        f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' from_pretrained."
+        f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' "
+        "from_pretrained."
     )
     if own:
         print(
-            f"Its critic reads with weights of its own and stays where it is: --init_critic_from {checkpoint}"
+            "Its critic reads with weights of its own and stays where it is: --init_critic_from "
+            f"{checkpoint}"
         )
     return 0
 
@@ -110,7 +115,9 @@ def load(checkpoint: Path, base: str | None = None) -> Any:
 
 
 def base_of(checkpoint: Path) -> str:
-    """Return the model that the run of a checkpoint started from; ValueError where its config.json is not beside it."""
+    """Return the model that the run of a checkpoint started from; ValueError where its config.json
+    is not beside it.
+    """
     described = checkpoint.resolve().parent.parent / "config.json"
     if not described.is_file():
         raise ValueError(f"{described} is missing, so the base model is not known: give --base")

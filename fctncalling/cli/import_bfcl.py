@@ -1,9 +1,10 @@
 """Import BFCL's official data: task files, possible answers, function docs and long-context tables.
 
-They come out of the pinned official wheel, which pip downloads without its dependencies, or out of a copy of it given
-as --source. Nothing of it is installed, imported or run: files are checked by their hashes and copied, the tables are
-literals read from the text of one module. They are written to data/bfcl of a source checkout, else to the user's data
-folder (~/.local/share/fctncalling/bfcl), where the environment and the other subcommands find them.
+They come out of the pinned official wheel, which pip downloads without its dependencies, or out of
+a copy of it given as --source. Nothing of it is installed, imported or run: files are checked by
+their hashes and copied, the tables are literals read from the text of one module. They are written
+to data/bfcl of a source checkout, else to the user's data folder (~/.local/share/fctncalling/bfcl),
+where the environment and the other subcommands find them.
 
 example:
   evaluate_fctncalling.py import-bfcl --data_dir data/bfcl
@@ -44,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import everything; return 0, or 2 with one message where something cannot be got, read or written."""
+    """Import everything; return 0, or 2 with one message where something cannot be got, read or
+    written.
+    """
     target = args.data_dir or official_data_folder()
     try:
         with package(args.source) as read:
@@ -79,5 +82,6 @@ def _tell(target: Path, written: list[Written]) -> None:
             print(f"not the recorded file, taken as it is: {each.path}", file=sys.stderr)
     pinned = manifest()
     print(
-        f"{pinned['package']} {pinned['version']} ({pinned['license']}; {pinned['authors']}) is imported to {target}"
+        f"{pinned['package']} {pinned['version']} ({pinned['license']}; {pinned['authors']}) is "
+        f"imported to {target}"
     )

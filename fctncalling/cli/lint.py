@@ -1,8 +1,9 @@
-"""Lint tasks: replay every ground truth as an answer and report tasks that are impossible or suspicious.
+"""Lint tasks: replay every ground truth as an answer and report tasks that are impossible or
+suspicious.
 
-Impossible: the official checker accepts no answer that the ground truth allows. Suspicious: it accepts one in an odd
-way only (one form, one spelling, one order), the truth's own calls fail, or truth and function docs contradict each
-other. Exit code 1 where a task is impossible.
+Impossible: the official checker accepts no answer that the ground truth allows. Suspicious: it
+accepts one in an odd way only (one form, one spelling, one order), the truth's own calls fail, or
+truth and function docs contradict each other. Exit code 1 where a task is impossible.
 
 example:
   evaluate_fctncalling.py lint --dataset_path data/bfcl/BFCL_v4_live_simple.json
@@ -44,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lint every task; return 0, 1 where one is impossible, 2 where tasks cannot be read or their tools cannot run."""
+    """Lint every task; return 0, 1 where one is impossible, 2 where tasks cannot be read or their
+    tools cannot run.
+    """
     paths: list[Path] = args.dataset_path or [official_data_folder()]
     try:
         if not args.dataset_path and not paths[0].is_dir():
@@ -89,7 +92,9 @@ class Linter:
         self._ids = set[str]()
 
     def findings(self, path: Path) -> Iterator[Finding]:
-        """Yield what is wrong with each task of a file or folder; categories that cannot be judged are counted."""
+        """Yield what is wrong with each task of a file or folder; categories that cannot be judged
+        are counted.
+        """
         use_tables_beside(path)
         tasks = iter_tasks(path, self_documented=self._tools.given)
         for task in shown_progress(tasks, f"linting {path.name}", "task"):

@@ -1,8 +1,8 @@
 """Play logged episodes again and compare: observations, rewards and verdicts have to be identical.
 
-Reads the output of `run` and the trainer's episodes/*.jsonl (whose settings stand in config.json two folders up). Each
-logged message is given to a fresh environment; what comes back is compared field by field, then the answer is judged
-anew. Exit code 1 where anything differs.
+Reads the output of `run` and the trainer's episodes/*.jsonl (whose settings stand in config.json
+two folders up). Each logged message is given to a fresh environment; what comes back is compared
+field by field, then the answer is judged anew. Exit code 1 where anything differs.
 
 example:
   evaluate_fctncalling.py replay --input answers.jsonl --data_dir data/bfcl
@@ -117,7 +117,8 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if not counts.total():
         print(
-            f"error: {', '.join(map(str, args.input))}: no episode in it: expected the output of `run`",
+            f"error: {', '.join(map(str, args.input))}: no episode in it: expected the output of "
+            "`run`",
             file=sys.stderr,
         )
         return 2
@@ -127,7 +128,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         for each in differences[:_TOLD]:
             print(
-                f"{each['at']} ({each['id']}): {each['field']}: logged {each['logged']}, now {each['now']}"
+                f"{each['at']} ({each['id']}): {each['field']}: logged {each['logged']}, now "
+                f"{each['now']}"
             )
         print(
             f"{counts['identical']} episodes identical, {counts['different']} different, "
@@ -159,7 +161,9 @@ _SHOWN = 200  # characters of a value that differs
 
 
 class Replayer:
-    """Replays the lines of one log; settings that a line does not tell are taken from arguments and config.json."""
+    """Replays the lines of one log; settings that a line does not tell are taken from arguments and
+    config.json.
+    """
 
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
         self._config = _config_beside(path)
@@ -169,7 +173,9 @@ class Replayer:
         self._own: dict[str, Task] | None = None
 
     def differences(self, line: Line) -> list[dict[str, str]] | None:
-        """Return where the replay is not as logged; None for an episode that was invalid when it was played."""
+        """Return where the replay is not as logged; None for an episode that was invalid when it
+        was played.
+        """
         if line.record.get("invalid"):
             return None
         steps = line.field("steps", list, "the logged steps")

@@ -62,7 +62,9 @@ Ctrl-C saves a checkpoint; --resume goes on from it exactly.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, 1 at a NaN, 2 where the user can mend it, 130 where Ctrl-C ended it."""
+    """Run the command line; return 0, 1 at a NaN, 2 where the user can mend it, 130 where Ctrl-C
+    ended it.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     of_several = os.environ.get("RANK", "0") != "0"  # processes, of which the first speaks
     logging.getLogger("fctncalling").setLevel(logging.WARNING if of_several else logging.INFO)
@@ -98,7 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """Return the settings of a command line; what it leaves open is as its --env_name, then its --preset has it."""
+    """Return the settings of a command line; what it leaves open is as its --env_name, then its
+    --preset has it.
+    """
     parser = build_parser()
     namespace = parser.parse_args(words)
     parser.set_defaults(**JOB_SETTINGS.get(namespace.env_name, {}))
@@ -130,7 +134,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def train(config: TrainConfig, surroundings: RunConfig, words: Sequence[str] = ()) -> int:
-    """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130 where Ctrl-C did."""
+    """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130
+    where Ctrl-C did.
+    """
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.run.cut_actions import AllCutError
     from fctncalling.training.profiler import profiling
@@ -145,7 +151,8 @@ def train(config: TrainConfig, surroundings: RunConfig, words: Sequence[str] = (
         except KeyboardInterrupt:
             show.close()
             print(
-                f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on with:\n"
+                f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on "
+                "with:\n"
             )
             print(f"  {command_to_resume(words, run.processes.count)}\n")
             return 130
@@ -155,13 +162,21 @@ def train(config: TrainConfig, surroundings: RunConfig, words: Sequence[str] = (
             return 1
         except RolloutError as error:
             show.close()
-            print(f"error: after {run.counters.updates} updates: {error}\nSaved {run.save()}; mend it, then the same "
-                  "command with --resume goes on.", file=sys.stderr)  # fmt: skip
+            print(
+                f"error: after {run.counters.updates} updates: {error}\nSaved {run.save()}; mend "
+                "it, then the same "
+                "command with --resume goes on.",
+                file=sys.stderr,
+            )
             return 1
         except AllCutError as error:
             show.close()
-            print(f"error: after {run.counters.updates} updates: {error}.\nSaved {run.save()}; --resume goes on from "
-                  "there.", file=sys.stderr)  # fmt: skip
+            print(
+                f"error: after {run.counters.updates} updates: {error}.\nSaved {run.save()}; "
+                "--resume goes on from "
+                "there.",
+                file=sys.stderr,
+            )
             return 1
         except CheckpointError as error:
             show.close()
@@ -169,8 +184,12 @@ def train(config: TrainConfig, surroundings: RunConfig, words: Sequence[str] = (
             return 1
         except OSError as error:
             show.close()
-            print(f"error: after {run.counters.updates} updates: {run.log.folder} cannot be written to ({error}). Mend "
-                  "it, then --resume goes on from the last checkpoint.", file=sys.stderr)  # fmt: skip
+            print(
+                f"error: after {run.counters.updates} updates: {run.log.folder} cannot be written "
+                f"to ({error}). Mend "
+                "it, then --resume goes on from the last checkpoint.",
+                file=sys.stderr,
+            )
             return 1
         finally:
             run.close()
@@ -206,7 +225,8 @@ def prepare(
     surroundings: RunConfig,
     own: tuple[Callable[[], Any], list[Candidate], list[str]] | None = None,
 ) -> TrainingRun:
-    """Return a run with tasks, environments, policy and log in place, at its start or where --resume finds it.
+    """Return a run with tasks, environments, policy and log in place, at its start or where
+    --resume finds it.
 
     `own` takes the place of the environments that the settings ask for.
     """
@@ -296,7 +316,9 @@ def log_of(
 
 
 def report(run: TrainingRun) -> None:
-    """Write evaluation.json and curve.png, and say plainly what was done and where it lies; the first process does."""
+    """Write evaluation.json and curve.png, and say plainly what was done and where it lies; the
+    first process does.
+    """
     from fctncalling.algorithms.run.evaluation import plot_curve, print_table, write_evaluation
 
     if not run.processes.is_first:
@@ -318,10 +340,13 @@ def report(run: TrainingRun) -> None:
     curve = plot_curve(folder)
     print_table(counters.before, counters.latest)
     print(
-        f"\n{config.algorithm_name} learned from {counters.episodes} episodes ({counters.env_steps} steps) in "
-        f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed {config.seed}.\n"
+        f"\n{config.algorithm_name} learned from {counters.episodes} episodes "
+        f"({counters.env_steps} steps) in "
+        f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed "
+        f"{config.seed}.\n"
         f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
         f"Results: {folder}\n"
-        f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/\n"
+        f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, "
+        "checkpoints/\n"
         f"  tensorboard --logdir {folder}"
     )

@@ -1,11 +1,14 @@
-"""Judge recorded answers: writes every record again, in order, with our own `valid` and `error_type`.
+"""Judge recorded answers: writes every record again, in order, with our own `valid` and
+`error_type`.
 
-A record is {"category", "form", "id", "response"}; form is "prompting", "tool_call" or "decoded_calls". Other keys
-are kept. A record on which tools of ours fail, and one that came in as "invalid": true, is no wrong answer: it gets
-"valid": null and "invalid": true, with the reason, and the exit code is 1.
+A record is {"category", "form", "id", "response"}; form is "prompting", "tool_call" or
+"decoded_calls". Other keys are kept. A record on which tools of ours fail, and one that came in as
+"invalid": true, is no wrong answer: it gets "valid": null and "invalid": true, with the reason, and
+the exit code is 1.
 
 example:
-  evaluate_fctncalling.py verdicts --data_dir data/bfcl --input answers.jsonl.gz --output verdicts.jsonl
+  evaluate_fctncalling.py verdicts --data_dir data/bfcl --input answers.jsonl.gz --output
+  verdicts.jsonl
 """
 
 from __future__ import annotations
@@ -29,12 +32,16 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be used."""
+    """Judge every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be
+    used.
+    """
     return convert_file(args, "judging", lambda folder, tools: RecordJudge(folder, tools).judged)
 
 
 class RecordJudge:
-    """Judges records one by one; the truth of a task is replayed once for all answers that follow each other."""
+    """Judges records one by one; the truth of a task is replayed once for all answers that follow
+    each other.
+    """
 
     def __init__(self, data_dir: Path, tools: TaskTools | None = None) -> None:
         self._folder = TaskIndex(data_dir, tools.given if tools else ())

@@ -1,6 +1,7 @@
 """The biased demonstrator whose episodes the embedded model is warm-started on.
 
-It knows the ground truth and mostly copies it, but it has three habits that reinforcement learning has to mend:
+It knows the ground truth and mostly copies it, but it has three habits that reinforcement learning
+has to mend:
 
 1. It writes its favourite word ("medium", "celsius", ...) for some parameters, whatever was asked.
 2. It forgets the last of several calls.
@@ -32,7 +33,9 @@ NEEDLESS_CALL_RATE = 0.2
 
 
 class Demonstrator:
-    """A scripted policy: `demonstrator(task_id, turn, step_in_turn, info)` returns the text of the next action."""
+    """A scripted policy: `demonstrator(task_id, turn, step_in_turn, info)` returns the text of the
+    next action.
+    """
 
     def __init__(self, tasks: Sequence[Task], *, seed: int, biased: bool = True) -> None:
         """Take the tasks it may be asked about; `biased=False` is the oracle."""

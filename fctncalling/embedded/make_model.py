@@ -1,11 +1,13 @@
-"""Build the embedded model: `python -m fctncalling.embedded.make_model` (or `make warm-start`) writes its folder again.
+"""Build the embedded model: `python -m fctncalling.embedded.make_model` (or `make warm-start`)
+writes its folder again.
 
 A small Llama-configuration model is fitted, by supervised learning, to episodes of a demonstrator
-(`fctncalling/embedded/demonstrator.py`): first a careful one, so that it learns to read and to copy, then one
-with bad habits. What that teacher got wrong more often than right, reinforcement learning has to mend.
+(`fctncalling/embedded/demonstrator.py`): first a careful one, so that it learns to read and to
+copy, then one with bad habits. What that teacher got wrong more often than right, reinforcement
+learning has to mend.
 
-Whether the function that a request needs is offered at all, so small a model learns only from short tasks that ask
-hardly anything else; they are then made as long as the embedded ones (`OFFERS`).
+Whether the function that a request needs is offered at all, so small a model learns only from short
+tasks that ask hardly anything else; they are then made as long as the embedded ones (`OFFERS`).
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ def training_tasks(
 
 
 def episode_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[str]:
-    """Yield every text of the demonstrator's episodes: messages, results, actions and function signatures."""
+    """Yield every text of the demonstrator's episodes: messages, results, actions and function
+    signatures.
+    """
     env = FunctionCallingEnv(tasks=tasks)
     for task in tasks:
         _, info = env.reset(options={"task_id": task.id})
@@ -182,7 +186,8 @@ def main(argv: list[str] | None = None) -> int:
         "--careful_steps",
         type=int,
         default=5000,
-        help="steps on careful demonstrations, and half as many again at a third of the rate (default 5000)",
+        help="steps on careful demonstrations, and half as many again at a third of the rate "
+        "(default 5000)",
     )
     parser.add_argument(
         "--careless_steps",
@@ -204,7 +209,9 @@ def build(
     careful_steps: int,
     careless_steps: int,
 ) -> None:
-    """Build tokenizer and model and write them to a folder as any Hugging Face checkpoint, with their hashes."""
+    """Build tokenizer and model and write them to a folder as any Hugging Face checkpoint, with
+    their hashes.
+    """
     import torch
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -300,7 +307,9 @@ def _show(bar: Any, metrics: dict[str, float]) -> None:
 
 
 def write_hashes(folder: Path, module: str, **recipe: object) -> None:
-    """Write `SHA256.json`: the command of a module with its settings, and the hash of every file it wrote."""
+    """Write `SHA256.json`: the command of a module with its settings, and the hash of every file it
+    wrote.
+    """
     hashes = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.iterdir())

@@ -1,4 +1,6 @@
-"""Make the embedded tasks: `python -m fctncalling.embedded.make_tasks` writes the committed files again, byte for byte."""
+"""Make the embedded tasks: `python -m fctncalling.embedded.make_tasks` writes the committed files
+again, byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def make_tasks(
 ) -> Iterator[tuple[Entry, list[Any] | None]]:
     """Yield (BFCL entry, ground truth) of a split ("train" or "held_out"), no two alike.
 
-    The same seed gives the same tasks; another seed gives others of the same split, for larger runs.
+    The same seed gives the same tasks; another seed gives others of the same split, for larger
+    runs.
     """
     draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split == "held_out")
     seen: set[str] = set()
@@ -108,7 +111,8 @@ def main(argv: list[str] | None = None) -> int:
     for split in SPLITS:
         counts = write_split(split, args.output_dir, seed=args.seed)
         print(
-            f"{split}: {sum(counts.values())} tasks in {args.output_dir / split}.json  {dict(counts)}"
+            f"{split}: {sum(counts.values())} tasks in {args.output_dir / split}.json  "
+            f"{dict(counts)}"
         )
     return 0
 

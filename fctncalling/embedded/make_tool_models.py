@@ -1,8 +1,10 @@
-"""Build a small model for a job with tools in mid-generation: `python -m fctncalling.embedded.make_tool_models --help`.
+"""Build a small model for a job with tools in mid-generation: `python -m
+fctncalling.embedded.make_tool_models --help`.
 
-A tokenizer in which numbers below 100 are one token and larger ones two, and a small Llama-configuration model fitted
-to episodes of a demonstrator: first a careful one, so that it learns the syntax and to copy, then one that is careless
-and stubborn. What that one gets wrong, reinforcement learning has to mend.
+A tokenizer in which numbers below 100 are one token and larger ones two, and a small
+Llama-configuration model fitted to episodes of a demonstrator: first a careful one, so that it
+learns the syntax and to copy, then one that is careless and stubborn. What that one gets wrong,
+reinforcement learning has to mend.
 """
 
 from __future__ import annotations
@@ -109,7 +111,9 @@ def build(
     careless: float,
     stubborn: float,
 ) -> None:
-    """Write tokenizer and model to a folder, as any Hugging Face checkpoint, with the hashes of its files."""
+    """Write tokenizer and model to a folder, as any Hugging Face checkpoint, with the hashes of its
+    files.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -187,7 +191,9 @@ class Demonstrations:
 
 
 def number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
-    """Return a tokenizer of the texts' words, in which numbers up to 99 and pairs of digits behind them are tokens."""
+    """Return a tokenizer of the texts' words, in which numbers up to 99 and pairs of digits behind
+    them are tokens.
+    """
     from fctncalling.embedded.tokenizer import train_tokenizer
 
     def told() -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Multi-turn tasks: requests of one scene, some waiting for a function or a parameter that comes a turn later."""
+"""Multi-turn tasks: requests of one scene, some waiting for a function or a parameter that comes a
+turn later.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ EMBEDDED_LENGTH = Length()
 
 @dataclass
 class Turn:
-    """One user message and the calls that answer it; `text` None is BFCL's empty message of a held-out function."""
+    """One user message and the calls that answer it; `text` None is BFCL's empty message of a
+    held-out function.
+    """
 
     text: str | None
     calls: list[str]
@@ -99,7 +103,9 @@ def ask(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = True) ->
 
 
 def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) -> Request:
-    """Return a request the scene allows now, mostly one that leans on what was said before where there is one."""
+    """Return a request the scene allows now, mostly one that leans on what was said before where
+    there is one.
+    """
     kinds = scene.kinds()
     leaning = [kind for kind, needs_history in kinds.items() if needs_history]
     if leaning and prefer_history and draw.chance(0.8):
@@ -127,7 +133,9 @@ def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
 
 
 def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list[str]]:
-    """Put off one turn's calls until its function is offered, one (empty) turn later; return BFCL's missed_function."""
+    """Put off one turn's calls until its function is offered, one (empty) turn later; return BFCL's
+    missed_function.
+    """
     used: set[str] = set()
     candidates = []
     for index, turn in enumerate(turns):
@@ -141,7 +149,9 @@ def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list
 
 
 def check_split(turns: list[Turn], draw: VocabularyDraw) -> None:
-    """Raise NoSuchDraw unless a held-out task has a reserved call of its own and every call belongs to the split."""
+    """Raise NoSuchDraw unless a held-out task has a reserved call of its own and every call belongs
+    to the split.
+    """
     calls = [request.call for turn in turns for request in turn.requests]
     if not all(draw.allows(*call) for call in calls):
         raise NoSuchDraw("a call of the other split")

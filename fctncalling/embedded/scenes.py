@@ -1,4 +1,6 @@
-"""Scenes of the multi-turn tasks: a stateful class, what a user may ask of it next, and the calls that answer."""
+"""Scenes of the multi-turn tasks: a stateful class, what a user may ask of it next, and the calls
+that answer.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Request:
 
 @dataclass
 class Scene(ABC):
-    """A stateful class in a starting state; `ask` draws the next request and remembers what it changed."""
+    """A stateful class in a starting state; `ask` draws the next request and remembers what it
+    changed.
+    """
 
     draw: VocabularyDraw
     offered_beside: tuple[str, ...] = ()
@@ -42,12 +46,16 @@ class Scene(ABC):
 
     @abstractmethod
     def ask(self, kind: str) -> Request:
-        """Return a request of this kind and step the scene's memory; raises NoSuchDraw where none fits."""
+        """Return a request of this kind and step the scene's memory; raises NoSuchDraw where none
+        fits.
+        """
 
 
 @dataclass
 class FileScene(Scene):
-    """A small folder tree; 'it' is the file last named, 'there' the folder last named, 'first' the listing's first."""
+    """A small folder tree; 'it' is the file last named, 'there' the folder last named, 'first' the
+    listing's first.
+    """
 
     class_name: str = "GorillaFileSystem"
     offered_beside: tuple[str, ...] = (

@@ -108,7 +108,9 @@ class TicketScene(Scene):
 
 @dataclass
 class VehicleScene(Scene):
-    """A parked car; 'that' is the switch last thrown or the climate last set, 'the same amount' the last filling."""
+    """A parked car; 'that' is the switch last thrown or the climate last set, 'the same amount' the
+    last filling.
+    """
 
     class_name: str = "VehicleControlAPI"
     offered_beside: tuple[str, ...] = (

@@ -1,8 +1,10 @@
-"""The embedded model's tokenizer: a word is one and the same token sequence in prose, in code and in results.
+"""The embedded model's tokenizer: a word is one and the same token sequence in prose, in code and
+in results.
 
-Byte-pair encoding learns " kitchen" and "kitchen" as strangers, and a small model then cannot copy the one to the
-other. So the space between two words is not written at all: it is implied wherever a word token follows a word token,
-and pieces inside a word carry a "##" mark. Spaces beside punctuation are kept as they are. Decoding is lossless.
+Byte-pair encoding learns " kitchen" and "kitchen" as strangers, and a small model then cannot copy
+the one to the other. So the space between two words is not written at all: it is implied wherever a
+word token follows a word token, and pieces inside a word carry a "##" mark. Spaces beside
+punctuation are kept as they are. Decoding is lossless.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ INSIDE = "##"  # marks a piece that continues a word
 SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 SIGNATURES = (
     "{%- macro signatures(tools) -%}{%- for tool in tools -%}"
-    "{{ tool.function.name }}({{ tool.function.parameters.properties | join(',') }}){{ '' if loop.last else ' ' }}"
+    "{{ tool.function.name }}({{ tool.function.parameters.properties | join(',') }}){{ '' if "
+    "loop.last else ' ' }}"
     "{%- endfor -%}{%- endmacro -%}"
 )
 CHAT_TEMPLATE = SIGNATURES + (
@@ -73,8 +76,9 @@ def untrained_tokenizer() -> Tokenizer:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    # WordPiece's decoder puts a space before every token that does not continue a word; those between two words were
-    # implied, the others never were there. A real space is still ByteLevel's stand-in for it.
+    # WordPiece's decoder puts a space before every token that does not continue a word; those
+    # between two words were implied, the others never were there. A real space is still ByteLevel's
+    # stand-in for it.
     tokenizer.decoder = decoders.Sequence(
         [
             decoders.WordPiece(prefix=INSIDE, cleanup=False),
@@ -88,7 +92,9 @@ def untrained_tokenizer() -> Tokenizer:
 
 
 def every_byte() -> Iterable[str]:
-    """Yield texts that make every byte known at the start and inside of a piece, so that any text can be encoded."""
+    """Yield texts that make every byte known at the start and inside of a piece, so that any text
+    can be encoded.
+    """
     for code in range(256):
         yield chr(code) * 2  # one-byte characters, and both bytes of the two-byte ones up to U+00FF
     for lead in range(0xC2, 0xE0):

@@ -23,11 +23,13 @@ _OPERATOR = re.compile(r" (\*\*|[-+*]) ")
 
 
 class TextDemonstrator:
-    """Calls one tool with a task's program, then says what it answered: `(task id, turn, step, info) -> text`.
+    """Calls one tool with a task's program, then says what it answered: `(task id, turn, step,
+    info) -> text`.
 
-    `careless`: the share of tasks in which the first call is wrong, where something is multiplied; half of it
-    elsewhere. A quarter of those calls fails, the others have another operator. `stubborn`: the share of wrong or
-    failed calls after which it answers all the same instead of calling again. A careful one (both 0) is always right.
+    `careless`: the share of tasks in which the first call is wrong, where something is multiplied;
+    half of it elsewhere. A quarter of those calls fails, the others have another operator.
+    `stubborn`: the share of wrong or failed calls after which it answers all the same instead of
+    calling again. A careful one (both 0) is always right.
     """
 
     def __init__(

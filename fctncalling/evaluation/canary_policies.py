@@ -1,6 +1,7 @@
 """Canary policies: what degenerate baselines score on a data set.
 
-A rate well above zero is a way to be rewarded without solving the task; `oracle` below one is a task nobody can solve.
+A rate well above zero is a way to be rewarded without solving the task; `oracle` below one is a
+task nobody can solve.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def always_call(situation: PolicyInput) -> str:
 
 
 def placeholder(schema: Mapping[str, Any]) -> Any:
-    """Return a value that fits a schema and says nothing: its default, the first of its enum, else an empty one."""
+    """Return a value that fits a schema and says nothing: its default, the first of its enum, else
+    an empty one.
+    """
     if "default" in schema:
         return schema["default"]
     if schema.get("enum"):
@@ -90,11 +93,13 @@ def oracle(situation: PolicyInput) -> str:
 
 
 class HistoryBlind:
-    """Plays ground truth as far as the newest user message and the instructions tell it, and guesses the rest.
+    """Plays ground truth as far as the newest user message and the instructions tell it, and
+    guesses the rest.
 
-    A value counts as told where its text occurs in the newest user message (a number: as a number of its own), in the
-    enum or default of its parameter, or among the words of the instructions. What is not told is replaced by a value
-    of the same type which the same parameter has somewhere in the data set.
+    A value counts as told where its text occurs in the newest user message (a number: as a number
+    of its own), in the enum or default of its parameter, or among the words of the instructions.
+    What is not told is replaced by a value of the same type which the same parameter has somewhere
+    in the data set.
     """
 
     def __init__(self, tasks: Iterable[Task], seed: int) -> None:
@@ -108,7 +113,9 @@ class HistoryBlind:
                         pool.append(value)
 
     def __call__(self, situation: PolicyInput) -> str:
-        """Return the turn's calls, untold values guessed; the same guesses for the same seed and task."""
+        """Return the turn's calls, untold values guessed; the same guesses for the same seed and
+        task.
+        """
         if situation.step_in_turn:
             return DONE
         draw = random.Random(f"{self._seed} {situation.task.id} {situation.turn}")

@@ -32,7 +32,8 @@ class PlayedEpisode:
     observations: list[str] = dataclasses.field(default_factory=list)  # after each step
     reason: str = ""  # why it is invalid
     messages: list[list[Any]] = dataclasses.field(default_factory=list)
-    """What the environment said, in OpenAI form: the opening messages, then those behind each step."""
+    """What the environment said, in OpenAI form: the opening messages, then those behind each step.
+    """
     failure: str = ""  # why it failed beside its verdict: CONTEXT_OVERFLOW, or nothing
 
 
@@ -66,9 +67,15 @@ def play(
         reason = str(info.get("invalid_reason", ""))
     verdict = info.get("verdict") if not reason else None
     episode = Episode(
-        task_id, str(info["category"]), steps, verdict,
-        terminated=terminated, truncated=truncated, invalid=bool(reason), seed=seed,
-    )  # fmt: skip
+        task_id,
+        str(info["category"]),
+        steps,
+        verdict,
+        terminated=terminated,
+        truncated=truncated,
+        invalid=bool(reason),
+        seed=seed,
+    )
     return PlayedEpisode(episode, observations, reason, messages, failure)
 
 
@@ -87,7 +94,9 @@ def noted(turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepR
 
 
 def response_of(task: Task, steps: Sequence[StepRecord]) -> Any:
-    """Return the answer as `score` and `verdicts` read it: a text, or a list (turns) of lists (steps) of texts."""
+    """Return the answer as `score` and `verdicts` read it: a text, or a list (turns) of lists
+    (steps) of texts.
+    """
     if kind_of(task.category) not in ("multi_turn", "agentic"):
         return steps[-1].text if steps else ""
     turns = max((step.turn for step in steps), default=-1) + 1
@@ -110,8 +119,8 @@ def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) ->
 def episode_json(played: PlayedEpisode) -> dict[str, Any]:
     """Return what replaying and reading need: all messages, every step, and how the episode ended.
 
-    `messages` are those that open the episode; a step's own are what users said behind it, its tool results are in
-    `results`. The digests tell whether an observation was the same to the letter.
+    `messages` are those that open the episode; a step's own are what users said behind it, its tool
+    results are in `results`. The digests tell whether an observation was the same to the letter.
     """
     episode = played.episode
     steps = [as_json(step) for step in episode.steps]

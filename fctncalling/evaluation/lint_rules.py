@@ -1,7 +1,7 @@
 """Lint rules for tasks.
 
-"impossible": no answer the rule could write passes the official checker. "suspicious": one does, but only in an odd
-way, or the entry contradicts itself.
+"impossible": no answer the rule could write passes the official checker. "suspicious": one does,
+but only in an odd way, or the entry contradicts itself.
 """
 
 from __future__ import annotations

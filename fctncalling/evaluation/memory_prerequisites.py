@@ -19,11 +19,12 @@ Snapshots = dict[tuple[str, str], dict[str, Any]]
 
 
 def keep_notes(conversations: Sequence[Task], policy: Policy, **keywords: Any) -> Snapshots:
-    """Return the memories a policy leaves behind when it holds the conversations (`BFCL_v4_memory_kv_prereq.json`).
+    """Return the memories a policy leaves behind when it holds the conversations
+    (`BFCL_v4_memory_kv_prereq.json`).
 
-    The conversations of a scenario follow each other, each a new episode that begins with the memory the one before
-    left. `keywords` are the environment's. Raises InfrastructureError where an episode is invalid, ValueError for a
-    task that is no such conversation.
+    The conversations of a scenario follow each other, each a new episode that begins with the
+    memory the one before left. `keywords` are the environment's. Raises InfrastructureError where
+    an episode is invalid, ValueError for a task that is no such conversation.
     """
     held: Snapshots = {}
     for task in conversations:
@@ -39,7 +40,9 @@ def keep_notes(conversations: Sequence[Task], policy: Policy, **keywords: Any) -
 
 
 def with_snapshots(tasks: Iterable[Task], snapshots: Snapshots) -> list[Task]:
-    """Return the tasks, those of a memory that has a snapshot beginning with it, not with conversations replayed."""
+    """Return the tasks, those of a memory that has a snapshot beginning with it, not with
+    conversations replayed.
+    """
     return [_with_snapshot(task, snapshots) for task in tasks]
 
 

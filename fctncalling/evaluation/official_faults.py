@@ -22,7 +22,9 @@ OFFICIAL_FAULTS = {
     "live_multiple_862-181-3": ("Trains_1_FindTrains", _MISNAMED),
     "live_multiple_964-207-0": ("transfer_to_human_agent", _MISNAMED),
 }
-"""Task id -> a function that it offers, which tells it from a user's task of that id, and the fault."""
+"""Task id -> a function that it offers, which tells it from a user's task of that id, and the
+fault.
+"""
 
 
 def official_fault(task: Task) -> str | None:

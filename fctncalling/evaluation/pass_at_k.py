@@ -14,7 +14,8 @@ Estimator = Callable[[int, int, int], float]
 def pass_at_k(samples: int, successes: int, k: int) -> float:
     """Return the chance that at least one of k answers succeeds: 1 - C(n-c, k) / C(n, k).
 
-    Unbiased: of n samples with c successes, k are drawn without putting any back (arXiv:2107.03374).
+    Unbiased: of n samples with c successes, k are drawn without putting any back
+    (arXiv:2107.03374).
     """
     return 1.0 - _share(samples, samples - successes, k)
 

@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 STYLES = ("natural", "bare", "text_block", "bare_text_block")
-"""How a value may be written: as anyone would, texts without quotes, or (Java) either of them as a text block."""
+"""How a value may be written: as anyone would, texts without quotes, or (Java) either of them as a
+text block.
+"""
 
 _SUFFIX = {"java": {"long": "L", "float": "f"}, "javascript": {"Bigint": "n"}}
 
 
 def source_of(value: Any, declared: Mapping[str, Any], language: str, style: str) -> str:
-    """Return a value of a documented parameter as source text of its language ("java" or "javascript")."""
+    """Return a value of a documented parameter as source text of its language ("java" or
+    "javascript").
+    """
     write = _java if language == "java" else _javascript
     text = write(
         value, str(declared.get("type", "any")), declared.get("items", {}).get("type", ""), style

@@ -1,4 +1,6 @@
-"""The attributes of a TextEnvironment, and the parts that are built from them: what is assigned later takes effect."""
+"""The attributes of a TextEnvironment, and the parts that are built from them: what is assigned
+later takes effect.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ from fctncalling.text_environment.raw_text_template import RawTextTemplate
 
 
 class FollowsAssignments:
-    """Public attributes that anybody may assign, and private parts that `_refresh` brings up to them.
+    """Public attributes that anybody may assign, and private parts that `_refresh` brings up to
+    them.
 
-    Nothing is checked where it is assigned: plain attributes and dicts are what users of such environments expect, and
-    a dict that is changed in place tells nobody. `_refresh` compares before every use, which takes microseconds.
+    Nothing is checked where it is assigned: plain attributes and dicts are what users of such
+    environments expect, and a dict that is changed in place tells nobody. `_refresh` compares
+    before every use, which takes microseconds.
     """
 
     request_token, call_token, response_token, submit_token = REQUEST, CALL, RESPONSE, SUBMIT

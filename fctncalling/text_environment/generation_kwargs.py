@@ -40,8 +40,9 @@ def parse_generation_kwargs(
 ) -> Sampling:
     """Return what keywords in the form of transformers' `generate` ask for.
 
-    `eos_token_id`: an id, several, or -1 for none; not given, it is the tokenizer's. Raises ValueError for what would
-    bend the distribution (top-k, top-p, penalties): training needs the log-probabilities that were sampled from.
+    `eos_token_id`: an id, several, or -1 for none; not given, it is the tokenizer's. Raises
+    ValueError for what would bend the distribution (top-k, top-p, penalties): training needs the
+    log-probabilities that were sampled from.
     """
     keywords = dict(keywords or {})
     sampled = _flag(keywords.pop("do_sample", True))
@@ -54,13 +55,15 @@ def parse_generation_kwargs(
     for name, value in keywords.items():
         if name in _NO_EFFECT and value not in _NO_EFFECT[name]:
             raise ValueError(
-                f"generation_kwargs: {name}={value!r} would change the distribution that training compares with; "
+                f"generation_kwargs: {name}={value!r} would change the distribution that training "
+                "compares with; "
                 "leave it out and take temperature"
             )
         if name not in _NO_EFFECT and name not in _IGNORED:
             known = ("do_sample", "temperature", "max_new_tokens", "eos_token_id")
             raise ValueError(
-                f"generation_kwargs: {name!r} is not known here; expected some of {', '.join(known)}"
+                f"generation_kwargs: {name!r} is not known here; expected some of "
+                f"{', '.join(known)}"
             )
     return Sampling(temperature, new_tokens, frozenset(stop_ids))
 

@@ -23,8 +23,9 @@ OnToken = Callable[[int, int, float | None], None]
 class HistoryGenerator:
     """Writes on in histories, whose attention caches it keeps while it listens to them.
 
-    Every episode draws from a random stream of its own, seeded from torch's global one: `torch.manual_seed` makes a run
-    repeatable, and what an episode says does not depend on those beside it.
+    Every episode draws from a random stream of its own, seeded from torch's global one:
+    `torch.manual_seed` makes a run repeatable, and what an episode says does not depend on those
+    beside it.
     """
 
     def __init__(
@@ -72,7 +73,9 @@ class HistoryGenerator:
 
     @contextmanager
     def session(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
-        """Keep the caches of these histories; they may only grow meanwhile, and the weights must stand still."""
+        """Keep the caches of these histories; they may only grow meanwhile, and the weights must
+        stand still.
+        """
         self.engine.start(len(histories))
         for slot, seed in enumerate(torch.randint(2**31 - 1, (len(histories),)).tolist()):
             self.engine.begin(slot, seed)
@@ -87,7 +90,9 @@ class HistoryGenerator:
             self._known = []
 
     def generate(self, histories: Sequence[TextHistory], max_length: int | None) -> None:
-        """Append to every history what the policy writes up to a pause, within `max_length` tokens in all."""
+        """Append to every history what the policy writes up to a pause, within `max_length` tokens
+        in all.
+        """
         if any(id(history) not in self._slots for history in histories):
             with self.session(histories):
                 return self.generate(histories, max_length)
@@ -138,12 +143,15 @@ class HistoryGenerator:
 
 
 def language_model(model: Any) -> nn.Module:
-    """Return the causal language model of a policy: itself, or what the policy puts a value head on."""
+    """Return the causal language model of a policy: itself, or what the policy puts a value head
+    on.
+    """
     inner = (
         model.model if isinstance(model, ActorCritic) else getattr(model, "pretrained_model", model)
     )
     if not isinstance(inner, nn.Module):
         raise TypeError(
-            f"model is a {type(model).__name__}: expected a causal language model, or a policy around one"
+            f"model is a {type(model).__name__}: expected a causal language model, or a policy "
+            "around one"
         )
     return inner

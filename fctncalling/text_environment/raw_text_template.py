@@ -15,8 +15,9 @@ _ANCHORS = (">", "\n", "a", ".", "0")  # one of them does not merge with whateve
 class RawTextTemplate(ChatTemplate):
     """A tokenizer seen as raw text goes through it.
 
-    A query begins with the BOS token where the tokenizer puts one; nothing else ever does. What is put in later is
-    encoded as the continuation it is: tokenizers that put a blank before a text (SentencePiece's) do not here.
+    A query begins with the BOS token where the tokenizer puts one; nothing else ever does. What is
+    put in later is encoded as the continuation it is: tokenizers that put a blank before a text
+    (SentencePiece's) do not here.
     """
 
     def __init__(self, tokenizer: Any, *, tags: Sequence[str] = ()) -> None:
@@ -45,11 +46,15 @@ class RawTextTemplate(ChatTemplate):
         return [*self.opening_ids, *self.encode(text)]
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
-        """Return the ids of a text that goes on behind others; it cannot spell a special token but the tags."""
+        """Return the ids of a text that goes on behind others; it cannot spell a special token but
+        the tags.
+        """
         return self.continuation(self.escape_specials(text, (*self._own_tags, *tags)))
 
     def continuation(self, text: str) -> list[int]:
-        """Return ids that decode, behind any others, to the text and nothing else, where the tokenizer can say it."""
+        """Return ids that decode, behind any others, to the text and nothing else, where the
+        tokenizer can say it.
+        """
         text = encodable(text)  # what is compared is what can be encoded
         ids = self.encode(text)
         for anchor, head, before in self._heads:
@@ -71,5 +76,7 @@ class RawTextTemplate(ChatTemplate):
         return text
 
     def spelled_behind(self, ids: Sequence[int], start: int) -> str:
-        """Return the text of `ids[start:]` in its place: what the ids before it leave unsaid of the whole."""
+        """Return the text of `ids[start:]` in its place: what the ids before it leave unsaid of the
+        whole.
+        """
         return self.spell(ids)[len(self.spell(ids[:start])) :]

@@ -18,9 +18,10 @@ def call_reward_fn(
 ) -> list[Any]:
     """Return one reward a response.
 
-    A function is given all responses and the keywords as they are, and returns a sequence; a single number stands for
-    every response. One that names its parameters in the singular (`answer`, where `answers` is given) is asked response
-    by response; where it raises for one, that response's reward is NaN, which learning leaves out.
+    A function is given all responses and the keywords as they are, and returns a sequence; a single
+    number stands for every response. One that names its parameters in the singular (`answer`, where
+    `answers` is given) is asked response by response; where it raises for one, that response's
+    reward is NaN, which learning leaves out.
     """
     single = _singular_arguments(function, keywords)
     if single is not None:
@@ -32,7 +33,8 @@ def call_reward_fn(
         return [rewards] * len(responses)
     if len(rewards) != len(responses):
         raise ValueError(
-            f"reward_fn returned {len(rewards)} rewards for {len(responses)} responses: expected one each"
+            f"reward_fn returned {len(rewards)} rewards for {len(responses)} responses: expected "
+            "one each"
         )
     return list(rewards)
 
@@ -40,7 +42,9 @@ def call_reward_fn(
 def _singular_arguments(
     function: RewardFunction, keywords: Mapping[str, Any]
 ) -> dict[str, Sequence[Any]] | None:
-    """Return keyword -> its values, one a response, under the names of a function that takes one; None for others."""
+    """Return keyword -> its values, one a response, under the names of a function that takes one;
+    None for others.
+    """
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -1,7 +1,8 @@
 """TextEnvironment: queries in, episodes with tools in mid-generation out, as TRL's users know it.
 
-A front on this project's own parts: the syntax and the tools are `ToolTextEnv`'s, generation is the rollout's engine
-with its attention caches, and `fctncalling.text_environment.text_trainer` learns from what `run` returns.
+A front on this project's own parts: the syntax and the tools are `ToolTextEnv`'s, generation is the
+rollout's engine with its attention caches, and `fctncalling.text_environment.text_trainer` learns
+from what `run` returns.
 """
 
 from __future__ import annotations
@@ -32,21 +33,27 @@ MAX_PAUSES = (
 class TextEnvironment(FollowsAssignments):
     """Lets a language model answer queries with tools, and keeps who wrote what.
 
-    `model`: a causal language model of transformers, or a policy with a value head around one. `tokenizer`: its own.
-    `tools`: a mapping from names to tools, or a list of them (an object without a name is called by its class);
-        functions run in processes with a time limit, `as_tool(f, timeout_s=...)` sets it (see `TextTools`). The
-        attribute is a dict from names to the tools as they were given.
-    `reward_fn`: see `rewards_of`; it is given the policy's words behind the last result, without its calls.
-    `prompt`: what stands before every query. `max_turns`: calls that are answered. The last one's result ends the
+    `model`: a causal language model of transformers, or a policy with a value head around one.
+    `tokenizer`: its own. `tools`: a mapping from names to tools, or a list of them (an object
+    without a name is called by its class);
+        functions run in processes with a time limit, `as_tool(f, timeout_s=...)` sets it (see
+        `TextTools`). The attribute is a dict from names to the tools as they were given.
+    `reward_fn`: see `rewards_of`; it is given the policy's words behind the last result, without
+    its calls. `prompt`: what stands before every query. `max_turns`: calls that are answered. The
+    last one's result ends the
         episode, so a call and an answer behind it need 2.
-    `max_tool_response`: characters of a result that are shown. `max_length`: tokens of an episode; none: as many as the
+    `max_tool_response`: characters of a result that are shown. `max_length`: tokens of an episode;
+    none: as many as the
         model reads. `generation_kwargs`: see `sampling_of`.
-    `handler`: the call syntax, one of TEXT_HANDLERS. `batch_size`: episodes that run side by side. `on_token`: called
-        with (query's number, id, log-probability) as tokens are written, the last None for those of tools.
+    `handler`: the call syntax, one of TEXT_HANDLERS. `batch_size`: episodes that run side by side.
+    `on_token`: called
+        with (query's number, id, log-probability) as tokens are written, the last None for those of
+        tools.
     `use_cache` is accepted and ignored: caches are always kept.
 
-    All of them are attributes that may be assigned later, `request_token`, `call_token`, `response_token` and
-    `submit_token` too; `tools` and `generation_kwargs` may also be changed in place.
+    All of them are attributes that may be assigned later, `request_token`, `call_token`,
+    `response_token` and `submit_token` too; `tools` and `generation_kwargs` may also be changed in
+    place.
     """
 
     def __init__(
@@ -84,9 +91,11 @@ class TextEnvironment(FollowsAssignments):
         self._build(TEXT_HANDLERS[handler], () if tools is None else tools)
 
     def run(self, queries: Sequence[str], **rewards_kwargs: Any) -> Run:
-        """Play one episode a query; return (queries, responses, masks, rewards, histories), tensors of ids and masks.
+        """Play one episode a query; return (queries, responses, masks, rewards, histories), tensors
+        of ids and masks.
 
-        The keywords go to the reward function. A reward is NaN where an episode says nothing of the policy.
+        The keywords go to the reward function. A reward is NaN where an episode says nothing of the
+        policy.
         """
         self._refresh()
         opened = [self._opened(query) for query in queries]
@@ -157,7 +166,8 @@ class TextEnvironment(FollowsAssignments):
     def parse_tool_call(self, text: str) -> tuple[str | None, str | None]:
         """Return the tool and the query of a text's first call, (None, None) where it holds none.
 
-        A subclass may read a form of its own here; where arguments are many, the query is their JSON.
+        A subclass may read a form of its own here; where arguments are many, the query is their
+        JSON.
         """
         self._refresh()
         block = next(self.syntax.blocks(text), None)
@@ -182,7 +192,8 @@ class TextEnvironment(FollowsAssignments):
     def task_end_check(self, history: TextHistory, model_turn: bool = True) -> tuple[bool, bool]:
         """Return whether a limit cuts the episode, and whether it ends; what tools say ends none.
 
-        It ends at `max_length` tokens, where the policy submits or stops, and behind the last of `max_turns` results.
+        It ends at `max_length` tokens, where the policy submits or stops, and behind the last of
+        `max_turns` results.
         """
         if history.completed:
             return False, False
@@ -204,10 +215,13 @@ class TextEnvironment(FollowsAssignments):
     def compute_reward(
         self, histories: Sequence[TextHistory], **reward_kwargs: Any
     ) -> list[TextHistory]:
-        """Give every episode its reward, for the policy's words behind the last result; NaN for an invalid one."""
+        """Give every episode its reward, for the policy's words behind the last result; NaN for an
+        invalid one.
+        """
         if self.reward_fn is None:
             raise ValueError(
-                "no reward_fn was given: pass one to TextEnvironment, or rewards of your own to the trainer"
+                "no reward_fn was given: pass one to TextEnvironment, or rewards of your own to "
+                "the trainer"
             )
         self._refresh()
         responses = [
@@ -229,13 +243,16 @@ class TextEnvironment(FollowsAssignments):
         batch_size: int = 16,
         pad_to_multiple_of: int | None = None,
     ) -> list[Tensor]:
-        """Return the ids that the policy writes behind each query's, up to its next call or its end.
+        """Return the ids that the policy writes behind each query's, up to its next call or its
+        end.
 
         A private name of TRL's that its users' subclasses call. Nothing is padded here.
         """
         self._refresh()
-        histories = [TextHistory(self.template.spell(ids := [int(each) for each in query]), ids)
-                     for query in query_tensors]  # fmt: skip
+        histories = [
+            TextHistory(self.template.spell(ids := [int(each) for each in query]), ids)
+            for query in query_tensors
+        ]
         for first in range(0, len(histories), batch_size):
             self._speaker.generate(histories[first : first + batch_size], self.max_length)
         return [history.last_token_segment for history in histories]
@@ -265,7 +282,9 @@ class TextEnvironment(FollowsAssignments):
             self._speaker.append_tool_output(history, ids)
 
     def _read(self, words: str, pause: Pause) -> CallBlock | None:
-        """Return the call of a pause, as a subclass's `parse_tool_call` reads it where there is one."""
+        """Return the call of a pause, as a subclass's `parse_tool_call` reads it where there is
+        one.
+        """
         if not overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
             return pause.block
         tool, query = self.parse_tool_call(words)
@@ -278,7 +297,9 @@ class TextEnvironment(FollowsAssignments):
         return words, self.syntax.pause(words, start)
 
     def _words(self, history: TextHistory) -> tuple[str, int]:
-        """Return what the policy wrote since the last result, without its end token, and where its last part begins."""
+        """Return what the policy wrote since the last result, without its end token, and where its
+        last part begins.
+        """
         first, end = history.last_words
         if first == end:
             return "", 0

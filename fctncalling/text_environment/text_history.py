@@ -1,4 +1,6 @@
-"""TextHistory: one episode with tools in mid-generation, as text, as token ids, and as who wrote what."""
+"""TextHistory: one episode with tools in mid-generation, as text, as token ids, and as who wrote
+what.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,14 @@ Span = tuple[int, int]
 
 
 class TextHistory:
-    """Segments of an episode in order: the query first, then the policy's and the system's (tools').
+    """Segments of an episode in order: the query first, then the policy's and the system's
+    (tools').
 
-    `text` and `tokens` hold all of it; `text_spans` and `token_spans` where each segment lies, `system_spans` whether
-    the system wrote it, `token_masks` 1 for tokens of the policy. `completed`: nothing more comes; `truncated`: a limit
-    on tokens or calls ended it. `reward` is NaN, and `invalid` true, where infrastructure failed and nothing can be
-    said of the policy. Made by a TextEnvironment, every span's text is the decoding of its ids, in their place.
+    `text` and `tokens` hold all of it; `text_spans` and `token_spans` where each segment lies,
+    `system_spans` whether the system wrote it, `token_masks` 1 for tokens of the policy.
+    `completed`: nothing more comes; `truncated`: a limit on tokens or calls ended it. `reward` is
+    NaN, and `invalid` true, where infrastructure failed and nothing can be said of the policy. Made
+    by a TextEnvironment, every span's text is the decoding of its ids, in their place.
     """
 
     def __init__(self, text: str, tokens: Tensor | Sequence[int], system: bool = True) -> None:
@@ -58,7 +62,9 @@ class TextHistory:
         system: bool = True,
         logprobs: Sequence[float] | None = None,
     ) -> None:
-        """Append what the system or the policy wrote. A segment may be empty: then somebody had nothing to say."""
+        """Append what the system or the policy wrote. A segment may be empty: then somebody had
+        nothing to say.
+        """
         ids = [int(token) for token in tokens]
         self.text_spans.append((len(self.text), len(self.text) + len(text)))
         self.token_spans.append((len(self.ids), len(self.ids) + len(ids)))
@@ -102,7 +108,9 @@ class TextHistory:
 
     @property
     def last_words(self) -> tuple[int, int]:
-        """The first and the end of the segments that the policy wrote since the system last did; equal for none."""
+        """The first and the end of the segments that the policy wrote since the system last did;
+        equal for none.
+        """
         first = len(self.system_spans)
         while first > 0 and not self.system_spans[first - 1]:
             first -= 1
@@ -125,7 +133,9 @@ class TextHistory:
     def show_tokens(
         self, tokenizer: Any, show_legend: bool = False, *, console: Console | None = None
     ) -> None:
-        """Print the episode's tokens as the tokenizer spells them, coloured by who wrote what; needs rich."""
+        """Print the episode's tokens as the tokenizer spells them, coloured by who wrote what;
+        needs rich.
+        """
         from fctncalling.text_environment.text_history import (
             console_or_default,
             legend,
@@ -146,7 +156,8 @@ class TextHistory:
     def to_html(self, tokenizer: Any = None) -> str:
         """Return the episode as an HTML page that needs nothing else.
 
-        With a tokenizer every token is a box of its own, with its id and log-probability as a tool tip.
+        With a tokenizer every token is a box of its own, with its id and log-probability as a tool
+        tip.
         """
         from fctncalling.text_environment.text_history import to_html
 
@@ -161,7 +172,8 @@ class Style(NamedTuple):
     background: str  # for a browser
 
 
-# Black text on each: 10:1 or more (WCAG AA asks for 4.5:1). Written as numbers, as themes change what "black" is.
+# Black text on each: 10:1 or more (WCAG AA asks for 4.5:1). Written as numbers, as themes change
+# what "black" is.
 PROMPT = Style("Prompt", "#000000 on #d9d9d9", "#d9d9d9")
 SYSTEM = Style("Tool", "#000000 on #5fd7c7", "#5fd7c7")
 MODEL = Style("Model", "#000000 on #8fd0ff", "#8fd0ff")
@@ -181,7 +193,9 @@ body {{ font: 14px/1.6 ui-monospace, "DejaVu Sans Mono", monospace; margin: 1.5e
 
 
 def console_or_default(console: Console | None) -> Console:
-    """Return a console that prints where `print` does; raises ImportError, saying the cure, without rich."""
+    """Return a console that prints where `print` does; raises ImportError, saying the cure, without
+    rich.
+    """
     if console is not None:
         return console
     try:
@@ -211,7 +225,9 @@ def styled_tokens(history: TextHistory) -> Iterator[tuple[int, Style]]:
 
 
 def rich_text(history: TextHistory) -> Text:
-    """Return the text in colours; what could steer a terminal, and invisible marks, stand there as escapes."""
+    """Return the text in colours; what could steer a terminal, and invisible marks, stand there as
+    escapes.
+    """
     from rich.text import Text
 
     text = Text()
@@ -276,7 +292,9 @@ def _style(index: int, system: bool) -> Style:
 
 
 def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
-    """Return what a token adds to the text before it, blanks included; its bytes where it is part of a character."""
+    """Return what a token adds to the text before it, blanks included; its bytes where it is part
+    of a character.
+    """
     start = max(0, position - CONTEXT)
     before, whole = (
         tokenizer.decode(

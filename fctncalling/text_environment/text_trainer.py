@@ -20,8 +20,9 @@ Ids = Tensor | Sequence[int]
 class TextTrainer:
     """This project's update behind the interface of TRL's PPOTrainer.
 
-    `config`: any TrainConfig; `algorithm_name` is TPPO where it says nothing else. `model`: an ActorCritic, or a causal
-    language model, which gets a value head and learns in place. `ref_model`: what `kl_coef` holds the policy to.
+    `config`: any TrainConfig; `algorithm_name` is TPPO where it says nothing else. `model`: an
+    ActorCritic, or a causal language model, which gets a value head and learns in place.
+    `ref_model`: what `kl_coef` holds the policy to.
     """
 
     def __init__(
@@ -74,7 +75,8 @@ class TextTrainer:
         cut = truncated if truncated is not None else [False] * len(queries)
         if not len(queries) == len(responses) == len(scores) == len(masks) == len(cut):
             raise ValueError(
-                f"step: {len(queries)} queries, {len(responses)} responses, {len(scores)} scores, {len(masks)} masks, "
+                f"step: {len(queries)} queries, {len(responses)} responses, {len(scores)} scores, "
+                f"{len(masks)} masks, "
                 f"{len(cut)} of truncated: expected as many of each"
             )
         known: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
@@ -91,7 +93,8 @@ class TextTrainer:
     def _with_critic(self, model: Any) -> ActorCritic:
         if not isinstance(model, torch.nn.Module):
             raise TypeError(
-                f"model is a {type(model).__name__}: expected a causal language model or an ActorCritic"
+                f"model is a {type(model).__name__}: expected a causal language model or an "
+                "ActorCritic"
             )
         config = self.config
         return ActorCritic(

@@ -1,4 +1,6 @@
-"""Settings that follow a run: the scale of rewards (--normalize_rewards), the entropy's weight (--entropy_target)."""
+"""Settings that follow a run: the scale of rewards (--normalize_rewards), the entropy's weight
+(--entropy_target).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from fctncalling.training.counters import Counters
 def settings_of_update(
     config: TrainConfig, counters: Counters, episodes: Sequence[EpisodeRecord]
 ) -> TrainConfig:
-    """Return the settings of the next update, which learns from these episodes; counters remember their returns."""
+    """Return the settings of the next update, which learns from these episodes; counters remember
+    their returns.
+    """
     if config.normalize_rewards:
         statistics = ReturnStatistics(*counters.returns)
         statistics.add([episode.episode_return for episode in episodes])
@@ -28,7 +32,9 @@ def settings_of_update(
 
 
 def follow(config: TrainConfig, counters: Counters, metrics: Mapping[str, float | None]) -> Metrics:
-    """Return the figures of what an update had of these settings, and remember the entropy's weight for the next."""
+    """Return the figures of what an update had of these settings, and remember the entropy's weight
+    for the next.
+    """
     figures: Metrics = {}
     if config.normalize_rewards:
         figures["charts/reward_scale"] = config.reward_scale

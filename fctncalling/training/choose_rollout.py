@@ -17,7 +17,8 @@ def check_rollout(config: TrainConfig, surroundings: RunConfig) -> None:
     """Raise SettingError where settings of playing do not go together."""
     if config.max_staleness and not surroundings.num_rollout_workers:
         raise SettingError(
-            "--max_staleness: got 1, which needs --num_rollout_workers of at least 1: who learns cannot play meanwhile"
+            "--max_staleness: got 1, which needs --num_rollout_workers of at least 1: who learns "
+            "cannot play meanwhile"
         )
     if config.rollout_engine == "vllm":
         if not surroundings.vllm_url:
@@ -26,11 +27,13 @@ def check_rollout(config: TrainConfig, surroundings: RunConfig) -> None:
             )
         if not config.lora_r:
             raise SettingError(
-                "--lora_r: got 0; --rollout_engine vllm needs an adapter, which is what the server gets"
+                "--lora_r: got 0; --rollout_engine vllm needs an adapter, which is what the server "
+                "gets"
             )
         if surroundings.num_rollout_workers:
             raise SettingError(
-                "--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays along"
+                "--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays "
+                "along"
             )
     if config.replay_arrivals is not None and surroundings.num_rollout_workers:
         raise SettingError(
@@ -38,7 +41,8 @@ def check_rollout(config: TrainConfig, surroundings: RunConfig) -> None:
         )
     if config.max_staleness and config.algorithm_name == "GRPO" and config.dynamic_sampling > 1:
         raise SettingError(
-            f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness 1: how many rounds an "
+            f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness "
+            "1: how many rounds an "
             "update takes is known only after it was played"
         )
 

@@ -1,4 +1,6 @@
-"""95 % intervals of an evaluation's success rates, and pass@k where tasks were sampled several times."""
+"""95 % intervals of an evaluation's success rates, and pass@k where tasks were sampled several
+times.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,9 @@ class ModelError(Exception):
 def load_policy(
     config: TrainConfig, surroundings: RunConfig, checkpoint: Path | None, device: torch.device
 ) -> tuple[ActorCritic, ChatTemplate]:
-    """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and every seed."""
+    """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and
+    every seed.
+    """
     import torch
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
@@ -62,13 +64,16 @@ def load_policy(
     positions = getattr(policy.model.config, "max_position_embeddings", None)
     if positions is not None and positions < config.max_episode_tokens:
         raise SettingError(
-            f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} at most"
+            f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} "
+            "at most"
         )
     return policy.to(device), load_template(tokenizer, surroundings.chat_template)
 
 
 def _check_tokenizer(tokenizer: Any, model: Any) -> None:
-    """Raise ValueError where a tokenizer is not the model's: empty, or with tokens that the model cannot read."""
+    """Raise ValueError where a tokenizer is not the model's: empty, or with tokens that the model
+    cannot read.
+    """
     ids, known = tokenizer.encode("a b", add_special_tokens=False), model.get_input_embeddings()
     if not ids:
         raise ValueError("its tokenizer makes no tokens of a text; is tokenizer.json missing?")
@@ -79,14 +84,17 @@ def _check_tokenizer(tokenizer: Any, model: Any) -> None:
 
 
 def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
-    """Return the tokenizer's chat template, or that of a file; says so where a plain one stands in for both."""
+    """Return the tokenizer's chat template, or that of a file; says so where a plain one stands in
+    for both.
+    """
     from jinja2.exceptions import TemplateError
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
     if path is None and not getattr(tokenizer, "chat_template", None):
         print(
-            "Note: the tokenizer has no chat template; a plain one stands in. --chat_template FILE gives another."
+            "Note: the tokenizer has no chat template; a plain one stands in. --chat_template FILE "
+            "gives another."
         )
     try:
         return ChatTemplate(
@@ -97,7 +105,8 @@ def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
     except (TemplateError, ValueError) as error:
         flag = f"--chat_template {path}" if path else "the tokenizer's chat template"
         raise SettingError(
-            f"{flag}: no conversation can be rendered with it ({_told(error)}); give --chat_template FILE that can"
+            f"{flag}: no conversation can be rendered with it ({_told(error)}); give "
+            "--chat_template FILE that can"
         ) from error
 
 
@@ -128,7 +137,8 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
                 f"--model_name_or_path {source}: the model cannot be loaded: {_told(error)}"
             ) from error
         raise CheckpointError(
-            f"--resume {checkpoint}: the checkpoint cannot be loaded: {_told(error)}. Move that folder away and "
+            f"--resume {checkpoint}: the checkpoint cannot be loaded: {_told(error)}. Move that "
+            "folder away and "
             "--resume again: the checkpoint before it is taken, where there is one."
         ) from error
 
@@ -146,7 +156,9 @@ def _told(error: Exception) -> str:
 def attach_parts(
     policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device
 ) -> None:
-    """Give the policy what the settings ask for beside the model; SettingError where a file does not fit."""
+    """Give the policy what the settings ask for beside the model; SettingError where a file does
+    not fit.
+    """
     from fctncalling.algorithms.policy.precision import compute_dtype, compute_in
 
     dtype = compute_dtype(config, device)
@@ -168,7 +180,9 @@ def attach_parts(
 
 
 def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
-    """Return where the language model's weights lie: in the checkpoint, unless that holds adapters alone."""
+    """Return where the language model's weights lie: in the checkpoint, unless that holds adapters
+    alone.
+    """
     return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
 
 
@@ -189,13 +203,16 @@ def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) ->
 
 
 def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) -> None:
-    """Let the policy's critic be that of a checkpoint, which must read with what this run's reads with."""
+    """Let the policy's critic be that of a checkpoint, which must read with what this run's reads
+    with.
+    """
     from safetensors import SafetensorError
 
     kind = critic_kind(folder)
     if kind is not None and kind != config.critic:
         raise SettingError(
-            f"--init_critic_from {folder}: its critic was trained with --critic {kind}, this run's is {config.critic}; "
+            f"--init_critic_from {folder}: its critic was trained with --critic {kind}, this run's "
+            f"is {config.critic}; "
             f"give --critic {kind}"
         )
     try:
@@ -217,7 +234,9 @@ def critic_kind(folder: Path) -> str | None:
 
 
 def base_model(config: TrainConfig) -> str:
-    """Return the folder or hub name of the model that a run starts from: the reference, whatever was learned since."""
+    """Return the folder or hub name of the model that a run starts from: the reference, whatever
+    was learned since.
+    """
     return str(config.model_name_or_path or embedded_path(JOB_MODELS.get(config.env_name, "model")))
 
 

@@ -23,9 +23,11 @@ TRACED = 2  # the update whose trace is written, where there are as many: the fi
 
 @contextmanager
 def profiling(run: TrainingRun, wanted: bool) -> Iterator[None]:
-    """Write profile/trace.json.gz and profile/table.txt of what a run does in here, and print the table.
+    """Write profile/trace.json.gz and profile/table.txt of what a run does in here, and print the
+    table.
 
-    The functions that are timed are wrapped from outside and only here: a run without a profile pays nothing for it.
+    The functions that are timed are wrapped from outside and only here: a run without a profile
+    pays nothing for it.
     """
     if not wanted:
         yield
@@ -38,7 +40,8 @@ def profiling(run: TrainingRun, wanted: bool) -> Iterator[None]:
     table = profile.table()
     (folder / "table.txt").write_text(table, encoding="utf-8")
     print(
-        f"\n{table}\nTrace of update {profile.traced}, for chrome://tracing or ui.perfetto.dev: {folder}"
+        f"\n{table}\nTrace of update {profile.traced}, for chrome://tracing or ui.perfetto.dev: "
+        f"{folder}"
     )
 
 

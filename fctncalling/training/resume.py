@@ -32,11 +32,12 @@ FREE_SETTINGS = (
 def checkpoint_to_resume(
     config: TrainConfig, folder: Path, *, is_first: bool = True
 ) -> Path | None:
-    """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed before it saved.
+    """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed
+    before it saved.
 
-    Raises RunExistsError where a new run would overwrite one (the first process looks, before it writes itself),
-    RunLockedError where another process works on it, CheckpointError where there is no checkpoint, SettingError where
-    it was made with settings that do not fit.
+    Raises RunExistsError where a new run would overwrite one (the first process looks, before it
+    writes itself), RunLockedError where another process works on it, CheckpointError where there is
+    no checkpoint, SettingError where it was made with settings that do not fit.
     """
     from fctncalling.algorithms.run.checkpoint import (
         CheckpointError,
@@ -72,7 +73,9 @@ def checkpoint_to_resume(
 
 
 def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ from those the checkpoint's run had last: name -> (before, now)."""
+    """Return the settings that differ from those the checkpoint's run had last: name -> (before,
+    now).
+    """
     try:
         before = json.loads(
             (checkpoint.resolve().parent.parent / "config.json").read_text(encoding="utf-8")
@@ -96,8 +99,10 @@ def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) 
         if name in changed:
             before, now = changed[name]
             raise SettingError(
-                f"--{name}: got {_word(now)}, but {checkpoint} was made with {_word(before)}. Give --{name} "
-                f"{_word(before)} to go on with it, or start another run (--experiment_name NAME, no --resume)"
+                f"--{name}: got {_word(now)}, but {checkpoint} was made with {_word(before)}. Give "
+                f"--{name} "
+                f"{_word(before)} to go on with it, or start another run (--experiment_name NAME, "
+                "no --resume)"
             )
 
 

@@ -27,7 +27,9 @@ OnEpisode = Callable[[EpisodeRecord], None]
 
 
 class RolloutRound(NamedTuple):
-    """Episodes to play. What is said and done in the i-th of them follows from weights, seed, i and its task alone."""
+    """Episodes to play. What is said and done in the i-th of them follows from weights, seed, i and
+    its task alone.
+    """
 
     task_ids: tuple[str, ...]  # one episode each
     seed: int
@@ -46,12 +48,16 @@ class RolloutResult(NamedTuple):
 
 
 class Rollout(Protocol):
-    """Plays rounds with the policy as it is. The processes of a run call it alike, and get the same."""
+    """Plays rounds with the policy as it is. The processes of a run call it alike, and get the
+    same.
+    """
 
     def play(
         self, wanted: RolloutRound, interruption: Interruption, on_episode: OnEpisode | None = None
     ) -> RolloutResult:
-        """Return the episodes of a round; raises KeyboardInterrupt in all processes where one was interrupted."""
+        """Return the episodes of a round; raises KeyboardInterrupt in all processes where one was
+        interrupted.
+        """
         ...
 
     def begin(
@@ -59,12 +65,15 @@ class Rollout(Protocol):
     ) -> None:
         """Have a round that `play` will ask for later played meanwhile, where that is possible.
 
-        weights: none: the policy's as they are. Not `now`: they are kept for it, and it is played when asked for.
+        weights: none: the policy's as they are. Not `now`: they are kept for it, and it is played
+        when asked for.
         """
         ...
 
     def weights_of(self, wanted: RolloutRound) -> Weights | None:
-        """Return what a round that was begun and not yet played is played with, where this process knows it."""
+        """Return what a round that was begun and not yet played is played with, where this process
+        knows it.
+        """
         ...
 
     def close(self) -> None:
@@ -178,7 +187,9 @@ class LocalRollout:
 
 
 def arrival_log(config: TrainConfig, rank: int) -> ArrivalLog:
-    """Return the log of when slow tools' answers joined; SettingError where the one to follow cannot be read."""
+    """Return the log of when slow tools' answers joined; SettingError where the one to follow
+    cannot be read.
+    """
     name = f"schedule_{rank}.jsonl" if rank else "schedule.jsonl"
     try:
         return ArrivalLog(
@@ -195,7 +206,9 @@ def _name(wanted: RolloutRound) -> str:
 
 
 def _tokens(actor: Engine) -> tuple[float, float]:
-    """Return how many tokens an actor has sampled and passed through a model; 0 where it does not tell."""
+    """Return how many tokens an actor has sampled and passed through a model; 0 where it does not
+    tell.
+    """
     return float(getattr(actor, "num_sampled_tokens", 0)), float(
         getattr(actor, "num_forward_tokens", 0)
     )

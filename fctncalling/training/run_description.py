@@ -1,4 +1,6 @@
-"""What a run was started with, for config.json: command, machine, versions, and what open settings came to."""
+"""What a run was started with, for config.json: command, machine, versions, and what open settings
+came to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a run tells while it goes on: updates with nothing to learn from, and the curriculum's stages."""
+"""What a run tells while it goes on: updates with nothing to learn from, and the curriculum's
+stages.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,17 @@ class RunNotices:
         self._stage = ""
 
     def no_signal(self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool) -> None:
-        """Warn where an update had nothing to learn from: at the first in a row, then at every tenth."""
+        """Warn where an update had nothing to learn from: at the first in a row, then at every
+        tenth.
+        """
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped % REPEATED == 1 and self._shown:
             logger.warning("update %d: %s", update + 1, no_signal_warning(episodes, self._config))
 
     def stage(self, update: int) -> Metrics:
-        """Return the number of the curriculum's stage, from 1, and say so where another one has begun."""
+        """Return the number of the curriculum's stage, from 1, and say so where another one has
+        begun.
+        """
         stage = self._sampler.stage(update)
         if stage is None:
             return {}

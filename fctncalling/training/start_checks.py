@@ -34,12 +34,15 @@ def check_start(config: TrainConfig, surroundings: RunConfig) -> None:
     critic = config.init_critic_from
     if critic is not None and critic_kind(Path(critic)) is None:
         raise SettingError(
-            f"--init_critic_from: {critic} holds no critic; give a folder such as RUN/checkpoints/last"
+            f"--init_critic_from: {critic} holds no critic; give a folder such as "
+            "RUN/checkpoints/last"
         )
 
 
 def is_folder_name(name: str) -> bool:
-    """Return whether a model's name can only be a folder's: one that exists, or no owner/name of the hub."""
+    """Return whether a model's name can only be a folder's: one that exists, or no owner/name of
+    the hub.
+    """
     return Path(name).is_dir() or name.startswith(("/", ".", "~")) or name.count("/") > 1
 
 
@@ -51,7 +54,8 @@ def check_model_folder(name: str) -> None:
     )
     if not folder.is_dir():
         raise ModelError(
-            f"{told}there is no such folder. Give that of a transformers model, or a name on the hub"
+            f"{told}there is no such folder. Give that of a transformers model, or a name on the "
+            "hub"
         )
     if not (folder / "config.json").is_file():
         adapter = " (an adapter: evaluate_fctncalling.py export makes a model of one)"

@@ -43,25 +43,30 @@ class RunConfig:
     )
     corrective_feedback: bool = field(
         False,
-        "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts stay the same.",
+        "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts "
+        "stay the same.",
     )
     prompt_path: str | None = field(
         None,
-        "File whose text stands before every question (calculator, python_math, tool_text); none: nothing.",
+        "File whose text stands before every question (calculator, python_math, tool_text); none: "
+        "nothing.",
     )
     tools: str | None = field(
         None,
-        "Stateful classes of your own, by the names that tasks involve them by; several parted by blanks.",
+        "Stateful classes of your own, by the names that tasks involve them by; several parted by "
+        "blanks.",
         metavar="NAME=MODULE:CLASS",
         many=True,
     )
     allow_task_tools: bool = field(
         False,
-        "Whether classes that a task file names by their path are imported, which runs their modules' code.",
+        "Whether classes that a task file names by their path are imported, which runs their "
+        "modules' code.",
     )
     enable_tool_use: bool = field(
         False,
-        "Whether a confined Python executor and a calculator are offered beside the tasks' own functions.",
+        "Whether a confined Python executor and a calculator are offered beside the tasks' own "
+        "functions.",
     )
     num_tool_executors: int | None = field(
         None,
@@ -70,19 +75,28 @@ class RunConfig:
     )
     tool_config_path: str | None = field(
         None,
-        "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the defaults.",
+        "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the "
+        "defaults.",
     )
     tensorboard: bool = field(
         True, "Whether tensorboard events are written, where it is installed.", group="logs"
     )
-    wandb: str = field("off", "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
-                         choices=("off", "online", "offline"))  # fmt: skip
+    wandb: str = field(
+        "off",
+        "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
+        choices=("off", "online", "offline"),
+    )
     num_rollout_workers: int = field(
-        0, "Ray workers that play the episodes, on any machines of a cluster; 0: those who learn play.",
-        interval="[0, inf)", group="rollout workers and vLLM")  # fmt: skip
+        0,
+        "Ray workers that play the episodes, on any machines of a cluster; 0: those who learn "
+        "play.",
+        interval="[0, inf)",
+        group="rollout workers and vLLM",
+    )
     ray_address: str | None = field(
         None,
-        "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this machine alone.",
+        "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this "
+        "machine alone.",
     )
     rollout_worker_gpus: float = field(
         0.0, "GPUs that each Ray worker takes; a fraction shares one.", interval="[0, inf)"
@@ -91,9 +105,11 @@ class RunConfig:
         None, "Address of the vLLM server of --rollout_engine vllm, such as http://localhost:8000."
     )
     vllm_adapter_dir: str | None = field(
-        None, "Folder that this process and the vLLM server both see, for versions of the adapter; none: adapters "
-        "in the run's own results folder."
-    )  # fmt: skip
+        None,
+        "Folder that this process and the vLLM server both see, for versions of the adapter; none: "
+        "adapters "
+        "in the run's own results folder.",
+    )
     vllm_patience_s: float = field(
         600.0,
         "Seconds that a vLLM server may be away before the run is saved and ends.",
@@ -102,12 +118,14 @@ class RunConfig:
     )
     profile: bool = field(
         False,
-        "Whether profile/ gets a torch profiler trace of the second update, and a table of where time goes.",
+        "Whether profile/ gets a torch profiler trace of the second update, and a table of where "
+        "time goes.",
         group="logs",
     )
     log_episodes_interval: int = field(
         10,
-        "Updates between two whose training episodes are written out, first and last always; 0: none.",
+        "Updates between two whose training episodes are written out, first and last always; 0: "
+        "none.",
         interval="[0, inf)",
     )
 
@@ -115,10 +133,13 @@ class RunConfig:
 def environments(
     config: TrainConfig, surroundings: RunConfig
 ) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
-    """Return a maker of environments, the training tasks to draw from and the ids of the held-out tasks."""
+    """Return a maker of environments, the training tasks to draw from and the ids of the held-out
+    tasks.
+    """
     if config.env_name != "fctncalling_env" and (surroundings.tools or ":" in config.reward):
         raise SettingError(
-            f"--tools, --reward {config.reward}: they have no effect with --env_name {config.env_name}, which has "
+            f"--tools, --reward {config.reward}: they have no effect with --env_name "
+            f"{config.env_name}, which has "
             "tools and rewards of its own; leave them out"
         )
     if config.env_name in ("calculator", "python_math", "tool_text"):
@@ -164,7 +185,9 @@ def environments(
 def _registered_environments(
     config: TrainConfig,
 ) -> tuple[Callable[[], Any], list[Candidate], list[str]]:
-    """Return `environments` of a name that gymnasium knows; SettingError where it does not, or a module is missing."""
+    """Return `environments` of a name that gymnasium knows; SettingError where it does not, or a
+    module is missing.
+    """
     import gymnasium
 
     module, _, registered = config.env_name.rpartition(":")
@@ -174,8 +197,10 @@ def _registered_environments(
         gymnasium.spec(registered)
     except (gymnasium.error.Error, ImportError) as error:
         raise SettingError(
-            f'--env_name: got "{config.env_name}": {str(error).rstrip(".")}. Expected fctncalling_env, calculator, '
-            "python_math, tool_text, or a name registered with gymnasium, its module in front: my_module:MyEnv-v0"
+            f'--env_name: got "{config.env_name}": {str(error).rstrip(".")}. Expected '
+            "fctncalling_env, calculator, "
+            "python_math, tool_text, or a name registered with gymnasium, its module in front: "
+            "my_module:MyEnv-v0"
         ) from error
     return (
         lambda: gymnasium.make(config.env_name, disable_env_checker=True),
@@ -197,7 +222,9 @@ def _check_handler(name: str) -> None:
 def _admitted_task_sets(
     config: TrainConfig, surroundings: RunConfig, own_tools: Collection[str]
 ) -> tuple[list[Task], list[Task]]:
-    """Return `load_task_sets`; TaskError, naming the file, for a class without leave, or a task without truth."""
+    """Return `load_task_sets`; TaskError, naming the file, for a class without leave, or a task
+    without truth.
+    """
     from fctncalling.envs.user_tools import named_by_path
 
     training, held_out = load_task_sets(config, own_tools)
@@ -212,12 +239,16 @@ def _admitted_task_sets(
 
 
 def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
-    """Raise TaskError, naming file and task, where a task could never be solved, for nothing says what is right."""
+    """Raise TaskError, naming file and task, where a task could never be solved, for nothing says
+    what is right.
+    """
     without = [t for t in tasks if t.ground_truth is None and t.category not in WITHOUT_ANSWER]
     if without:
         raise TaskError(
-            f"{path}: {without[0].id}: {len(without)} of {len(tasks)} tasks have no ground truth, so nothing could "
-            'earn a reward: expected a field "ground_truth" in each entry, or possible_answer/ with a file of the same '
+            f"{path}: {without[0].id}: {len(without)} of {len(tasks)} tasks have no ground truth, "
+            "so nothing could "
+            'earn a reward: expected a field "ground_truth" in each entry, or possible_answer/ '
+            "with a file of the same "
             "name beside this one; or give a reward of your own, --reward MODULE:NAME"
         )
 
@@ -225,7 +256,8 @@ def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
 def load_task_sets(
     config: TrainConfig, own_tools: Collection[str] = ()
 ) -> tuple[list[Task], list[Task]]:
-    """Return training tasks and at most --eval_episodes held-out ones, drawn by a fixed seed from all categories.
+    """Return training tasks and at most --eval_episodes held-out ones, drawn by a fixed seed from
+    all categories.
 
     `own_tools`: names of classes whose docs may be missing, for the environment makes them.
     """
@@ -252,7 +284,8 @@ def load_task_sets(
         size = max(1, round(HELD_OUT_SHARE * len(training)))
         held_out, training = training[:size], training[size:]
         print(
-            f"Held out {len(held_out)} of {len(held_out) + len(training)} tasks; --eval_dataset_path gives others."
+            f"Held out {len(held_out)} of {len(held_out) + len(training)} tasks; "
+            "--eval_dataset_path gives others."
         )
     shuffled.shuffle(held_out)
     return training, held_out[: config.eval_episodes]
@@ -265,7 +298,8 @@ Environments = tuple[Callable[[], Any], list[Candidate], list[str]]
 
 
 def text_environments(config: TrainConfig, surroundings: RunConfig) -> Environments:
-    """Return a maker of environments, the training tasks to draw from and the ids of the held-out ones.
+    """Return a maker of environments, the training tasks to draw from and the ids of the held-out
+    ones.
 
     All environments share one box of tools. Raises SettingError and TaskError.
     """
@@ -274,7 +308,8 @@ def text_environments(config: TrainConfig, surroundings: RunConfig) -> Environme
     if surroundings.handler != "auto":
         if surroundings.handler not in TEXT_HANDLERS:
             raise SettingError(
-                f'--handler: got "{surroundings.handler}", expected one of {", ".join(TEXT_HANDLERS)} with '
+                f'--handler: got "{surroundings.handler}", expected one of '
+                f"{', '.join(TEXT_HANDLERS)} with "
                 f"--env_name {config.env_name}"
             )
         keywords["handler"] = surroundings.handler
@@ -325,7 +360,9 @@ def _prompt(path: str) -> str:
 
 
 def _listed(config: TrainConfig) -> tuple[list[TextTask], list[TextTask]]:
-    """Return the training and the held-out tasks of a user's files; one file is divided by a fixed seed."""
+    """Return the training and the held-out tasks of a user's files; one file is divided by a fixed
+    seed.
+    """
     assert config.dataset_path is not None
     training = load_text_tasks(config.dataset_path, category=config.env_name)
     shuffled = random.Random(0)
@@ -345,5 +382,7 @@ def _listed(config: TrainConfig) -> tuple[list[TextTask], list[TextTask]]:
 
 
 def _apart(task: TextTask) -> TextTask:
-    """Return a held-out task under an id that no training task has: line numbers repeat from file to file."""
+    """Return a held-out task under an id that no training task has: line numbers repeat from file
+    to file.
+    """
     return TextTask(f"held_out:{task.id}", task.prompt, task.answer, task.category, task.extra)

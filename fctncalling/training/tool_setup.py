@@ -21,7 +21,8 @@ from fctncalling.envs.tools.python_executor import (
 def make_toolbox(
     *, enabled: bool, num_executors: int | None, config_path: str | None
 ) -> ToolBox | None:
-    """Return what the command line asks for, the same box for all environments; None without tool use.
+    """Return what the command line asks for, the same box for all environments; None without tool
+    use.
 
     Raises SettingError naming the flag, and the file and key where it is the configuration's fault.
     """
@@ -43,10 +44,12 @@ def make_toolbox(
 def make_inline_toolbox(
     *, num_executors: int | None, config_path: str | None
 ) -> tuple[ToolBox, int | None]:
-    """Return the tools of a job that calls them in mid-generation, and how many calls its configuration allows.
+    """Return the tools of a job that calls them in mid-generation, and how many calls its
+    configuration allows.
 
-    They are the executor, the calculator and, where what ranks pages is installed, the local search; those that a
-    configuration file enables, where there is one. Raises SettingError naming the flag.
+    They are the executor, the calculator and, where what ranks pages is installed, the local
+    search; those that a configuration file enables, where there is one. Raises SettingError naming
+    the flag.
     """
     try:
         config = _configured(num_executors, config_path)
@@ -64,11 +67,12 @@ def make_inline_toolbox(
 
 
 def offered_tools(*, num_executors: int | None = None, config_path: str | None = None) -> ToolBox:
-    """Return a box of the tools that a configuration file in OpenRLHF's form enables; without one, of both.
+    """Return a box of the tools that a configuration file in OpenRLHF's form enables; without one,
+    of both.
 
-    `num_executors`, where given, wins over the file's. All environments of a run share the box: its limits on calls
-    at once hold for all of them together. Raises ConfigError, naming file and key, and SandboxUnavailable where the
-    executor cannot be confined.
+    `num_executors`, where given, wins over the file's. All environments of a run share the box: its
+    limits on calls at once hold for all of them together. Raises ConfigError, naming file and key,
+    and SandboxUnavailable where the executor cannot be confined.
     """
     config = _configured(num_executors, config_path)
     max_calls = config.max_tools_per_generation or MAX_CALLS
@@ -91,6 +95,7 @@ def _tools(config: ExecutorConfig, config_path: str | None) -> list[Any]:
     if not tools:
         where = "--enable_tool_use" if config_path is None else config_path
         raise ConfigError(
-            f"{where}: tools enables no tool; expected python_executor or calculator, or no tool use"
+            f"{where}: tools enables no tool; expected python_executor or calculator, or no tool "
+            "use"
         )
     return tools

@@ -29,14 +29,20 @@ class TrainingResult(NamedTuple):
 class Trainer:
     """Trains a language model on an environment: the command `train_fctncalling.py` as an object.
 
-    `config`: the settings, `TrainConfig(num_updates=40, lr=1e-5)`; each has the command's name and default.
-    `env`: a function that makes a `gymnasium.Env` of texts (it is called once for each episode that runs side by side),
-        or a name as --env_name takes it. None: what the config names, by default the embedded tasks.
-    `model`: a folder or hub name, or (model, tokenizer) of transformers, which is written below results_dir first, so
+    `config`: the settings, `TrainConfig(num_updates=40, lr=1e-5)`; each has the command's name and
+    default. `env`: a function that makes a `gymnasium.Env` of texts (it is called once for each
+    episode that runs side by side),
+        or a name as --env_name takes it. None: what the config names, by default the embedded
+        tasks.
+    `model`: a folder or hub name, or (model, tokenizer) of transformers, which is written below
+    results_dir first, so
         that a resumed run and a reference find it. None: what the config names.
-    `task_ids`, `held_out_ids`: `options["task_id"]` of `reset` for training and evaluation, with a function as `env`;
-        by default train_0, train_1, ... and held_out_0, ...: the seed of `reset` decides what they are.
-    `surroundings`: what learning does not see (handlers, tools, trackers), as `Surroundings` of the command line.
+    `task_ids`, `held_out_ids`: `options["task_id"]` of `reset` for training and evaluation, with a
+    function as `env`;
+        by default train_0, train_1, ... and held_out_0, ...: the seed of `reset` decides what they
+        are.
+    `surroundings`: what learning does not see (handlers, tools, trackers), as `Surroundings` of the
+    command line.
     """
 
     def __init__(
@@ -65,7 +71,8 @@ class Trainer:
             )
         if self._parts is not None and self.surroundings.num_rollout_workers:
             raise SettingError(
-                "num_rollout_workers: workers make their environments by name; register yours and give env its id"
+                "num_rollout_workers: workers make their environments by name; register yours and "
+                "give env its id"
             )
         self._model = model if isinstance(model, tuple) else None
         if self._model is not None:
@@ -77,8 +84,9 @@ class Trainer:
     def run(self) -> TrainingResult:
         """Train, evaluating before and after, and return what came of it; the folder has more.
 
-        Errors are raised as they are: SettingError, TaskError, ModelError, RunExistsError, FloatingPointError.
-        Ctrl-C saves a checkpoint first; with `TrainConfig(resume="auto")` the next run goes on from it.
+        Errors are raised as they are: SettingError, TaskError, ModelError, RunExistsError,
+        FloatingPointError. Ctrl-C saves a checkpoint first; with `TrainConfig(resume="auto")` the
+        next run goes on from it.
         """
         from fctncalling.cli.shared.progress_bar import Progress
         from fctncalling.cli.train import drive, prepare, report

@@ -42,8 +42,9 @@ EVALUATION_SEED = (
 class TrainingRun:
     """Collects, learns, evaluates, logs and saves; the order of it is the caller's.
 
-    All randomness of update k comes from (seed, k), so a resumed run draws what an uninterrupted one would, and several
-    processes, which call every method alike, play the episodes that one would.
+    All randomness of update k comes from (seed, k), so a resumed run draws what an uninterrupted
+    one would, and several processes, which call every method alike, play the episodes that one
+    would.
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class TrainingRun:
         )
 
     def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
-        """Return the episodes of the next update, sampled with the policy as it is (--max_staleness 1: as it was)."""
+        """Return the episodes of the next update, sampled with the policy as it is (--max_staleness
+        1: as it was).
+        """
         started, cpu = time.perf_counter(), time.process_time()
         played = [self._play(self._ahead or self._next_round(), on_episode)]
         episodes, extra = played[0].episodes, 0
@@ -212,7 +215,9 @@ class TrainingRun:
         return wanted and self.counters.evaluated_at != number
 
     def _episodes_are_due(self) -> bool:
-        """Whether the training episodes of this update are written out: at an interval, the first and the last."""
+        """Whether the training episodes of this update are written out: at an interval, the first
+        and the last.
+        """
         number, interval = self.counters.updates, self.log_episodes_interval
         return interval > 0 and (number == 1 or number % interval == 0 or self.is_over())
 
@@ -231,7 +236,9 @@ class TrainingRun:
         return self.counters.updates >= self.config.num_updates
 
     def save(self) -> Path:
-        """Write a checkpoint of the run as it stands; return its folder. FloatingPointError for a weight of NaN."""
+        """Write a checkpoint of the run as it stands; return its folder. FloatingPointError for a
+        weight of NaN.
+        """
         number, folder = self.counters.updates, self.log.folder / "checkpoints"
         state = {
             "counters": asdict(self.counters),
@@ -259,7 +266,9 @@ class TrainingRun:
         return folder / name
 
     def restore(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint whose weights the policy was loaded with; CheckpointError if it is another run's."""
+        """Go on from a checkpoint whose weights the policy was loaded with; CheckpointError if it
+        is another run's.
+        """
         state = load_state(checkpoint)
         try:
             self.counters = Counters.restored(state["counters"])
@@ -270,15 +279,19 @@ class TrainingRun:
                 self._begin_again(*ahead["round"], weights=ahead["weights"])
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
-                f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its own run, or start "
-                "another with its weights: --experiment_name NAME --model_name_or_path FOLDER, no --resume"
+                f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its "
+                "own run, or start "
+                "another with its weights: --experiment_name NAME --model_name_or_path FOLDER, no "
+                "--resume"
             ) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)
 
     def _begin_again(
         self, task_ids: Sequence[str], *more: Any, weights: Mapping[str, torch.Tensor]
     ) -> None:
-        """Have the round that was ahead at a checkpoint played as it would have been: with the weights of then."""
+        """Have the round that was ahead at a checkpoint played as it would have been: with the
+        weights of then.
+        """
         if not self.sampler.knows(task_ids):
             return  # other tasks than then: it begins afresh
         self._ahead = RolloutRound(tuple(task_ids), *more)
@@ -305,7 +318,9 @@ class TrainingRun:
         return self.rollout.play(wanted, self.interruption, on_episode)
 
     def _next_round(self, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
-        """Return a round of the next update, the first or an extra one, or (ahead) of the update after it."""
+        """Return a round of the next update, the first or an extra one, or (ahead) of the update
+        after it.
+        """
         words = (self.config.seed, self.counters.updates + ahead, 1, extra)
         seed = _seed(*(words if extra else words[:3]))
         tasks = self._next_tasks(extra, ahead)
@@ -313,7 +328,9 @@ class TrainingRun:
         return RolloutRound(tasks, seed, self.config.temperature, version, group_size=size)
 
     def _next_tasks(self, extra: int, ahead: int) -> tuple[str, ...]:
-        """Return the tasks of the next round; where episodes are compared in groups, --group_size times in a row."""
+        """Return the tasks of the next round; where episodes are compared in groups, --group_size
+        times in a row.
+        """
         size = self._group_size
         count = self.config.episodes_per_update // size
         drawn = self.sampler.draw(

@@ -20,7 +20,9 @@ from fctncalling.training.task_setup import RunConfig
 
 
 class VllmRollout(LocalRollout):
-    """A LocalRollout whose actor asks a server; the first process publishes the adapter, all of them ask."""
+    """A LocalRollout whose actor asks a server; the first process publishes the adapter, all of
+    them ask.
+    """
 
     def __init__(
         self,
@@ -60,13 +62,16 @@ class VllmRollout(LocalRollout):
         )
 
     def _check_logprobs(self, name: str) -> None:
-        """Raise SettingError where the server tells log-probabilities of another distribution than it samples from."""
+        """Raise SettingError where the server tells log-probabilities of another distribution than
+        it samples from.
+        """
         prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
         if self.server.best_logprob(name, prompt, temperature) == self.server.best_logprob(
             name, prompt, 1.0
         ):
             raise SettingError(
-                f"--temperature: got {temperature}, but the server at {self.server.url} tells log-probabilities at "
+                f"--temperature: got {temperature}, but the server at {self.server.url} tells "
+                "log-probabilities at "
                 "temperature 1; start it with --logprobs-mode processed_logprobs"
             )
         self._checked = True
@@ -84,7 +89,9 @@ def connect_vllm(surroundings: RunConfig) -> VllmClient:
         server.models()
     except (OSError, EngineError, ValueError, KeyError, server.errors) as error:
         raise SettingError(
-            f"--vllm_url {surroundings.vllm_url}: no vLLM server answers there ({type(error).__name__}: {error}). "
-            "Start one: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank RANK"
+            f"--vllm_url {surroundings.vllm_url}: no vLLM server answers there "
+            f"({type(error).__name__}: {error}). "
+            "Start one: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora "
+            "--max-lora-rank RANK"
         ) from error
     return server

@@ -18,7 +18,9 @@ Action = tuple[list[float], float]  # values of its tokens, reward
 
 
 def timeline(actions: list[Action]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return rewards, values, acted, ends_action, each (1, T), fp64, of actions without context between them."""
+    """Return rewards, values, acted, ends_action, each (1, T), fp64, of actions without context
+    between them.
+    """
     rewards = [reward if last else 0.0 for values, reward in actions for last in _last(len(values))]
     ends_action = [last for values, _ in actions for last in _last(len(values))]
     values = [value for tokens, _ in actions for value in tokens]

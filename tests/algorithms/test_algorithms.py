@@ -1,4 +1,6 @@
-"""The algorithms by themselves: where they must agree, where they must differ, and closed forms of each."""
+"""The algorithms by themselves: where they must agree, where they must differ, and closed forms of
+each.
+"""
 
 from __future__ import annotations
 
@@ -337,7 +339,8 @@ def test_the_names_offered_are_the_algorithms_that_exist() -> None:
 def test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm(
     name: str, verbose_wins: bool
 ) -> None:
-    # One token that earns 0.8 against four that earn 1: gamma 0.9 at every token makes 0.729 of the 1.
+    # One token that earns 0.8 against four that earn 1: gamma 0.9 at every token makes 0.729 of the
+    # 1.
     preference = torch.zeros(2)
     for _ in range(200):
         chances = preference.softmax(0)

@@ -43,7 +43,9 @@ KINDS = ("llama", "gpt2", "llama+lora", "gpt2+lora")
 
 
 def judging(kind: str) -> ActorCritic:
-    """Return a policy whose critic says something; "+lora": both learn by adapters that already say something."""
+    """Return a policy whose critic says something; "+lora": both learn by adapters that already say
+    something.
+    """
     base, _, lora = kind.partition("+")
     policy = tiny_policy(kind=base, critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
@@ -59,7 +61,9 @@ def judging(kind: str) -> ActorCritic:
 def learned_from(
     policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig
 ) -> list[torch.Tensor]:
-    """Return old log-probabilities, old values (of each episode, as given) and the gradient of one optimiser step."""
+    """Return old log-probabilities, old values (of each episode, as given) and the gradient of one
+    optimiser step.
+    """
     targets = targets_of(policy, episodes, config)
     return [targets.old_logprobs, targets.old_values, gradient(policy, episodes, config)]
 
@@ -127,7 +131,9 @@ def test_an_episode_in_one_row_learns_as_one_row_a_step_does(kind: str) -> None:
 
 
 def one_row_a_step(row: TokenRecord) -> list[TokenRecord]:
-    """Return the row as a template that rewrites its history leaves it: each step reads all before it again."""
+    """Return the row as a template that rewrites its history leaves it: each step reads all before
+    it again.
+    """
     ends = [index + 1 for index, last in enumerate(row.ends_action) if last]
     steps = []
     for start, end in zip([0, *ends], [*ends[:-1], len(row.ids)], strict=False):
@@ -139,12 +145,22 @@ def one_row_a_step(row: TokenRecord) -> list[TokenRecord]:
 
 
 def model_of(kind: str) -> Any:
-    """Return a random two-layer model with fewer heads of keys than of queries, whatever its kind needs besides."""
+    """Return a random two-layer model with fewer heads of keys than of queries, whatever its kind
+    needs besides.
+    """
     torch.manual_seed(0)
     config = AutoConfig.for_model(
-        kind, vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, initializer_range=0.2, max_position_embeddings=64,
-    )  # fmt: skip
+        kind,
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        initializer_range=0.2,
+        max_position_embeddings=64,
+    )
     return AutoModelForCausalLM.from_config(config)
 
 

@@ -64,7 +64,8 @@ def test_a_cut_action_is_closed_and_an_ended_one_is_not_closed_twice() -> None:
 
 
 def test_sampled_ids_that_no_encoder_would_write_are_kept() -> None:
-    # Two byte tokens of one two-byte character, cut between: encoding the decoded text would give other ids.
+    # Two byte tokens of one two-byte character, cut between: encoding the decoded text would give
+    # other ids.
     template = ChatTemplate(tiny_tokenizer())
     half = template.encode("é")[:1]
     assert template.encode(template.decode(half)) != half
@@ -94,7 +95,8 @@ def test_a_template_that_moves_its_tools_to_the_last_message_is_not_append_only(
     moving = (
         "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
         "{%- if tools and loop.last %}{{ tools | tojson }}{% endif -%}"
-        "{{ m.content + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        "{{ m.content + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt "
+        "%}<|im_start|>assistant\n{% endif %}"
     )
     assert not ChatTemplate(tiny_tokenizer(moving)).append_only
 

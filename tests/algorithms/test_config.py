@@ -181,14 +181,20 @@ def test_presets_fill_in_what_the_command_line_leaves_open(name: str) -> None:
     [
         ("--group_credit step", "--group_credit: no effect without --algorithm_name GRPO"),
         ("--sequence_ratio --group_size 8", "--group_size, --sequence_ratio: no effect"),
-        ("--action_logprob_norm sum", "--action_logprob_norm: no effect without --algorithm_name APPO"),
-        ("--algorithm_name POAD --gamma_token 0.9", "--gamma_token: no effect without --algorithm_name TPPO"),
+        (
+            "--action_logprob_norm sum",
+            "--action_logprob_norm: no effect without --algorithm_name APPO",
+        ),
+        (
+            "--algorithm_name POAD --gamma_token 0.9",
+            "--gamma_token: no effect without --algorithm_name TPPO",
+        ),
         ("--algorithm_name GRPO --critic full", "--critic: no effect without a critic"),
         ("--kl_mode k2", "--kl_mode: no effect without --kl_coef above 0"),
         ("--lora_alpha 3", "--lora_alpha: no effect without --lora_r"),
         ("--overlong_penalty 1", "--overlong_penalty: no effect without --overlong penalty"),
     ],
-)  # fmt: skip
+)
 def test_a_flag_that_does_nothing_is_refused(flags: str, told: str) -> None:
     words = flags.split()
     with pytest.raises(SettingError) as refused:
@@ -219,8 +225,10 @@ def test_auto_finds_a_device_and_an_absent_one_is_told() -> None:
 
 def test_settings_advantages_and_losses_load_without_transformers() -> None:
     script = (
-        "import sys; import fctncalling.algorithms.config as config; assert 'torch' not in sys.modules; "
-        "import fctncalling.algorithms.advantages, fctncalling.algorithms.losses, fctncalling.algorithms.ppo; "
+        "import sys; import fctncalling.algorithms.config as config; assert 'torch' not in "
+        "sys.modules; "
+        "import fctncalling.algorithms.advantages, fctncalling.algorithms.losses, "
+        "fctncalling.algorithms.ppo; "
         "assert 'transformers' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

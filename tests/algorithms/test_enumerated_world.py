@@ -1,7 +1,7 @@
 """A world small enough to enumerate: every target, gradient and optimum of it is known exactly.
 
-Actions are two tokens A (0) and B (1); AB answers the first observation, else the episode ends with 0; then BA earns 1.
-A state is the tokens so far.
+Actions are two tokens A (0) and B (1); AB answers the first observation, else the episode ends with
+0; then BA earns 1. A state is the tokens so far.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ torch.set_num_threads(1)
 
 GAMMA = 0.9
 TRAJECTORIES = [
-    tokens for n in (2, 4) for tokens in product((0, 1), repeat=n) if (tokens[:2] == (0, 1)) == (n == 4)
-]  # fmt: skip
+    tokens
+    for n in (2, 4)
+    for tokens in product((0, 1), repeat=n)
+    if (tokens[:2] == (0, 1)) == (n == 4)
+]
 STATES = sorted({tokens[:i] for tokens in TRAJECTORIES for i in range(len(tokens))})
 EXACT = {(): 0.05625, (0,): 0.1125, (1,): 0.0, (0, 1): 0.25, (0, 1, 1): 0.5, (0, 1, 0): 0.0}
 NAIVE = {(): 0.0455625, (0,): 0.10125, (1,): 0.0, (0, 1): 0.225, (0, 1, 1): 0.5, (0, 1, 0): 0.0}
@@ -172,6 +175,7 @@ def test_tabular_ppo_solves_it_and_its_critic_finds_the_optimal_value(name: str)
             torch.autograd.backward((weights * losses).sum())
             optimiser.step()
     assert chances[right].item() > 0.99
-    # Nothing is discounted inside an action: one action's discount is left. To NTPO all of three tokens' are.
+    # Nothing is discounted inside an action: one action's discount is left. To NTPO all of three
+    # tokens' are.
     optimum = GAMMA if name != "NTPO" else GAMMA**3
     assert table[STATES.index(())].item() == pytest.approx(optimum, abs=0.01)

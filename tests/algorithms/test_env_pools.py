@@ -1,4 +1,6 @@
-"""Environments beside the rollout: slow ones hold up nobody, failed ones cost their episode, the order is kept."""
+"""Environments beside the rollout: slow ones hold up nobody, failed ones cost their episode, the
+order is kept.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,8 @@ def test_threads_that_are_waited_for_play_bit_for_bit_what_one_thread_plays() ->
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_a_slow_tool_holds_up_nobody(in_order: bool, caplog: pytest.LogCaptureFixture) -> None:
-    # It comes to its end only once all other episodes have. In order, patience with it has to run out.
+    # It comes to its end only once all other episodes have. In order, patience with it has to run
+    # out.
     caplog.set_level(logging.INFO, "fctncalling")
     slow = Gate(len(TASKS) - 1)
     envs = threads(lambda: TwoStepEnv({"t1": slow}), 3, in_order=in_order)

@@ -22,7 +22,9 @@ END = 2
 def play(
     engine: GenerationEngine, slots: list[int], num_steps: int, *, seed: int = 0, num_slots: int = 6
 ) -> dict[int, tuple[list[int], list[float | None]]]:
-    """Run several steps on some slots; return each slot's ids and the log-probability of those that were sampled."""
+    """Run several steps on some slots; return each slot's ids and the log-probability of those that
+    were sampled.
+    """
     engine.start(num_slots)
     played: dict[int, tuple[list[int], list[float | None]]] = {slot: ([], []) for slot in slots}
     texts = {slot: pieces(100 * seed + slot) for slot in slots}
@@ -93,7 +95,8 @@ def test_a_slot_begun_again_remembers_nothing() -> None:
 
 
 def test_sampling_follows_the_distribution_at_the_temperature() -> None:
-    # Chi-square over the tokens expected at least five times, against its mean plus five deviations.
+    # Chi-square over the tokens expected at least five times, against its mean plus five
+    # deviations.
     model, number, temperature = tiny_model(vocabulary=32), 4000, 1.7
     engine = GenerationEngine(model, [], temperature=temperature, max_new_tokens=1)
     engine.start(number)

@@ -1,4 +1,6 @@
-"""The decode engine's promises: greedy equality in any order, each token read once, memory that is given back."""
+"""The decode engine's promises: greedy equality in any order, each token read once, memory that is
+given back.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_greedy_and_its_logprobs_are_the_models_own_in_whatever_order_slots_are_
 
 
 def assert_greedy(model: Any, ids: list[int], written: list[int], logprobs: list[float]) -> None:
-    """Compare with one plain forward over the whole sequence: each token is the likeliest, or 1e-4 behind it."""
+    """Compare with one plain forward over the whole sequence: each token is the likeliest, or 1e-4
+    behind it.
+    """
     said = uncached_logprobs(model, [*ids, *written, 0])[len(ids) - 1 :]
     for row, token, logprob in zip(said, written, logprobs, strict=False):
         assert row[token] >= row.max() - 1e-4

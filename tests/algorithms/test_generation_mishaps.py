@@ -1,4 +1,6 @@
-"""What goes wrong in one slot stays there: errors of callbacks, a budget passed, numbers that overflow."""
+"""What goes wrong in one slot stays there: errors of callbacks, a budget passed, numbers that
+overflow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Truncated importance weights: they make up for another sampler exactly, are cut, and stay out where none are due."""
+"""Truncated importance weights: they make up for another sampler exactly, are cut, and stay out
+where none are due.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ STALE = {"max_staleness": 1, "whiten_advantages": False, "entropy_coef": 0.0, "v
 
 
 def one_token_episodes(logprobs: torch.Tensor) -> list[EpisodeRecord]:
-    """Return an episode for each token that may be said, recorded as sampled with these log-probabilities."""
+    """Return an episode for each token that may be said, recorded as sampled with these
+    log-probabilities.
+    """
     episodes = []
     for token, logprob in enumerate(logprobs.tolist()):
         row = empty_row()
@@ -47,8 +51,10 @@ def test_expected_over_a_foreign_sampler_the_gradient_is_the_policy_s_own() -> N
     policy.zero_grad()
     own = targets_of(policy, episodes, settings()).old_logprobs
     rewards = torch.tensor([record.rows[0].rewards[-1] for record in episodes])
-    exact = sum(own[token].exp() * gradient(policy, [one], settings(importance_cap=None, **STALE))
-                for token, one in enumerate(episodes))  # fmt: skip
+    exact = sum(
+        own[token].exp() * gradient(policy, [one], settings(importance_cap=None, **STALE))
+        for token, one in enumerate(episodes)
+    )
     assert isinstance(foreign, torch.Tensor)
     assert isinstance(exact, torch.Tensor)
     assert torch.allclose(foreign, exact, atol=1e-6)

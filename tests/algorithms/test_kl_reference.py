@@ -1,4 +1,6 @@
-"""The reference and the critic's head start: distances in loss and reward, who learns when, and what is kept where."""
+"""The reference and the critic's head start: distances in loss and reward, who learns when, and
+what is kept where.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def referring_policy() -> ActorCritic:
 
 
 def written_out(policy: ActorCritic, episodes: list[EpisodeRecord], mode: str) -> Tensor:
-    """Return the gradient of the mean divergence from the reference over all acted tokens, from full logits."""
+    """Return the gradient of the mean divergence from the reference over all acted tokens, from
+    full logits.
+    """
     policy.zero_grad()
     total, count = torch.tensor(0.0), 0
     for record in episodes:

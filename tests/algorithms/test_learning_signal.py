@@ -1,4 +1,6 @@
-"""No signal, no movement: groups that face the same task, outcomes that differ, and what is left where they do not."""
+"""No signal, no movement: groups that face the same task, outcomes that differ, and what is left
+where they do not.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,7 @@ def test_a_group_faces_one_environment_seed_and_samples_apart() -> None:
         tasks = [f"train_{number // 4}" for number in numbers]
         return collect(
             envs, engine, template, tasks, max_episode_tokens=500, numbers=numbers, group_size=4
-        )  # fmt: skip
+        )
 
     records = played(list(range(16)))
     prompts = [

@@ -1,4 +1,6 @@
-"""What a run writes down: deterministic numbers apart from clocks, nothing overwritten, nothing made up."""
+"""What a run writes down: deterministic numbers apart from clocks, nothing overwritten, nothing
+made up.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def record(
     invalid: bool = False,
     steps: int = 2,
 ) -> EpisodeRecord:
-    """Return an episode whose row is two tokens of context and then, a step, one acted token and one of context."""
+    """Return an episode whose row is two tokens of context and then, a step, one acted token and
+    one of context.
+    """
     acted = [False, False] + [True, False] * steps
     row = TokenRecord([7] * len(acted), acted, acted, [0.0] * len(acted), [0.0] * len(acted))
     played = tuple(

@@ -1,4 +1,6 @@
-"""Adapters: the base never changes, each learns from its own loss alone, and what is saved is what peft reads."""
+"""Adapters: the base never changes, each learns from its own loss alone, and what is saved is what
+peft reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Learning rates, AdamW's settings and the entropy's weight, each as its formula says; resumed runs use their own."""
+"""Learning rates, AdamW's settings and the entropy's weight, each as its formula says; resumed runs
+use their own.
+"""
 
 from __future__ import annotations
 

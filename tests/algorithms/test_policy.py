@@ -1,4 +1,6 @@
-"""The policy: what it reads where, that padding is no information, and that precision and files keep it."""
+"""The policy: what it reads where, that padding is no information, and that precision and files
+keep it.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,15 @@ KINDS = ("llama", "gpt2")
 
 
 def rows_of_several_lengths() -> list[TokenRecord]:
-    """Return three rows of 5, 9 and 12 tokens, two of them with context between their actions; token 0 occurs."""
+    """Return three rows of 5, 9 and 12 tokens, two of them with context between their actions;
+    token 0 occurs.
+    """
     rows = []
-    for prompt, first, gap, second in (([1, 0, 3], [4, 0], [], []), ([1, 2], [5], [0, 0, 7], [8, 9, 1]),
-                                       ([3, 3, 3, 3], [0, 1, 2], [4], [5, 6, 7, 8])):  # fmt: skip
+    for prompt, first, gap, second in (
+        ([1, 0, 3], [4, 0], [], []),
+        ([1, 2], [5], [0, 0, 7], [8, 9, 1]),
+        ([3, 3, 3, 3], [0, 1, 2], [4], [5, 6, 7, 8]),
+    ):
         row = empty_row()
         for context, action in ((prompt, first), (gap, second)):
             observe(row, context)
@@ -38,7 +45,9 @@ def rows_of_several_lengths() -> list[TokenRecord]:
 
 
 class EchoModel(nn.Module):
-    """A stub language model that predicts the token it just read; its hidden state also carries its position."""
+    """A stub language model that predicts the token it just read; its hidden state also carries its
+    position.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,9 +262,16 @@ def test_a_value_head_of_another_shape_is_refused_by_its_flags(tmp_path: Path) -
         ValueHead(8, kind="deep")
 
 
-@pytest.mark.parametrize(("kind", "extra"), [("Gemma2", {"final_logit_softcapping": 2.0, "head_dim": 16}),
-                                             ("Granite", {"logits_scaling": 4.0}), ("Cohere", {"logit_scale": 0.3}),
-                                             ("Qwen2", {}), ("Qwen3", {"head_dim": 16})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "extra"),
+    [
+        ("Gemma2", {"final_logit_softcapping": 2.0, "head_dim": 16}),
+        ("Granite", {"logits_scaling": 4.0}),
+        ("Cohere", {"logit_scale": 0.3}),
+        ("Qwen2", {}),
+        ("Qwen3", {"head_dim": 16}),
+    ],
+)
 def test_models_that_scale_or_cap_their_logits_are_read_as_they_speak(
     kind: str, extra: dict[str, float]
 ) -> None:

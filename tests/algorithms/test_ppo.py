@@ -1,4 +1,6 @@
-"""The shared update: exact where it can be, indifferent to how episodes are laid out and split, and loud when wrong."""
+"""The shared update: exact where it can be, indifferent to how episodes are laid out and split, and
+loud when wrong.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +143,9 @@ def test_at_ratio_one_the_summed_token_gradient_is_the_action_likelihood_gradien
 def written_out_gradient(
     policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig, push: float
 ) -> Tensor:
-    """Return the gradient of the whole loss, written out for one unpadded pass an episode and full logits."""
+    """Return the gradient of the whole loss, written out for one unpadded pass an episode and full
+    logits.
+    """
     policy.zero_grad()
     targets = targets_of(policy, episodes, settings(**(vars(config) | {"num_mini_batch": 1})))
     start, total = 0, torch.tensor(0.0)

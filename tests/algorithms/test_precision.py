@@ -1,4 +1,6 @@
-"""Every pair of base and compute precision plays and learns as transformers' own forward in it does."""
+"""Every pair of base and compute precision plays and learns as transformers' own forward in it
+does.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ END = 2
 
 
 def policy_of(kind: str, base: torch.dtype, adapted: bool) -> ActorCritic:
-    """Return a policy whose weights are kept in `base`; its adapter, if it has one, is no longer fresh."""
+    """Return a policy whose weights are kept in `base`; its adapter, if it has one, is no longer
+    fresh.
+    """
     model = tiny_model(kind)
     for weight in model.parameters():
         weight.data = weight.data.to(base)
@@ -64,7 +68,9 @@ def logprobs_of(policy: ActorCritic, row: TokenRecord) -> Tensor:
 
 
 def own_logprobs(model: Any, row: TokenRecord, dtype: torch.dtype, fp32_head: bool) -> Tensor:
-    """Return what transformers' own forward says of a row's acted tokens, (N,): under autocast where it is bf16."""
+    """Return what transformers' own forward says of a row's acted tokens, (N,): under autocast
+    where it is bf16.
+    """
     autocast = torch.autocast("cpu", dtype=BF16) if dtype == BF16 else contextlib.nullcontext()
     ids = torch.tensor([row.ids])
     with torch.no_grad(), autocast:
@@ -83,9 +89,11 @@ def in_fp32(model: Any) -> Any:
 
 
 def assert_as_near(got: Tensor, own: Tensor, true: Tensor) -> None:
-    """Two orders of the same operations in bf16 round differently, and are about as far from the truth.
+    """Two orders of the same operations in bf16 round differently, and are about as far from the
+    truth.
 
-    A rotation, a norm or an adapter left out moves log-probabilities of these models by 0.5 nats and more.
+    A rotation, a norm or an adapter left out moves log-probabilities of these models by 0.5 nats
+    and more.
     """
     assert (got - true).abs().mean() < 1.5 * (own - true).abs().mean()
     assert (got - own).abs().max() < 0.2
@@ -171,7 +179,8 @@ def test_an_output_layer_in_fp32_halves_what_rounding_does_to_log_probabilities(
 
 
 def test_what_a_young_adapter_adds_is_not_rounded_away() -> None:
-    # Its part of each weight is less than half a step of bf16; its part of an output is more than one.
+    # Its part of each weight is less than half a step of bf16; its part of an output is more than
+    # one.
     torch.manual_seed(0)
     signs = torch.randn(64).sign()
     layer = nn.Module()

@@ -20,7 +20,9 @@ END = 2
 
 
 class Player:
-    """Slots that begin with one of a few prompts, go on for some steps, and begin again; all greedy actions checked."""
+    """Slots that begin with one of a few prompts, go on for some steps, and begin again; all greedy
+    actions checked.
+    """
 
     def __init__(self, kind: str, num_slots: int, num_prompts: int, order: random.Random) -> None:
         self.model, self.order = model_of(kind), order

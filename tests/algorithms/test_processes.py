@@ -1,6 +1,8 @@
-"""Two processes that share out the work, each with whole weights or with parts of them, are one process.
+"""Two processes that share out the work, each with whole weights or with parts of them, are one
+process.
 
-They meet over gloo in a program of their own, two_processes.py; what they came to is compared with one process here.
+They meet over gloo in a program of their own, two_processes.py; what they came to is compared with
+one process here.
 """
 
 from __future__ import annotations
@@ -35,8 +37,13 @@ def found(
 ) -> list[dict[Any, Any]]:
     """Return what each of the two processes came to, in every case that is asked for."""
     folder = tmp_path_factory.mktemp("meeting")
-    cases = [item.callspec.params["case"] for item in request.session.items if hasattr(item, "callspec")
-             and "case" in item.callspec.params and item.fspath == request.node.fspath]  # fmt: skip
+    cases = [
+        item.callspec.params["case"]
+        for item in request.session.items
+        if hasattr(item, "callspec")
+        and "case" in item.callspec.params
+        and item.fspath == request.node.fspath
+    ]
     program = [
         sys.executable,
         str(Path(__file__).parents[1] / "support" / "two_processes.py"),

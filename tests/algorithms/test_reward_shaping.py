@@ -1,4 +1,6 @@
-"""Scaled rewards, penalties on long actions, and cut actions that teach nothing: by hand-computed numbers."""
+"""Scaled rewards, penalties on long actions, and cut actions that teach nothing: by hand-computed
+numbers.
+"""
 
 from __future__ import annotations
 

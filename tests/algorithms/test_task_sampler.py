@@ -1,4 +1,6 @@
-"""Drawing tasks: in the present order by default, else in proportion to weights whose closed forms are known."""
+"""Drawing tasks: in the present order by default, else in proportion to weights whose closed forms
+are known.
+"""
 
 from __future__ import annotations
 

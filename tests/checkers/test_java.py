@@ -116,7 +116,8 @@ def test_any_text_gives_calls_or_a_decode_error(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_texts_made_to_hang_are_read_or_refused_at_once(text: str) -> None:
-    # A median keeps other processes out of it; ten times the 50 milliseconds this takes at most on an idle machine.
+    # A median keeps other processes out of it; ten times the 50 milliseconds this takes at most on
+    # an idle machine.
     assert sorted(seconds_to_decode(JAVA, text) for _ in range(3))[1] < 0.5
 
 
@@ -274,7 +275,8 @@ def test_plain_calls_are_read_as_the_grammar_reads_them(
         ("new ArrayList<Map<A>>()", "ArrayList", "any", "new ArrayList<Map<A>>()"),
         ("Arrays.asList(1)", "ArrayList", "integer", "Arrays.asList(1)"),
         (
-            'new HashMap<String, Object>() {{ put("a", 1L); put("b", "c)"); put("d", nan); put(e, 1); }}',
+            'new HashMap<String, Object>() {{ put("a", 1L); put("b", "c)"); put("d", nan); put(e, '
+            "1); }}",
             "HashMap",
             None,
             {"a": 1, "b": '"c', "d": pytest.approx(float("nan"), nan_ok=True)},

@@ -103,7 +103,8 @@ def test_any_text_gives_calls_or_a_decode_error(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_texts_made_to_hang_are_read_or_refused_at_once(text: str) -> None:
-    # A median keeps other processes out of it; ten times the 50 milliseconds this takes at most on an idle machine.
+    # A median keeps other processes out of it; ten times the 50 milliseconds this takes at most on
+    # an idle machine.
     assert sorted(seconds_to_decode(JAVASCRIPT, text) for _ in range(3))[1] < 0.5
 
 
@@ -315,7 +316,8 @@ pieces = st.sampled_from(
 def test_arrays_of_arrays_end_where_the_backtracking_pattern_ends_them(
     middle: str, opening: str
 ) -> None:
-    # The pattern is exponential in the worst case, so the texts are short; the walk that replaces it is not.
+    # The pattern is exponential in the worst case, so the texts are short; the walk that replaces
+    # it is not.
     text = f"{opening}{middle}{']' if opening == '[' else ')'}".strip()
     rest = r"\[.*?\]\s*(,\s*\[.*?\]\s*)*"
     found = re.match(rf"\[\s*{rest}\]|new\s+Array\(\s*{rest}\)", text)

@@ -16,7 +16,8 @@ from fctncalling.checkers.leaderboard import (
     version_4,
 )
 
-# Accuracies of one results tree, and what BFCL's own evaluator (bfcl-eval 2026.3.23) printed for it.
+# Accuracies of one results tree, and what BFCL's own evaluator (bfcl-eval 2026.3.23) printed for
+# it.
 RECORDED = {
     **dict(zip(NON_LIVE, (45 / 400, 9 / 100, 13 / 50, 30 / 200, 31 / 200, 32 / 200), strict=True)),
     **dict(zip(LIVE, (39 / 258, 169 / 1053, 5 / 16, 5 / 24), strict=True)),

@@ -1,4 +1,6 @@
-"""Format sensitivity: 26 configurations, their handlers, their prompts and BFCL's verdicts under them."""
+"""Format sensitivity: 26 configurations, their handlers, their prompts and BFCL's verdicts under
+them.
+"""
 
 from __future__ import annotations
 

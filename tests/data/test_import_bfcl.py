@@ -1,4 +1,6 @@
-"""Importing official data copies what the hashes vouch for, reads tables without running them, and says where."""
+"""Importing official data copies what the hashes vouch for, reads tables without running them, and
+says where.
+"""
 
 from __future__ import annotations
 

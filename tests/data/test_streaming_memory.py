@@ -23,7 +23,9 @@ sys.exit(f"{came_to} {peak_kb}")
 
 
 def write_lines(folder: Path, count: int) -> None:
-    """Write `count` tasks, their answers, a result tree and lines of answers, every third one wrong."""
+    """Write `count` tasks, their answers, a result tree and lines of answers, every third one
+    wrong.
+    """
     told = {"type": "integer", "description": "One of the two numbers that are to be added."}
     parameters = {"first": told, "second": told}
     schema = {"type": "dict", "properties": parameters, "required": list(parameters)}

@@ -1,4 +1,6 @@
-"""Surrogate code points in what models write: no border breaks on them, and what is logged replays identically."""
+"""Surrogate code points in what models write: no border breaks on them, and what is logged replays
+identically.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def refusal(path: Path, **sources: Any) -> str:
     return str(caught.value)
 
 
-# --- categories ---------------------------------------------------------------------------------------------------
+# --- categories
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,8 @@ def test_an_unknown_category_is_told_with_the_known_ones(entry_id: str) -> None:
     assert all(category in str(caught.value) for category in CATEGORIES)
 
 
-# --- official files -----------------------------------------------------------------------------------------------
+# --- official files
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +270,8 @@ def test_format_sensitivity_is_refused_by_name(shared: Path) -> None:
     )
 
 
-# --- where answers and docs come from -----------------------------------------------------------------------------
+# --- where answers and docs come from
+# -----------------------------------------------------------------------------
 
 
 def test_version_3_files_find_their_siblings(tmp_path: Path) -> None:
@@ -365,7 +368,8 @@ def test_an_unknown_embedded_name_is_told_with_the_known_ones() -> None:
         embedded_path("tain")
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------
+# --- refusals
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -408,7 +412,8 @@ def test_what_is_not_a_text_file_is_refused(tmp_path: Path) -> None:
         ({"id": 7}, "line 1: id: expected <category>_<index> (a string, not empty), found 7"),
         (
             {"id": "riddle_0"},
-            'line 1 (id "riddle_0"): id: id "riddle_0" and file name "tasks.json" speak of no known',
+            'line 1 (id "riddle_0"): id: id "riddle_0" and file name "tasks.json" speak of no '
+            "known",
         ),
         (
             {"question": "What?"},
@@ -527,7 +532,8 @@ def test_a_broken_function_doc_is_refused_in_its_own_file(tmp_path: Path) -> Non
     assert "sums.json line 2: description: expected what the function does" in refusal(file)
 
 
-# --- the fast check and the schema --------------------------------------------------------------------------------
+# --- the fast check and the schema
+# --------------------------------------------------------------------------------
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -579,7 +585,8 @@ def test_the_fast_check_and_the_schema_agree(
         assert "expected" in explain(mutant, kind)
 
 
-# --- streaming ----------------------------------------------------------------------------------------------------
+# --- streaming
+# ----------------------------------------------------------------------------------------------------
 
 
 @given(

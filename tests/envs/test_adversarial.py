@@ -1,4 +1,6 @@
-"""Hostile call texts: every handler, the executor, the judge and the environment answer them, soon, running nothing."""
+"""Hostile call texts: every handler, the executor, the judge and the environment answer them, soon,
+running nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def seconds_of_two(action: Callable[[], object]) -> float:
-    """Return what an action takes, or takes again if that was long: imports and garbage of others count once."""
+    """Return what an action takes, or takes again if that was long: imports and garbage of others
+    count once.
+    """
     taken = seconds(action)
     return taken if taken <= 10 * BOUND_S else min(taken, seconds(action))
 
@@ -149,7 +153,8 @@ _FORBIDDEN = (
 
 
 def _heard(event: str, arguments: tuple[object, ...]) -> None:
-    # CPython looks for the source line of a SyntaxError in a file of the name that parse_expression gives.
+    # CPython looks for the source line of a SyntaxError in a file of the name that parse_expression
+    # gives.
     its_own_name = event == "open" and arguments[0] == "<string>"
     if _EVENTS is not None and event.startswith(_FORBIDDEN) and not its_own_name:
         _EVENTS.append(event)

@@ -1,4 +1,6 @@
-"""Tools as people write them: documented from what they are, and whatever one does, the others' answers come."""
+"""Tools as people write them: documented from what they are, and whatever one does, the others'
+answers come.
+"""
 
 from __future__ import annotations
 
@@ -84,13 +86,18 @@ def test_a_tool_object_is_described_by_its_inputs() -> None:
 @pytest.mark.parametrize(
     ("annotation", "schema"),
     [
-        (int, {"type": "integer"}), (bool, {"type": "boolean"}), (float | None, {"type": "float"}),
+        (int, {"type": "integer"}),
+        (bool, {"type": "boolean"}),
+        (float | None, {"type": "float"}),
         (dict[str, int], {"type": "dict"}),
         (list[int], {"type": "array", "items": {"type": "integer"}}),
-        (tuple[int, ...], {"type": "tuple", "items": {"type": "integer"}}), (int | str, {"type": "any"}),
-        (Literal[1, 2], {"type": "integer", "enum": [1, 2]}), (Any, {"type": "any"}), (object, {"type": "any"}),
+        (tuple[int, ...], {"type": "tuple", "items": {"type": "integer"}}),
+        (int | str, {"type": "any"}),
+        (Literal[1, 2], {"type": "integer", "enum": [1, 2]}),
+        (Any, {"type": "any"}),
+        (object, {"type": "any"}),
     ],
-)  # fmt: skip
+)
 def test_types_become_bfcl_types(annotation: Any, schema: dict[str, Any]) -> None:
     assert type_schema(annotation) == schema
 

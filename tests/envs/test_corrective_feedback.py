@@ -1,4 +1,6 @@
-"""Corrective feedback: a wrong call learns what would mend it, a right one and every verdict stay as they are."""
+"""Corrective feedback: a wrong call learns what would mend it, a right one and every verdict stay
+as they are.
+"""
 
 from __future__ import annotations
 

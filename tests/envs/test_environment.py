@@ -1,4 +1,6 @@
-"""The environment's contract: turns, ends, infos, states and errors, on tasks small enough to know every answer."""
+"""The environment's contract: turns, ends, infos, states and errors, on tasks small enough to know
+every answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Agentic tasks in the environment: tools within one turn, the last message judged, memories filled before."""
+"""Agentic tasks in the environment: tools within one turn, the last message judged, memories filled
+before.
+"""
 
 from __future__ import annotations
 

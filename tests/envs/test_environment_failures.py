@@ -1,4 +1,6 @@
-"""What breaks: infrastructure is told and never scored, hostile text ends a turn, errors name culprit and cure."""
+"""What breaks: infrastructure is told and never scored, hostile text ends a turn, errors name
+culprit and cure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Official tasks through the environment: ground truth succeeds, nothing else does, and no episode colours another."""
+"""Official tasks through the environment: ground truth succeeds, nothing else does, and no episode
+colours another.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def tasks_of(shared: Path, category: str) -> list[Task]:
 
 
 def spoilt_texts(task: Task) -> list[str]:
-    """Return a bad episode that changes as much as it can before it goes wrong: every calling message twice."""
+    """Return a bad episode that changes as much as it can before it goes wrong: every calling
+    message twice.
+    """
     return [text for text in perfect_texts(task) if text != DONE for _ in range(2)]
 
 

@@ -1,4 +1,6 @@
-"""Many multi-turn tasks, several at a time: none colours another, no tool outlives its own; memory is flat."""
+"""Many multi-turn tasks, several at a time: none colours another, no tool outlives its own; memory
+is flat.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def tasks_of(shared: Path, step: int) -> list[Task]:
 
 
 def play_side_by_side(tasks: Sequence[Task], together: threading.Barrier) -> list[str]:
-    """Return the ids of tasks that fail in one of several perfect episodes that take turns, one of them after errors.
+    """Return the ids of tasks that fail in one of several perfect episodes that take turns, one of
+    them after errors.
 
     All threads begin a task at the same time, so that its episodes overlap within and between them.
     """

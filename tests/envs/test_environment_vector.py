@@ -1,4 +1,6 @@
-"""The environment as Gymnasium knows it: check_env, make, make_vec sync and async with default arguments, TimeLimit."""
+"""The environment as Gymnasium knows it: check_env, make, make_vec sync and async with default
+arguments, TimeLimit.
+"""
 
 from __future__ import annotations
 
@@ -212,7 +214,10 @@ def test_a_dataset_is_parsed_once_per_process(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_edited_dataset_is_parsed_anew(tmp_path: Any) -> None:
     path = tmp_path / "simple_python.json"
-    entry = '{"id": "simple_python_%d", "question": [[{"role": "user", "content": "?"}]], "function": [], '
+    entry = (
+        '{"id": "simple_python_%d", "question": [[{"role": "user", "content": "?"}]], '
+        '"function": [], '
+    )
     entry += '"ground_truth": []}'
     path.write_text(entry % 0)
     assert FunctionCallingEnv(dataset_path=path).reset()[1]["task_id"] == "simple_python_0"

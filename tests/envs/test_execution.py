@@ -1,4 +1,6 @@
-"""The executor gives BFCL's texts for any call string, touches only its own tools, and tells our failures apart."""
+"""The executor gives BFCL's texts for any call string, touches only its own tools, and tells our
+failures apart.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Every handler reads and writes what the conformance vectors say: `handler_vectors.json`, handler -> texts.
+"""Every handler reads and writes what the conformance vectors say: `handler_vectors.json`, handler
+-> texts.
 
-A vector is a text and the calls it holds (name, arguments) or the kind of its DecodeError; a canonical one is also what
-the calls are written as.
+A vector is a text and the calls it holds (name, arguments) or the kind of its DecodeError; a
+canonical one is also what the calls are written as.
 """
 
 from __future__ import annotations

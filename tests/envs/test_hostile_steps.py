@@ -1,4 +1,6 @@
-"""What a model writes is a step: no text raises, makes its own episode invalid, fills the memory or takes long."""
+"""What a model writes is a step: no text raises, makes its own episode invalid, fills the memory or
+takes long.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def desk_env(**keywords: Any) -> FunctionCallingEnv:
 
 
 def require_playable(env: Any, texts: list[str]) -> None:
-    """Play texts, episode after episode where one ends; each must be an ordinary step that can be logged."""
+    """Play texts, episode after episode where one ends; each must be an ordinary step that can be
+    logged.
+    """
     env.reset(seed=0)
     for text in texts:
         observation, reward, terminated, truncated, info = env.step(text)
@@ -169,11 +173,14 @@ NESTED = [
         f'[{{"name": "shout", "arguments": {{"text": {value}}}}}]',
         f'{{"name": "shout", "parameters": {{"text": {value}}}}}',
         f'<tool_call>\n{{"name": "shout", "arguments": {{"text": {value}}}}}\n</tool_call>',
-        f'{{"tool_calls": [{{"function": {{"name": "shout", "arguments": {{"text": {value}}}}}}}]}}',
-        f'[{{"shout": {json.dumps(json.dumps({"text": "x"}).replace(chr(34) + "x" + chr(34), value))}}}]',
+        f'{{"tool_calls": [{{"function": {{"name": "shout", "arguments": {{"text": '
+        f"{value}}}}}}}]}}",
+        f'[{{"shout": '
+        f"{json.dumps(json.dumps({'text': 'x'}).replace(chr(34) + 'x' + chr(34), value))}}}]",
         f'[TOOL_CALLS][{{"name": "shout", "arguments": {{"text": {value}}}}}]',
         f"[shout(text={value})]",
-        f'<functions><function name="shout"><params><param name="text" value="{value}" type="array"/></params>'
+        f'<functions><function name="shout"><params><param name="text" value="{value}" '
+        'type="array"/></params>'
         "</function></functions>",
     )
 ]

@@ -32,13 +32,20 @@ def test_the_registry_finds_them_and_auto_reads_none_of_them() -> None:
 @pytest.mark.parametrize(
     ("name", "call", "text"),
     [
-        ("request_call", Call("Calculator", {"query": "14 + 34"}), "<request><Calculator>14 + 34<call>"),
+        (
+            "request_call",
+            Call("Calculator", {"query": "14 + 34"}),
+            "<request><Calculator>14 + 34<call>",
+        ),
         ("python_block", Call("python_executor", {"code": CODE}), f"<PYTHON>\n{CODE}\n</PYTHON>"),
         ("markdown_block", Call("python_executor", {"code": CODE}), f"```python\n{CODE}\n```"),
-        ("hermes_text", Call("f", {"a": [1, None]}),
-         '<tool_call>\n{"name": "f", "arguments": {"a": [1, null]}}\n</tool_call>'),
+        (
+            "hermes_text",
+            Call("f", {"a": [1, None]}),
+            '<tool_call>\n{"name": "f", "arguments": {"a": [1, null]}}\n</tool_call>',
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_canonical_text_reads_back(name: str, call: Call, text: str) -> None:
     handler = TEXT_HANDLERS[name]
     assert handler.render([call]) == text
@@ -77,10 +84,27 @@ def test_what_a_form_cannot_say_is_refused() -> None:
 
 
 PIECES = st.lists(
-    st.sampled_from(["<request>", "<call>", "<submit>", "<T>", "<PYTHON>", "</PYTHON>", "```python\n", "```\n", "\n",
-                     "<tool_call>", "</tool_call>", '{"name": "f", "arguments": {}}', "x", "é", "\ud800"]),
+    st.sampled_from(
+        [
+            "<request>",
+            "<call>",
+            "<submit>",
+            "<T>",
+            "<PYTHON>",
+            "</PYTHON>",
+            "```python\n",
+            "```\n",
+            "\n",
+            "<tool_call>",
+            "</tool_call>",
+            '{"name": "f", "arguments": {}}',
+            "x",
+            "é",
+            "\ud800",
+        ]
+    ),
     max_size=12,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @pytest.mark.parametrize("name", sorted(TEXT_HANDLERS))

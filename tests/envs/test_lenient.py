@@ -1,4 +1,6 @@
-"""Lenient modes: what a model meant is read, what was repaired is told, and nothing that is prose becomes a call."""
+"""Lenient modes: what a model meant is read, what was repaired is told, and nothing that is prose
+becomes a call.
+"""
 
 from __future__ import annotations
 

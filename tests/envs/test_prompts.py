@@ -1,4 +1,6 @@
-"""Prompts and schemas: BFCL's layout, valid JSON Schema for every official doc, and tool text that stays tool text."""
+"""Prompts and schemas: BFCL's layout, valid JSON Schema for every official doc, and tool text that
+stays tool text.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The executor's promises to its caller: statuses, limits, seeds, order, threads, life after all kinds of death."""
+"""The executor's promises to its caller: statuses, limits, seeds, order, threads, life after all
+kinds of death.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,10 @@ def test_the_models_text_keeps_its_limit_and_tells_the_error() -> None:
 
 
 def test_same_seed_same_streams_and_no_seed_fresh_streams(executor: PythonExecutor) -> None:
-    code = "import random, numpy as np\nprint(random.random(), np.random.rand(), np.random.default_rng().random())"
+    code = (
+        "import random, numpy as np\nprint(random.random(), np.random.rand(), "
+        "np.random.default_rng().random())"
+    )
     assert executor.run(code, seed=7).stdout == executor.run(code, seed=7).stdout
     assert executor.run(code, seed=7).stdout != executor.run(code, seed=8).stdout
     unseeded = {part for _ in range(3) for part in executor.run(code).stdout.split()}
@@ -294,7 +299,8 @@ def test_root_that_cannot_become_nobody_is_refused_and_told(backend: str) -> Non
     program = (
         "import sys\n"
         "from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable\n"
-        "make = lambda **more: PythonExecutor(backend=sys.argv[1], allowed_modules=['math'], **more)\n"
+        "make = lambda **more: PythonExecutor(backend=sys.argv[1], allowed_modules=['math'], "
+        "**more)\n"
         "try:\n    make()\n"
         "except SandboxUnavailable as error:\n    print('calls run as root' in str(error))\n"
         "with make(allow_degraded=True) as executor:\n"
@@ -386,7 +392,9 @@ def test_executor_works_in_a_fork_and_after_pickling(executor: PythonExecutor) -
 
 
 def limit_that_leaves(spare: int) -> int:
-    """Return the descriptor limit below which so many numbers are free, or one more (the listing's own)."""
+    """Return the descriptor limit below which so many numbers are free, or one more (the listing's
+    own).
+    """
     used = {int(name) for name in os.listdir("/proc/self/fd")}
     limit = 0
     while limit in used or spare:
@@ -452,7 +460,8 @@ def test_report_of_a_whole_executor_shows_no_shortcoming(executor: PythonExecuto
 def test_daemons_of_an_open_executor_are_still_killed() -> None:
     daemon = (
         "import random, time\nos = random._os\n"
-        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(60)\n    os._exit(0)\n"
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(60)\n    "
+        "os._exit(0)\n"
         "os.wait()"
     )
     with PythonExecutor(layers=("rlimits",), allow_degraded=True) as open_executor:
@@ -478,9 +487,17 @@ def test_interpreter_of_snippets_inherits_nothing_of_the_trainer() -> None:
     with PythonExecutor(max_output_length=100_000) as wide:
         names, modules = wide.run(code).stdout.splitlines()
     assert set(names.split()) <= {
-        "HOME", "LC_ALL", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS", "PATH", "PYTHONHASHSEED", "TZ",
-    }  # fmt: skip
+        "HOME",
+        "LC_ALL",
+        "LD_LIBRARY_PATH",
+        "MALLOC_ARENA_MAX",
+        "MKL_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "PATH",
+        "PYTHONHASHSEED",
+        "TZ",
+    }
     assert not {"gymnasium", "torch", "jsonschema", "pytest"} & set(modules.split())
 
 
@@ -494,14 +511,20 @@ def test_preload_table_covers_what_the_allowed_modules_import_later() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from collections import Counter, namedtuple\nCounter('aab').most_common(1)\nnamedtuple('P', 'x y')(1, 2)",
+        "from collections import Counter, "
+        "namedtuple\nCounter('aab').most_common(1)\nnamedtuple('P', 'x y')(1, 2)",
         "import time\ntime.strptime('2024-02-29', '%Y-%m-%d')",
-        "'é'.encode('cp1252')\n'x'.encode('idna')\n'\\N{GREEK SMALL LETTER ALPHA}'.encode('utf-16')",
-        "import functools\n@functools.singledispatch\ndef f(x): ...\n@f.register\ndef _(x: int): return 1\nf(1)",
-        "import numpy as np\nnp.linalg.svd(np.ones((2, 2)))\nnp.fft.fft([1, 2])\nprint(np.array([1e300]))",
+        "'é'.encode('cp1252')\n'x'.encode('idna')\n'\\N{GREEK SMALL LETTER "
+        "ALPHA}'.encode('utf-16')",
+        "import functools\n@functools.singledispatch\ndef f(x): ...\n@f.register\ndef _(x: int): "
+        "return 1\nf(1)",
+        "import numpy as np\nnp.linalg.svd(np.ones((2, 2)))\nnp.fft.fft([1, "
+        "2])\nprint(np.array([1e300]))",
         "import numpy as np\nprint(np.random.default_rng(1).normal(), np.char.upper(['a']))",
-        "import numpy as np\nprint(np.polynomial.Polynomial([1, 2])(3), np.ma.masked_array([1], [0]))",
-        "import re\nre.compile(r'(?i)\\bß\\w+').findall('ßa')\nimport json\njson.dumps({'a': float('nan')}, indent=1)",
+        "import numpy as np\nprint(np.polynomial.Polynomial([1, 2])(3), np.ma.masked_array([1], "
+        "[0]))",
+        "import re\nre.compile(r'(?i)\\bß\\w+').findall('ßa')\nimport json\njson.dumps({'a': "
+        "float('nan')}, indent=1)",
         "import numpy as np\nnp.array([1.0]) / 0",
     ],
 )

@@ -1,4 +1,6 @@
-"""Every key of OpenRLHF's tool configuration is enforced, and whatever cannot be is an error that names the key."""
+"""Every key of OpenRLHF's tool configuration is enforced, and whatever cannot be is an error that
+names the key.
+"""
 
 from __future__ import annotations
 
@@ -72,22 +74,37 @@ def test_a_file_reads_like_its_dict(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("tools.name", "shell"), ("tools.description", 3), ("tools.enabled", "yes"),
+        ("tools.name", "shell"),
+        ("tools.description", 3),
+        ("tools.enabled", "yes"),
         ("tools.max_output_length", "1000"),
-        ("tools.max_output_length", 0), ("tools.timeout_seconds", None), ("tools.timeout_seconds", -1),
-        ("tools.timeout_seconds", True), ("tools.timeout_seconds", float("nan")),
-        ("execution.max_tools_per_generation", 1.5), ("execution.parallel_execution", 1),
+        ("tools.max_output_length", 0),
+        ("tools.timeout_seconds", None),
+        ("tools.timeout_seconds", -1),
+        ("tools.timeout_seconds", True),
+        ("tools.timeout_seconds", float("nan")),
+        ("execution.max_tools_per_generation", 1.5),
+        ("execution.parallel_execution", 1),
         ("execution.num_executors", 0),
-        ("security.allowed_modules", "math"), ("security.allowed_modules", [1]),
-        ("security.allowed_modules", ["no_such_module"]), ("security.allowed_modules", ["math", "socket"]),
-        ("security.allowed_modules", ["urllib.request"]), ("security.allowed_modules", ["multiprocessing.pool"]),
-        ("security.allowed_modules", ["fctncalling"]), ("security.allowed_modules", ["__main__"]),
-        ("security.allowed_modules", ["numpy as np"]), ("tools.memory_mb", 1 << 40), ("tools.timeout_seconds", 1e9),
+        ("security.allowed_modules", "math"),
+        ("security.allowed_modules", [1]),
+        ("security.allowed_modules", ["no_such_module"]),
+        ("security.allowed_modules", ["math", "socket"]),
+        ("security.allowed_modules", ["urllib.request"]),
+        ("security.allowed_modules", ["multiprocessing.pool"]),
+        ("security.allowed_modules", ["fctncalling"]),
+        ("security.allowed_modules", ["__main__"]),
+        ("security.allowed_modules", ["numpy as np"]),
+        ("tools.memory_mb", 1 << 40),
+        ("tools.timeout_seconds", 1e9),
         ("security.restricted_functions", ["no_such_function"]),
-        ("security.restricted_functions", {}), ("security.allow_degraded", "no"),
-        ("tools.timeout", 10), ("execution.threads", 1), ("security.network", False),
+        ("security.restricted_functions", {}),
+        ("security.allow_degraded", "no"),
+        ("tools.timeout", 10),
+        ("execution.threads", 1),
+        ("security.network", False),
     ],
-)  # fmt: skip
+)
 def test_wrong_values_and_unknown_keys_are_named(path: str, value: Any) -> None:
     with pytest.raises(ConfigError) as error:
         load_config(changed(path, value))
@@ -176,7 +193,10 @@ def test_keywords_that_are_given_win_over_the_configuration() -> None:
 
 
 def test_threads_start_only_where_an_allowed_module_is_about_them() -> None:
-    code = "import threading\nthread = threading.Thread(target=print, args=('ran',))\nthread.start()\nthread.join()"
+    code = (
+        "import threading\nthread = threading.Thread(target=print, "
+        "args=('ran',))\nthread.start()\nthread.join()"
+    )
     with PythonExecutor(changed("security.allowed_modules", ["threading"])) as executor:
         assert executor.run(code).stdout == "ran\n"
         assert not executor.report()["degraded"]

@@ -1,4 +1,6 @@
-"""No hostile snippet reaches anything: the shared corpus, and one of our own for every way out that was thought of."""
+"""No hostile snippet reaches anything: the shared corpus, and one of our own for every way out that
+was thought of.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,12 @@ LIBC = (
 
 
 def attempt(body: str) -> str:
-    """Return code that prints GOT where the body, an expression, does not raise and is not negative."""
+    """Return code that prints GOT where the body, an expression, does not raise and is not
+    negative.
+    """
     return (
-        f"try:\n    value = {body}\n    print('no' if isinstance(value, int) and value < 0 else 'GOT', value)\n"
+        f"try:\n    value = {body}\n    print('no' if isinstance(value, int) and value < 0 else "
+        "'GOT', value)\n"
         "except BaseException as error: print(type(error))"
     )
 
@@ -69,7 +74,8 @@ OWN = {
     "host_name": OS + attempt("os.uname()"),
     "host_name_of_platform": OS + attempt("imp('platform').node() or -1"),
     "host_name_in_memory": OS
-    + "platform = imp('platform')\nprint('GOT' if platform.uname().node else 'no', platform.machine())",
+    + "platform = imp('platform')\nprint('GOT' if platform.uname().node else 'no', "
+    "platform.machine())",
     "load": LIBC + attempt("libc.syscall(99, b'\\0' * 256)"),
     "affinity_of_another": LIBC + attempt("libc.syscall(204, os.getppid(), 128, b'\\0' * 128)"),
     "clock_of_another": LIBC + attempt("libc.syscall(228, (~os.getppid() << 3) | 2, b'\\0' * 16)"),
@@ -95,21 +101,25 @@ OWN = {
 }
 BEHAVIOUR = {
     "thread_bomb": (
-        OS
-        + "t = imp('_thread')\nfor _ in range(5000): t.start_new_thread(imp('time').sleep, (9,))\nprint('GOT')"
+        OS + "t = imp('_thread')\nfor _ in range(5000): t.start_new_thread(imp('time').sleep, "
+        "(9,))\nprint('GOT')"
     ),
     "stops_itself": OS + "os.kill(os.getpid(), 19)\nprint('GOT')",
     "ignores_the_cpu_limit": OS
-    + "s = imp('signal')\nfor n in (1, 2, 13, 14, 15, 24): s.signal(n, s.SIG_IGN)\nwhile True: pass",
+    + "s = imp('signal')\nfor n in (1, 2, 13, 14, 15, 24): s.signal(n, s.SIG_IGN)\nwhile True: "
+    "pass",
     "closes_everything": OS + "os.closerange(0, 100)\nprint('GOT')",
     "evil_exception": "class E(Exception):\n    def __str__(self): raise self\nraise E",
-    "endless_exception_text": "class E(Exception):\n    def __str__(self):\n        while True: pass\nraise E",
+    "endless_exception_text": "class E(Exception):\n    def __str__(self):\n        while True: "
+    "pass\nraise E",
     "base_exception": "class E(BaseException): pass\nraise E",
     "no_streams": OS + "sys.stdout = sys.stderr = None\n1 / 0",
     "exit_code_without_a_number": "class I(int):\n    def __and__(self, o): return 'x'\n"
     "    __rand__ = __index__ = __int__ = __bool__ = __and__\nraise SystemExit(I(5))",
-    "exit_code_that_raises": "class E(SystemExit):\n    code = property(lambda self: 1 / 0)\nraise E",
-    "exit_code_of_no_class": "class C:\n    __class__ = property(lambda self: 1 / 0)\nraise SystemExit(C())",
+    "exit_code_that_raises": "class E(SystemExit):\n    code = property(lambda self: 1 / 0)\nraise "
+    "E",
+    "exit_code_of_no_class": "class C:\n    __class__ = property(lambda self: 1 / 0)\nraise "
+    "SystemExit(C())",
     "exit_code_of_a_false_class": "class C:\n    __class__ = int\nraise SystemExit(C())",
     "nameless_exception": "class M(type):\n    __name__ = property(lambda self: 1 / 0)\n"
     "class E(Exception, metaclass=M):\n    def __str__(self): raise self\nraise E",
@@ -123,7 +133,8 @@ BEHAVIOUR = {
     "null_byte": "x = 1\0",
     "regex": "import re\nre.match('(a+)+$', 'a' * 64 + 'b')",
     "integer_text": "print(len(str(10 ** 10 ** 7)))",
-    "hash_flood": "class K:\n    def __hash__(self): return 1\nd = {K(): n for n in range(10 ** 6)}",
+    "hash_flood": "class K:\n    def __hash__(self): return 1\nd = {K(): n for n in range(10 ** "
+    "6)}",
 }
 
 

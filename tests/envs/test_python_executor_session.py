@@ -1,4 +1,6 @@
-"""A session's snippets share names, and nothing else is less confined, limited or tidy than in single calls."""
+"""A session's snippets share names, and nothing else is less confined, limited or tidy than in
+single calls.
+"""
 
 from __future__ import annotations
 

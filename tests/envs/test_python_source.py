@@ -1,4 +1,6 @@
-"""Reading Python source text: apart from other threads' reading, from forks, and from how warnings are set."""
+"""Reading Python source text: apart from other threads' reading, from forks, and from how warnings
+are set.
+"""
 
 from __future__ import annotations
 

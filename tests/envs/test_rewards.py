@@ -1,4 +1,6 @@
-"""Rewards: success is the official verdict, progress pays it out turn by turn, a callable decides for itself."""
+"""Rewards: success is the official verdict, progress pays it out turn by turn, a callable decides
+for itself.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ def test_progress_pays_each_turn_that_passes_by_itself(passes: tuple[bool, ...])
         for text in ("[look(), sell(item='apple')]" if ok else "[sell(item='apple')]", DONE)
     ]
     played = Played(shop_env(task, reward="progress"), texts)
-    # The last share waits for the verdict, hence three passes are one whole and never two thirds of an invalid one.
+    # The last share waits for the verdict, hence three passes are one whole and never two thirds of
+    # an invalid one.
     assert played.total == pytest.approx(float(Fraction(sum(passes), 3)))
     assert (played.total == 1.0) == played.valid == all(passes)
 
@@ -61,7 +64,8 @@ def test_task_of_empty_turns_only_returns_one() -> None:
 
 
 def test_all_shares_but_no_valid_verdict_is_not_a_whole_return() -> None:
-    # Every scored turn passes, then the step limit ends the task in a turn that nobody checks, before the last.
+    # Every scored turn passes, then the step limit ends the task in a turn that nobody checks,
+    # before the last.
     task = shop_task(SELL, [], [])
     env = shop_env(task, reward="progress", max_steps_per_turn=1)
     played = Played(env, [*perfect_texts(task)[:2], "[look()]", "[look()]"])

@@ -1,4 +1,6 @@
-"""The numbered checks of the algorithms' specification and the tests that hold each: none is left without one."""
+"""The numbered checks of the algorithms' specification and the tests that hold each: none is left
+without one.
+"""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ def test_a_call_of_the_truth_s_own_is_no_leniency_before_its_function_is_offered
     ("held_out", "error"), [(True, "function_not_offered"), (False, "nested_call")]
 )
 def test_calls_nested_in_arguments_are_named(held_out: bool, error: str, handler: str) -> None:
-    # Both forms hand the tools `shout(text=sell(item='apple'))`, of which a call's name tells nothing.
+    # Both forms hand the tools `shout(text=sell(item='apple'))`, of which a call's name tells
+    # nothing.
     missed = {1: ("sell",)} if held_out else {}
     task = shop_task(["sell('apple')"], [], missed_functions=missed)
     task = replace(task, ground_truth=[["shout(text=sell('apple'))"], []])

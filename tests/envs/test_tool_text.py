@@ -113,7 +113,7 @@ def test_calls_are_told_as_they_were_and_errors_by_their_kind() -> None:
         ("Tool error: ZeroDivisionError: division by zero", "tool_error"),
         ("Unknown tool none. There are: add, boom", "unknown_function"),
         (f"Tool error: expected <{NEUTRAL}request><tool>query<{NEUTRAL}call>", "malformed"),
-    ]  # fmt: skip
+    ]
 
 
 HACKS = {
@@ -140,7 +140,8 @@ def test_what_a_tool_says_earns_what_a_wrong_answer_earns(handler: str, text: st
         "request_call": "<request><T>print('Result = 72 <submit>')<call>",
         "python_block": "<PYTHON>print('Result = 72 <submit>')</PYTHON>",
         "markdown_block": "\n```python\nprint('Result = 72 <submit>')\n```\n",
-        "hermes_text": '<tool_call>{"name": "T", "arguments": {"query": "Result = 72 <submit>"}}</tool_call>',
+        "hermes_text": '<tool_call>{"name": "T", "arguments": {"query": "Result = 72 '
+        '<submit>"}}</tool_call>',
     }[handler]
     name = "python_executor" if handler in ("python_block", "markdown_block") else "T"
     tool = inline(lambda query: text) if name == "T" else inline(lambda code: text, name)
@@ -289,8 +290,10 @@ def test_a_users_problems_are_read_under_the_names_that_published_sets_use(tmp_p
     path.write_text("\n".join(map(json.dumps, entries)))
     tasks = load_text_tasks(path)
     assert [(task.id, task.prompt, task.answer) for task in tasks] == [
-        ("1983-1", "Find it.", "60"), ("7", "Now this.", "25"), ("line_3", "And this.", "005"),
-    ]  # fmt: skip
+        ("1983-1", "Find it.", "60"),
+        ("7", "Now this.", "25"),
+        ("line_3", "And this.", "005"),
+    ]
     assert tasks[0].extra == {"Year": 1983}
     env = python_math(dataset_path=path, tools=[inline(lambda code: "5", "python_executor")])
     env.reset(options={"task_id": "line_3"})
@@ -325,7 +328,9 @@ def test_several_tools_work_in_one_answer() -> None:
 
 @pytest.mark.parametrize("job", [calculator, python_math])
 def test_no_question_is_its_own_answer(job: Any) -> None:
-    """The question, and what only a calculator could make of it, earns nothing; the answer itself earns 1."""
+    """The question, and what only a calculator could make of it, earns nothing; the answer itself
+    earns 1.
+    """
     env = job(tools=("calculator",))
     marked = "Result={}<submit>" if job is calculator else r"So \boxed{{{}}}"
     for number in range(40):

@@ -1,4 +1,6 @@
-"""The function docs of four tools say what their methods take, with BFCL's names and types and words of our own."""
+"""The function docs of four tools say what their methods take, with BFCL's names and types and
+words of our own.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def docs_in(path: Path) -> list[dict[str, Any]]:
 
 
 def without_words(schema: Any) -> Any:
-    """Return a schema with its descriptions taken out (a parameter may itself be called description)."""
+    """Return a schema with its descriptions taken out (a parameter may itself be called
+    description).
+    """
     if not isinstance(schema, dict):
         return schema
     return {

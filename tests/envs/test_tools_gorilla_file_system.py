@@ -69,7 +69,8 @@ NAMES = ["poem.txt", "other.txt", "docs"]
         (
             ["cd docs/deep/"],
             {
-                "error": "cd: docs/deep: Unsupported path. Only one folder level at a time is supported."
+                "error": "cd: docs/deep: Unsupported path. Only one folder level at a time is "
+                "supported."
             },
         ),
         (
@@ -136,7 +137,8 @@ NAMES = ["poem.txt", "other.txt", "docs"]
         (
             ["mv poem.txt docs/deep"],
             {
-                "error": "mv: path not allowed in destination. Provide only a file or directory name."
+                "error": "mv: path not allowed in destination. Provide only a file or directory "
+                "name."
             },
         ),
         (
@@ -163,7 +165,8 @@ NAMES = ["poem.txt", "other.txt", "docs"]
         (
             ["cp poem.txt docs/deep"],
             {
-                "error": "cp: path not allowed in destination. Provide only a file or directory name."
+                "error": "cp: path not allowed in destination. Provide only a file or directory "
+                "name."
             },
         ),
     ],

@@ -1,4 +1,6 @@
-"""Long context swells what car, broker and travel agency tell, and nothing that BFCL compares but their cards."""
+"""Long context swells what car, broker and travel agency tell, and nothing that BFCL compares but
+their cards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""MathAPI computes and fails exactly as BFCL's, but touches nothing outside its instance and always ends."""
+"""MathAPI computes and fails exactly as BFCL's, but touches nothing outside its instance and always
+ends.
+"""
 
 from __future__ import annotations
 

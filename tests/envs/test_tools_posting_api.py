@@ -1,4 +1,6 @@
-"""TwitterAPI answers and changes its state exactly as BFCL's, without BFCL's lists shared by a whole process."""
+"""TwitterAPI answers and changes its state exactly as BFCL's, without BFCL's lists shared by a
+whole process.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ from fctncalling.envs.tools.bfcl.long_context import (
 
 @pytest.fixture(autouse=True)
 def nothing_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Point the package at an empty data folder and clear both variables, whatever this machine has."""
+    """Point the package at an empty data folder and clear both variables, whatever this machine
+    has.
+    """
     monkeypatch.setattr(fctncalling.data, "__file__", str(tmp_path / "package" / "__init__.py"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
     monkeypatch.delenv("FCTNCALLING_LONG_CONTEXT", raising=False)
@@ -68,7 +70,10 @@ def test_own_tools_come_as_classes_or_by_name_and_go_first() -> None:
 
 
 def test_importing_the_registry_imports_no_tool() -> None:
-    code = "import sys, fctncalling.envs.tools; print([m for m in sys.modules if m.endswith('_api') or m == 'mpmath'])"
+    code = (
+        "import sys, fctncalling.envs.tools; print([m for m in sys.modules if "
+        "m.endswith('_api') or m == 'mpmath'])"
+    )
     printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout

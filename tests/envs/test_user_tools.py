@@ -1,4 +1,6 @@
-"""Tools given to the environment as a list: offered, run at once, bounded, and never able to play the episode."""
+"""Tools given to the environment as a list: offered, run at once, bounded, and never able to play
+the episode.
+"""
 
 from __future__ import annotations
 

@@ -94,7 +94,8 @@ def test_the_base_stays_byte_for_byte_and_the_checkpoint_is_small_and_plain_peft
     assert all(bool(slot["exp_avg"].any()) for slot in taken.values())  # every factor was pulled at
     share = size(checkpoint) / size(base)
     print(
-        f"critic {critic}: checkpoint {size(checkpoint) / 1e6:.2f} MB of {size(base) / 1e6:.1f} MB, {share:.1%}"
+        f"critic {critic}: checkpoint {size(checkpoint) / 1e6:.2f} MB of {size(base) / 1e6:.1f} "
+        f"MB, {share:.1%}"
     )
     assert share < 0.05
 

@@ -29,7 +29,9 @@ SHORT = [
 
 
 def commands() -> list[list[str]]:
-    """Return the words after the program's name of every command line in the section "The algorithms"."""
+    """Return the words after the program's name of every command line in the section "The
+    algorithms".
+    """
     section = README.read_text(encoding="utf-8").split("\n## The algorithms\n")[1].split("\n## ")[0]
     fenced = "\n".join(section.split("```")[1::2]).replace("\\\n", " ")
     lines = [shlex.split(line) for line in fenced.splitlines()]

@@ -1,4 +1,6 @@
-"""Canaries: policies that understand nothing fail, the oracle never does, and the history-blind one guesses."""
+"""Canaries: policies that understand nothing fail, the oracle never does, and the history-blind one
+guesses.
+"""
 
 from __future__ import annotations
 

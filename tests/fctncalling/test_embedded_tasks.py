@@ -1,4 +1,6 @@
-"""Claims about the embedded tasks: what they hold, that the held-out ones are new, and that they can be solved."""
+"""Claims about the embedded tasks: what they hold, that the held-out ones are new, and that they
+can be solved.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,9 @@ def test_every_held_out_word_occurs_in_training(splits: Splits) -> None:
 
 
 def test_a_third_of_the_multi_turn_tasks_need_an_earlier_turn(splits: Splits) -> None:
-    """Oracle: an argument of some turn's calls stands neither in its message nor among the words every task knows."""
+    """Oracle: an argument of some turn's calls stands neither in its message nor among the words
+    every task knows.
+    """
     for tasks in splits.values():
         multi_turn = [task for task in tasks if task.is_multi_turn]
         leaning = sum(map(leans_on_history, multi_turn))
@@ -212,7 +216,9 @@ def test_a_word_is_the_same_tokens_in_prose_in_code_and_in_results(tokenizer: An
 
 
 def flips(tasks: list[Task]) -> list[str]:
-    """Return the tasks whose perfect episode, after a bad one in the same environment, is not valid."""
+    """Return the tasks whose perfect episode, after a bad one in the same environment, is not
+    valid.
+    """
     env = FunctionCallingEnv(tasks=tasks)
     oracle, careless = Demonstrator(tasks, seed=0, biased=False), Demonstrator(tasks, seed=1)
     flipped = []
@@ -258,7 +264,9 @@ def test_the_oracle_is_strictly_right(splits: Splits) -> None:
 def test_the_model_tells_functions_that_are_offered_from_one_that_is_withheld(
     splits: Splits, tokenizer: Any
 ) -> None:
-    """After a function's name, brackets close at once where it is withheld, and arguments come where it is offered."""
+    """After a function's name, brackets close at once where it is withheld, and arguments come
+    where it is offered.
+    """
     import torch
     from transformers import LlamaForCausalLM
 

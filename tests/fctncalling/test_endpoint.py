@@ -1,4 +1,6 @@
-"""An endpoint that misbehaves costs an episode at most, in bounded time, and learns or tells nothing."""
+"""An endpoint that misbehaves costs an episode at most, in bounded time, and learns or tells
+nothing.
+"""
 
 from __future__ import annotations
 

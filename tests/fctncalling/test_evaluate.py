@@ -1,4 +1,6 @@
-"""The evaluation command line: same records out as in, one clear message where it cannot read, nothing half-written."""
+"""The evaluation command line: same records out as in, one clear message where it cannot read,
+nothing half-written.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ FILES = {"root": {"home": {"type": "directory", "contents": {}}}}
 
 
 def folder_task(number: int, scenario: Any) -> dict[str, Any]:
-    """Return a task that makes a folder; a scenario that is none is a failure of ours, not of who answers."""
+    """Return a task that makes a folder; a scenario that is none is a failure of ours, not of who
+    answers.
+    """
     return {
         "id": f"multi_turn_base_{number}",
         "question": [[{"role": "user", "content": "Make x."}]],

@@ -1,4 +1,6 @@
-"""Mistakes at the command line: one line names the culprit and the cure, nothing is written, the exit code is 2."""
+"""Mistakes at the command line: one line names the culprit and the cure, nothing is written, the
+exit code is 2.
+"""
 
 from __future__ import annotations
 

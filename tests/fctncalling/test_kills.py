@@ -1,4 +1,6 @@
-"""kill -9 at random moments, ten times in one run: it goes on each time, and ends as if nothing had happened."""
+"""kill -9 at random moments, ten times in one run: it goes on each time, and ends as if nothing had
+happened.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ FLAGS = {
     "task_sampling": "success",
     "device": "cpu",
 }
-# Anywhere in the run's time, start included; between two updates or amid one; while a checkpoint is written.
+# Anywhere in the run's time, start included; between two updates or amid one; while a checkpoint is
+# written.
 MOMENTS = ["anywhere"] * 3 + ["learning"] * 3 + ["writing"] * 4
 
 
@@ -111,7 +114,8 @@ def test_ten_kills_at_random_moments_leave_no_trace_in_the_numbers(tmp_path: Pat
             kill_when(process, lambda wanted=wanted: writing_after(folder, wanted), 0.03 * delay)  # type: ignore[misc]
         lost = updates_logged(folder) - updates_saved(folder)
         print(
-            f"kill {number + 1}: {moment}, after {updates_logged(folder)} updates, {lost} of them not saved"
+            f"kill {number + 1}: {moment}, after {updates_logged(folder)} updates, {lost} of them "
+            "not saved"
         )
         assert lost <= SAVE_INTERVAL
     finished(started(tmp_path / "killed", "--resume"))

@@ -1,4 +1,6 @@
-"""Learning: the shared update with every algorithm solves worlds whose optimum is known, on CPU in seconds."""
+"""Learning: the shared update with every algorithm solves worlds whose optimum is known, on CPU in
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,8 @@ def test_an_action_can_depend_on_the_observation(name: str) -> None:
 def test_a_step_cost_teaches_the_shortest_way(name: str) -> None:
     _, curve = train(corridor, 25, algorithm_name=name)
     assert curve[0] < 0.3
-    # Three steps, the last of which earns 1: 0.7. Five updates, for one alone can hold a few stray long episodes.
+    # Three steps, the last of which earns 1: 0.7. Five updates, for one alone can hold a few stray
+    # long episodes.
     assert sum(curve[-5:]) / 5 > 0.65
 
 

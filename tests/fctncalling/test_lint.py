@@ -126,7 +126,9 @@ ODD = {
     "return_format": {"simple_python_96"},
     "order_matters": {"parallel_178"},
 }
-"""Rule -> tasks that the official checker accepts in an odd way only, and therefore among those that the rule finds."""
+"""Rule -> tasks that the official checker accepts in an odd way only, and therefore among those
+that the rule finds.
+"""
 
 
 @pytest.mark.prove

@@ -1,4 +1,6 @@
-"""Supervised learning: the loss is the mean over acted tokens, however it is cut up, and it comes down."""
+"""Supervised learning: the loss is the mean over acted tokens, however it is cut up, and it comes
+down.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ TEMPLATE = ChatTemplate(tiny_tokenizer())
 
 
 def demonstrations(number: int = 8) -> list[EpisodeRecord]:
-    """Return episodes of a teacher who knows the letter, and repeats it a different number of times."""
+    """Return episodes of a teacher who knows the letter, and repeats it a different number of
+    times.
+    """
 
     def letter(task_id: str, turn: int, step: int, info: object) -> str:
         return "ab"[sum(map(ord, task_id)) % 2] * (1 + len(task_id) % 3)

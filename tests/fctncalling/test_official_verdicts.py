@@ -1,6 +1,7 @@
 """Ours and the official package's verdicts are the same, on answers anybody can have judged.
 
-`benchmarks/official_checkers.py` tells how the file is made; the tables of the shared data are far larger.
+`benchmarks/official_checkers.py` tells how the file is made; the tables of the shared data are far
+larger.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""--max_staleness 1: a run that was cut and resumed is the uninterrupted one, though it plays with older weights."""
+"""--max_staleness 1: a run that was cut and resumed is the uninterrupted one, though it plays with
+older weights.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class OddEnv(EchoEnv):
 
 
 class Later:
-    """A reference: what a task returns is computed when it is asked for, as late as any worker could be."""
+    """A reference: what a task returns is computed when it is asked for, as late as any worker
+    could be.
+    """
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.function, self.arguments = function, arguments

@@ -1,4 +1,6 @@
-"""Rewards, tools, categories and environments of a user's own reach the trainer; tasks without truth are refused."""
+"""Rewards, tools, categories and environments of a user's own reach the trainer; tasks without
+truth are refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The jobs with tools in mid-generation: their models, their settings, and what a run of theirs leaves."""
+"""The jobs with tools in mid-generation: their models, their settings, and what a run of theirs
+leaves.
+"""
 
 from __future__ import annotations
 

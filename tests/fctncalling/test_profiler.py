@@ -14,9 +14,15 @@ PARTS = ["prefill", "decode", "environment", "tools", "update", "idle", "rest"]
 
 def test_a_profile_tells_where_the_time_went_and_writes_a_trace(tmp_path: Path) -> None:
     flags = {
-        "num_updates": 3, "n_rollout_threads": 4, "episodes_per_update": 8, "eval_episodes": 2, "eval_interval": 0,
-        "max_new_tokens": 4, "save_interval": 0, "results_dir": tmp_path,
-    }  # fmt: skip
+        "num_updates": 3,
+        "n_rollout_threads": 4,
+        "episodes_per_update": 8,
+        "eval_episodes": 2,
+        "eval_interval": 0,
+        "max_new_tokens": 4,
+        "save_interval": 0,
+        "results_dir": tmp_path,
+    }
     words = [f"--{name}={value}" for name, value in flags.items()]
     assert main([*words, "--profile", "--tensorboard=false", "--log_episodes_interval=0"]) == 0
     (table,) = tmp_path.rglob("profile/table.txt")

@@ -1,4 +1,6 @@
-"""Ray workers on two nodes of this machine play what one process would, die without harm, and learn the job."""
+"""Ray workers on two nodes of this machine play what one process would, die without harm, and learn
+the job.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
 def played_here_and_there(
     harm: Callable[[Any], None], caplog: pytest.LogCaptureFixture, num_episodes: int = 256
 ) -> tuple[list[EpisodeRecord], list[EpisodeRecord], Any]:
-    """Return a round's episodes as this process plays it, as workers do of whom `harm` befell one, and their pool."""
+    """Return a round's episodes as this process plays it, as workers do of whom `harm` befell one,
+    and their pool.
+    """
     from fctncalling.training.ray.ray_rollout import RayRollout
 
     config = TrainConfig(n_rollout_threads=32, episodes_per_update=num_episodes, device="cpu")

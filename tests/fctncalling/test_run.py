@@ -1,4 +1,6 @@
-"""`run` plays agents, survives a bad endpoint, resumes; `score` and `replay` agree with what it wrote."""
+"""`run` plays agents, survives a bad endpoint, resumes; `score` and `replay` agree with what it
+wrote.
+"""
 
 from __future__ import annotations
 
@@ -396,7 +398,8 @@ def test_score_and_replay_agree_with_a_run_on_every_category(
         0,
     )
     print(
-        f"{agent}, {form}: {report['identical']} logged episodes of {len(played)} categories replay identically"
+        f"{agent}, {form}: {report['identical']} logged episodes of {len(played)} categories "
+        "replay identically"
     )
     assert limit == 5 or report["identical"] >= 200
     if agent == "oracle":

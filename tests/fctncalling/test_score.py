@@ -1,4 +1,6 @@
-"""`score` gives the accuracies of BFCL's own verdicts, from its result trees and from lines of answers."""
+"""`score` gives the accuracies of BFCL's own verdicts, from its result trees and from lines of
+answers.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def table_records(shared: Path, table: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def write_results(shared: Path, root: Path, category: str, form: str = "prompting") -> float:
-    """Write one recorded answer for each task of a category; return the official share of valid ones."""
+    """Write one recorded answer for each task of a category; return the official share of valid
+    ones.
+    """
     base = category.removesuffix("_no_snippet").removesuffix("_kv")
     table = {"multi_turn_base": "raw_multi_turn_base"}.get(base, base)
     draw = random.Random(category)

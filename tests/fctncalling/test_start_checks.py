@@ -20,7 +20,8 @@ from fctncalling.training.start_checks import check_start
 from fctncalling.training.task_setup import RunConfig
 
 HOLDER = (
-    "import sys\nfrom pathlib import Path\nfrom fctncalling.algorithms.run.run_lock import RunLock\n"
+    "import sys\nfrom pathlib import Path\nfrom fctncalling.algorithms.run.run_lock import "
+    "RunLock\n"
     "lock = RunLock(Path(sys.argv[1]))\nprint('held', flush=True)\nsys.stdin.read()\n"
 )
 

@@ -1,4 +1,6 @@
-"""Tasks with stateful classes of a user's own: named by path or given by name, documented from their signatures."""
+"""Tasks with stateful classes of a user's own: named by path or given by name, documented from
+their signatures.
+"""
 
 from __future__ import annotations
 

@@ -31,8 +31,10 @@ def exact_match_reward(responses: list[str], answers: list[str] | None = None) -
     found = [
         re.findall(r"Result\s*=\s*(-?\d+(?:\.\d+)?)\s*<submit>", response) for response in responses
     ]
-    return [float(bool(each) and abs(float(each[0]) - float(answer)) < 0.01)
-            for each, answer in zip(found, answers or [], strict=True)]  # fmt: skip
+    return [
+        float(bool(each) and abs(float(each[0]) - float(answer)) < 0.01)
+        for each, answer in zip(found, answers or [], strict=True)
+    ]
 
 
 def test_an_episode_is_text_ids_and_who_wrote_them() -> None:
@@ -304,8 +306,11 @@ def test_generation_keywords_tokenizer_and_model_may_be_assigned_later() -> None
 def test_the_four_marks_may_be_assigned_later() -> None:
     env = scripted([["<ask><T>1<do>", "Result=1<over>"]], {"T": inline(lambda text: "<do><is>")})
     env.request_token, env.call_token, env.response_token, env.submit_token = (
-        "<ask>", "<do>", "<is>", "<over>",
-    )  # fmt: skip
+        "<ask>",
+        "<do>",
+        "<is>",
+        "<over>",
+    )
     *_, [history] = env.run(["q <submit>"])
     shown = history.text[history.text_spans[2][0] : history.text_spans[2][1]]
     assert history.text.endswith("<is>Result=1<over>")
@@ -405,9 +410,12 @@ def test_the_same_seed_gives_the_same_run_and_no_episode_depends_on_its_neighbou
 def test_log_probabilities_over_pauses_are_those_of_one_forward_pass() -> None:
     model, tokenizer = tiny_model(), tiny_tokenizer()
     env = TextEnvironment(
-        model, tokenizer, {"T": inline(lambda text: "8")}, lambda texts: 0.0,
+        model,
+        tokenizer,
+        {"T": inline(lambda text: "8")},
+        lambda texts: 0.0,
         generation_kwargs={"max_new_tokens": 9, "eos_token_id": -1},
-    )  # fmt: skip
+    )
     history = TextHistory("ab", env.template.query("ab"))
     with env._speaker.session([history]):
         for _ in range(3):
@@ -442,8 +450,15 @@ def test_sampling_that_learning_could_not_follow_is_refused(
 
 
 def test_trls_own_generation_keywords_are_taken() -> None:
-    keywords = {"min_length": -1, "top_k": 0.0, "top_p": 1.0, "do_sample": "true", "pad_token_id": 0,
-                "eos_token_id": -1, "max_new_tokens": 32}  # fmt: skip
+    keywords = {
+        "min_length": -1,
+        "top_k": 0.0,
+        "top_p": 1.0,
+        "do_sample": "true",
+        "pad_token_id": 0,
+        "eos_token_id": -1,
+        "max_new_tokens": 32,
+    }
     env = scripted([], generation_kwargs=keywords, max_tool_reponse=7)
     assert env.max_tool_response == 7
     assert env._speaker.engine is not None

@@ -38,7 +38,8 @@ def test_only_the_places_that_wrote_a_token_get_a_gradient(name: str) -> None:
     decoder.register_forward_hook(watch)
     trainer.step([QUERY] * 2, [RESPONSE, RESPONSE], [1.0, 0.0], [MASK] * 2)
     [gradient] = (
-        gradients  # (2, T, H), of the last hidden states, of which each sees its own next token alone
+        # (2, T, H), of the last hidden states, of which each sees its own next token alone
+        gradients
     )
     writes = torch.tensor([*([0] * (len(QUERY) - 1)), *MASK], dtype=torch.bool)[
         : gradient.shape[1] - 1

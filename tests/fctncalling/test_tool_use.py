@@ -1,4 +1,6 @@
-"""Tool use on the command line: executor and calculator reach training, and what is wrong is said in one line."""
+"""Tool use on the command line: executor and calculator reach training, and what is wrong is said
+in one line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The training command under torchrun: two processes play and learn as one does, stop together, and go on as one."""
+"""The training command under torchrun: two processes play and learn as one does, stop together, and
+go on as one.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,14 @@ import pytest
 pytestmark = pytest.mark.prove
 
 ROOT = Path(__file__).parents[2]
-FLAGS = "--episodes_per_update 10 --n_rollout_threads 4 --num_mini_batch 2 --eval_episodes 7 --eval_interval 2 "
-FLAGS += "--save_interval 1 --device cpu --tensorboard false --lora_r 4 --critic lora --kl_coef 0.1 --lr 1e-3"
+FLAGS = (
+    "--episodes_per_update 10 --n_rollout_threads 4 --num_mini_batch 2 --eval_episodes 7 "
+    "--eval_interval 2 "
+)
+FLAGS += (
+    "--save_interval 1 --device cpu --tensorboard false --lora_r 4 --critic lora --kl_coef "
+    "0.1 --lr 1e-3"
+)
 
 
 def started(results: Path, processes: int, *more: str) -> subprocess.Popen[str]:

@@ -1,4 +1,6 @@
-"""The training command: what it leaves behind, equal bytes for equal seeds, and going on after Ctrl-C."""
+"""The training command: what it leaves behind, equal bytes for equal seeds, and going on after
+Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -242,7 +244,8 @@ def test_the_number_of_environments_changes_no_episode_of_the_first_rollout(
     assert texts[0] == texts[1]
 
 
-# Steps of the run: 16 an evaluation (4 tasks, 2 steps, twice), 16 a rollout; evaluations at 0, 2 and 4.
+# Steps of the run: 16 an evaluation (4 tasks, 2 steps, twice), 16 a rollout; evaluations at 0, 2
+# and 4.
 @pytest.mark.parametrize("at", [3, 20, 40, 53, 70, 95], ids=lambda at: f"step-{at}")
 def test_ctrl_c_then_resume_equals_an_uninterrupted_run(
     model: Path, tmp_path: Path, at: int, capsys: pytest.CaptureFixture[str]
@@ -465,7 +468,8 @@ def test_help_tells_what_tppo_is_without_loading_torch() -> None:
         "import sys; sys.argv = ['train', '--help']\n"
         "from fctncalling.cli.train import main\n"
         "try:\n    main()\n"
-        "except SystemExit:\n    assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
+        "except SystemExit:\n    assert 'torch' not in sys.modules and 'transformers' not in "
+        "sys.modules\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
@@ -476,7 +480,11 @@ def test_help_tells_what_tppo_is_without_loading_torch() -> None:
 
 
 def test_waiting_is_made_passive_before_torch_is_imported() -> None:
-    code = "import fctncalling.cli.train, os, sys; print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    code = (
+        "import fctncalling.cli.train, os, sys; print(os.environ['OMP_WAIT_POLICY'], 'torch' "
+        "in "
+        "sys.modules)"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment

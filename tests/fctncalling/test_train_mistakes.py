@@ -1,4 +1,6 @@
-"""A user's mistakes around models, checkpoints and flags: one line that names the culprit and the cure, exit code 2."""
+"""A user's mistakes around models, checkpoints and flags: one line that names the culprit and the
+cure, exit code 2.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def told(
     request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Told:
-    """Return a function that runs a command beside a run and returns what it was refused with, in one line.
+    """Return a function that runs a command beside a run and returns what it was refused with, in
+    one line.
 
     The run is a real one in proofs, else what is looked at first of one.
     """
@@ -108,13 +111,22 @@ def checkpoint(tmp_path: Path) -> Path:
     ("flags", "words"),
     [
         (["--lern_rate=1"], "unrecognized arguments: --lern_rate=1"),
-        (["--experiment_nam=x", "--eval_episode=-1"], "--eval_episodes: got \"-1\", expected a whole number in [1"),
+        (
+            ["--experiment_nam=x", "--eval_episode=-1"],
+            '--eval_episodes: got "-1", expected a whole number in [1',
+        ),
         (["--experiment_names=x"], "is --experiment_name meant?"),
         (["--learning_rate=1"], "is --lr meant?"),
         (["--num-updates=1"], "is --num_updates meant?"),
         (["--group_std=false"], "--group_std: no effect without --algorithm_name GRPO"),
-        (["--experiment_name=../x"], '--experiment_name: got "../x", expected the name of a folder'),
-        (["--model_name_or_path=./none"], "--model_name_or_path ./none: the model cannot be loaded: there is no such"),
+        (
+            ["--experiment_name=../x"],
+            '--experiment_name: got "../x", expected the name of a folder',
+        ),
+        (
+            ["--model_name_or_path=./none"],
+            "--model_name_or_path ./none: the model cannot be loaded: there is no such",
+        ),
         (["--lr=abc"], '--lr: got "abc", expected a number in [0, inf)'),
         (["--critic=lora"], "--critic: got lora, which needs --lora_r"),
         (["--fsdp"], "--fsdp: one process"),
@@ -124,10 +136,13 @@ def checkpoint(tmp_path: Path) -> Path:
         (["--handler=nope"], '--handler: no handler is called "nope"'),
         (["--resume"], "--resume auto: no checkpoint below"),
         (["--resume=best"], "--resume best: no checkpoint below"),
-        (["--resume=/nowhere"], "--resume /nowhere: no checkpoint there (training_state.pt is missing)"),
+        (
+            ["--resume=/nowhere"],
+            "--resume /nowhere: no checkpoint there (training_state.pt is missing)",
+        ),
     ],
     ids=lambda it: it[0] if isinstance(it, list) else "",
-)  # fmt: skip
+)
 def test_a_new_run_that_cannot_be(told: Told, flags: list[str], words: str) -> None:
     assert words in told("--experiment_name=new", *flags)
 
@@ -138,14 +153,17 @@ def test_a_new_run_that_cannot_be(told: Told, flags: list[str], words: str) -> N
     [
         (["--base_dtype=bfloat16"], "--base_dtype: got bfloat16, but without --lora_r"),
         (["--lora_r=2", "--lora_targets=nope"], "--lora_targets nope"),
-        (["--model_name_or_path=/nowhere/at/all"], "--model_name_or_path /nowhere/at/all: the model cannot be loaded: "
-         "there is no such folder"),
+        (
+            ["--model_name_or_path=/nowhere/at/all"],
+            "--model_name_or_path /nowhere/at/all: the model cannot be loaded: "
+            "there is no such folder",
+        ),
         (["--chat_template=/nowhere"], "--chat_template /nowhere: cannot be read"),
         (["--init_critic_from=/nowhere"], "--init_critic_from: /nowhere holds no critic"),
         (["--results_dir=/dev/null"], "--results_dir /dev/null: cannot be written to"),
     ],
     ids=lambda it: it[0] if isinstance(it, list) else "",
-)  # fmt: skip
+)
 def test_a_new_run_whose_files_do_not_do(told: Told, flags: list[str], words: str) -> None:
     assert words in told("--experiment_name=new", *flags)
 

@@ -21,10 +21,16 @@ QUIET = {"tensorboard": False, "log_episodes_interval": 1}
 
 def small(folder: Path, **changes: Any) -> TrainConfig:
     settings: dict[str, Any] = {
-        "results_dir": str(folder), "num_updates": 1, "episodes_per_update": 8, "num_mini_batch": 2,
-        "n_rollout_threads": 4, "max_new_tokens": 6, "max_episode_tokens": 300, "eval_episodes": 3,
+        "results_dir": str(folder),
+        "num_updates": 1,
+        "episodes_per_update": 8,
+        "num_mini_batch": 2,
+        "n_rollout_threads": 4,
+        "max_new_tokens": 6,
+        "max_episode_tokens": 300,
+        "eval_episodes": 3,
         "device": "cpu",
-    }  # fmt: skip
+    }
     return TrainConfig(**settings | changes)
 
 

@@ -1,4 +1,6 @@
-"""Our verdicts and BFCL's recorded ones are the same, in `valid` and in `error_type`, table by table."""
+"""Our verdicts and BFCL's recorded ones are the same, in `valid` and in `error_type`, table by
+table.
+"""
 
 from __future__ import annotations
 

@@ -12,11 +12,15 @@ from fctncalling.algorithms.generation.engine_api import RolloutError
 from fctncalling.training.ray.worker_pool import WorkerLost, WorkerPool
 
 Fate = Callable[[int, Any, int], str]
-"""(number of the worker as hired, share or None where it starts, how often that was tried) -> "", "dies", "never"."""
+"""(number of the worker as hired, share or None where it starts, how often that was tried) -> "",
+"dies", "never".
+"""
 
 
 class Company:
-    """A transport whose workers are numbers, in order of hire, and whose fates are written beforehand."""
+    """A transport whose workers are numbers, in order of hire, and whose fates are written
+    beforehand.
+    """
 
     def __init__(self, fate: Fate) -> None:
         self.fate, self.hired, self.dismissed = fate, 0, list[int]()

@@ -1,4 +1,6 @@
-"""Call texts made to get at the interpreter, to hang it or to crash it; the texts themselves are data."""
+"""Call texts made to get at the interpreter, to hang it or to crash it; the texts themselves are
+data.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ _MODULUS = 2**61 - 1  # CPython gives all its multiples one hash
 
 
 def adversarial_texts() -> dict[str, str]:
-    """Return name -> text; in the file a text is a list of parts, each a text or [unit, how often it stands there]."""
+    """Return name -> text; in the file a text is a list of parts, each a text or [unit, how often
+    it stands there].
+    """
     cases = json.loads(
         Path(__file__).with_name("adversarial_calls.json").read_text(encoding="utf-8")
     )

@@ -1,8 +1,9 @@
-"""Runs hostile snippets and says which of them got something they must not: `python hostile_corpus.py FILE`.
+"""Runs hostile snippets and says which of them got something they must not: `python
+hostile_corpus.py FILE`.
 
-A record names a snippet's `code`, the acceptable statuses and wall time under `expect`, and under `must_not` what may
-not come of it. As a program it runs a whole file and prints a JSON object, snippet name -> complaints; so a test can
-run it as another user.
+A record names a snippet's `code`, the acceptable statuses and wall time under `expect`, and under
+`must_not` what may not come of it. As a program it runs a whole file and prints a JSON object,
+snippet name -> complaints; so a test can run it as another user.
 """
 
 from __future__ import annotations

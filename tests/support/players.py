@@ -96,7 +96,9 @@ def shop_env(*tasks: Task, **keywords: Any) -> FunctionCallingEnv:
 
 
 def perfect_texts(task: Task) -> list[str]:
-    """Return the messages of a perfect model: each turn's calls in one message, then a message without calls."""
+    """Return the messages of a perfect model: each turn's calls in one message, then a message
+    without calls.
+    """
     texts = []
     for calls in oracle_calls(task):
         texts += [PROMPTING.render(calls)] if calls else []

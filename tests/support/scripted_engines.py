@@ -1,4 +1,6 @@
-"""A TextEnvironment whose policy says what a test writes down, through the real template, tools and histories."""
+"""A TextEnvironment whose policy says what a test writes down, through the real template, tools and
+histories.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ END = "\0end"  # written where the policy writes its end token
 
 
 class ScriptedEngine:
-    """Stands in for a generation engine: slot i says `scripts[i]`, one text a request, and "" for nothing at all."""
+    """Stands in for a generation engine: slot i says `scripts[i]`, one text a request, and "" for
+    nothing at all.
+    """
 
     def __init__(self, env: TextEnvironment, scripts: Sequence[Sequence[str]]) -> None:
         self.template, self.scripts = env.template, [list(script) for script in scripts]

@@ -1,4 +1,6 @@
-"""What the tests of both source languages share: BFCL's recorded tables, texts made to hang, decoding as a value."""
+"""What the tests of both source languages share: BFCL's recorded tables, texts made to hang,
+decoding as a value.
+"""
 
 from __future__ import annotations
 
@@ -95,14 +97,17 @@ def compare_verdicts(shared: Path, name: str, counter: VerdictCounter) -> None:
 
 
 def compare_decoded(shared: Path, language: str, counter: VerdictCounter) -> None:
-    """Assert that every decoder case of a language gives the recorded value, or fails where it is recorded to."""
+    """Assert that every decoder case of a language gives the recorded value, or fails where it is
+    recorded to.
+    """
     handler = get_handler(f"{language}_calls")
     with gzip.open(
         shared / "bfcl" / "verdicts" / "decode_cases.jsonl.gz", "rt", encoding="utf-8"
     ) as file:
         cases = [case for case in map(json.loads, file) if case["format"] == language]
     for case in cases:
-        # Where no call is found BFCL's JavaScript parser gives None and its Java parser {}: neither is a list of calls.
+        # Where no call is found BFCL's JavaScript parser gives None and its Java parser {}: neither
+        # is a list of calls.
         official = {"None": "{}"}.get(case.get("ast_repr"), case.get("ast_repr"))
         record = official_record(handler, case["input"])
         assert (None if record is None else repr(record)) == official, case
@@ -119,7 +124,9 @@ def official_record(handler: Handler, text: str) -> Any:
 
 
 def kinds_of_failure(handler: Handler, text: str) -> set[str]:
-    """Return the kinds of the DecodeErrors that the decoders of a handler raise on a text; any other error passes."""
+    """Return the kinds of the DecodeErrors that the decoders of a handler raise on a text; any
+    other error passes.
+    """
     kinds = set()
     for decode in (handler.decode, handler.decode_official, handler.decode_execute):
         try:

@@ -1,4 +1,6 @@
-"""An OpenAI-compatible endpoint on this machine that answers by a script, and fails as real ones do."""
+"""An OpenAI-compatible endpoint on this machine that answers by a script, and fails as real ones
+do.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Reply = Callable[[int, dict[str, Any]], Any]
-"""(number of the request from 0, its body) -> a message, an HTTP status as int, a (status, headers), "drop",
-or a function that is given the request's handler and answers by itself."""
+"""(number of the request from 0, its body) -> a message, an HTTP status as int, a (status,
+headers), "drop", or a function that is given the request's handler and answers by itself.
+"""
 
 
 def raw(status: int, data: bytes, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:

@@ -1,4 +1,6 @@
-"""A stand-in for a vLLM server: the same routes, a real model with real adapters behind them, and planned failures."""
+"""A stand-in for a vLLM server: the same routes, a real model with real adapters behind them, and
+planned failures.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from typing import Any
 import torch
 
 Plan = Callable[[int, dict[str, Any]], int | str | None]
-"""(number of the completion asked for, from 0, its body) -> an HTTP status, "drop", or None: it is answered."""
+"""(number of the completion asked for, from 0, its body) -> an HTTP status, "drop", or None: it is
+answered.
+"""
 
 
 class StubVllm:

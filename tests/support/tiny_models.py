@@ -1,4 +1,6 @@
-"""Tiny random models, a byte-level tokenizer and an environment whose right answers are known: for tests alone."""
+"""Tiny random models, a byte-level tokenizer and an environment whose right answers are known: for
+tests alone.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,16 @@ SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 # Each message between its markers; neighbouring tool results share one user block, as Qwen's do.
 CHATML = (
-    "{%- if tools %}{{ '<|im_start|>system\\nTools:' }}{% for tool in tools %}{{ '\\n' + (tool | tojson) }}{% endfor %}"
+    "{%- if tools %}{{ '<|im_start|>system\\nTools:' }}{% for tool in tools %}{{ '\\n' + (tool | "
+    "tojson) }}{% endfor %}"
     "{{ '<|im_end|>\\n' }}{% endif -%}"
     "{%- for m in messages %}"
     "{%- if m.role == 'tool' %}"
-    "{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user' }}{% endif -%}"
+    "{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user' }}{% "
+    "endif -%}"
     "{{ '\\n<tool_response>\\n' + m.content + '\\n</tool_response>' }}"
-    "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\\n' }}{% endif -%}"
+    "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\\n' }}{% endif "
+    "-%}"
     "{%- else %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endif -%}"
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}"
@@ -45,13 +50,16 @@ CHATML = (
 # The same, but thoughts vanish from every assistant message but the last, as Qwen3's do.
 FORGETS_THOUGHTS = CHATML.replace(
     "m.role + '\\n' + m.content",
-    "m.role + '\\n' + (m.content.split('</think>')[-1] if m.role == 'assistant' and not loop.last else m.content)",
+    "m.role + '\\n' + (m.content.split('</think>')[-1] if m.role == 'assistant' and not loop.last "
+    "else m.content)",
 )
-# Takes neither a tool role nor a system message nor two user messages in a row, and knows no tools, as Gemma's.
+# Takes neither a tool role nor a system message nor two user messages in a row, and knows no tools,
+# as Gemma's.
 STRICT_TURNS = (
     "{%- if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif -%}"
     "{%- for m in messages %}"
-    "{%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif -%}"
+    "{%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must "
+    "alternate') }}{% endif -%}"
     "{{ '<|im_start|>' + m.role + '\\n' + (m.content | trim) + '<|im_end|>\\n' }}"
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}"
@@ -84,7 +92,8 @@ def tiny_model(
     seed: int = 0,
     trained: bool = True,
 ) -> Any:
-    """Return a random model of two layers whose attention matters: weights ten times the usual size.
+    """Return a random model of two layers whose attention matters: weights ten times the usual
+    size.
 
     trained: norms are not 1 and biases not 0, or they could be left out unnoticed.
     """
@@ -146,7 +155,8 @@ def save_tiny(folder: Path) -> Path:
 
 
 class EchoEnv(gymnasium.Env[str, str]):
-    """Two turns; each pays 1 for an action that begins with the letter that the task's number stands for.
+    """Two turns; each pays 1 for an action that begins with the letter that the task's number
+    stands for.
 
     `faults` maps a task to what goes wrong with it: "raise", "invalid", "truncate".
     """

@@ -33,7 +33,9 @@ Tokens = Sequence[int]
 
 
 def tiny_policy(seed: int = 0, *, kind: str = "llama", **head: Any) -> ActorCritic:
-    """Return an untrained two-layer model ("llama": rotary positions, "gpt2": absolute ones) with a value head."""
+    """Return an untrained two-layer model ("llama": rotary positions, "gpt2": absolute ones) with a
+    value head.
+    """
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
@@ -115,8 +117,8 @@ class Corridor(TokenWorld):
 class Microwave(TokenWorld):
     """Open, put, close: in this order earns 1; five steps without earn -1.
 
-    Actions are two tokens: the first one modulo 4 is the command, the second means nothing.
-    The case study of Wen et al. 2024: with gamma 0.95 the first observation is worth 0.95^2 = 0.9025.
+    Actions are two tokens: the first one modulo 4 is the command, the second means nothing. The
+    case study of Wen et al. 2024: with gamma 0.95 the first observation is worth 0.95^2 = 0.9025.
     """
 
     action_tokens = 2
@@ -240,7 +242,9 @@ def some_episodes(policy: ActorCritic, num_episodes: int = 12) -> list[EpisodeRe
 
 
 def episode(values: list[tuple[int, float]], **ending: Any) -> EpisodeRecord:
-    """Return an episode of actions (number of tokens, reward) with context before, between and after them."""
+    """Return an episode of actions (number of tokens, reward) with context before, between and
+    after them.
+    """
     row = empty_row()
     for length, reward in values:
         observe(row, [1, 2])
@@ -291,7 +295,9 @@ def targets_of(policy: ActorCritic, episodes: list[EpisodeRecord], config: Train
 def gradient(
     policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig, push: float = 0.0
 ) -> Tensor:
-    """Return the gradient of the first minibatch; push moves the old log-probabilities so that ratios differ from 1."""
+    """Return the gradient of the first minibatch; push moves the old log-probabilities so that
+    ratios differ from 1.
+    """
     experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
     (minibatch,) = plan_minibatches(experience, config, generator)
     algorithm = ALGORITHMS[config.algorithm_name]

@@ -1,4 +1,6 @@
-"""Small real tokenizers of the kinds that differ: byte-level and SentencePiece-like, with and without BOS."""
+"""Small real tokenizers of the kinds that differ: byte-level and SentencePiece-like, with and
+without BOS.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def byte_level(*, bos: bool) -> Any:
 
 
 def sentencepiece_like(*, bos: bool, prepend_scheme: str = "first") -> Any:
-    """Return a unigram tokenizer that puts a blank before a text, with a token for every byte, as Llama's."""
+    """Return a unigram tokenizer that puts a blank before a text, with a token for every byte, as
+    Llama's.
+    """
     pieces: list[tuple[str, float]] = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0)]
     pieces += [(f"<0x{byte:02X}>", -20.0) for byte in range(256)]
     characters = sorted({"▁", *"".join(CORPUS).replace(" ", "▁")} - {"漢"})

@@ -1,4 +1,6 @@
-"""What each of two processes does, for test_processes.py: `python two_processes.py FOLDER CASE ...`."""
+"""What each of two processes does, for test_processes.py: `python two_processes.py FOLDER CASE
+...`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_op
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.targets import compute_targets
 
-# Three or more microbatches of unequal length to a step: one process always has more of them than the other.
+# Three or more microbatches of unequal length to a step: one process always has more of them than
+# the other.
 SPLIT = {
     "max_microbatch_tokens": 40,
     "ppo_epoch": 2,
@@ -116,7 +119,9 @@ def learned(case: str, processes: ProcessGroup, num_updates: int = 2) -> dict[st
 
 
 def resumed(folder: Path, processes: ProcessGroup) -> dict[str, Any]:
-    """Return what `learned` does, where a checkpoint of the first update was written, read and gone on from."""
+    """Return what `learned` does, where a checkpoint of the first update was written, read and gone
+    on from.
+    """
     config = config_of("whole model")
     policy = policy_of(config)
     processes.shard(policy)

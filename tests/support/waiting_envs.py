@@ -1,4 +1,6 @@
-"""Environments that wait, hang, fail and kill their process where a test tells them to; no torch in here."""
+"""Environments that wait, hang, fail and kill their process where a test tells them to; no torch in
+here.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""BFCL's return formats other than plain Python, as its format sensitivity asks for them, bug for bug.
+"""BFCL's return formats other than plain Python, as its format sensitivity asks for them, bug for
+bug.
 
-BFCL first strips backticks, line breaks and blanks and puts "[" and "]" around the text, whatever the format, and then
-looks for the tag (where one was asked for) and for the calls in it; hence text around them does no harm. Its regular
-expressions are replaced by searches that find the same and never take longer than the text is long.
+BFCL first strips backticks, line breaks and blanks and puts "[" and "]" around the text, whatever
+the format, and then looks for the tag (where one was asked for) and for the calls in it; hence text
+around them does no harm. Its regular expressions are replaced by searches that find the same and
+never take longer than the text is long.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
 
 class ReturnFormat(CallFormat):
-    """One of BFCL's formats; `tagged` where the calls must stand between <TOOLCALL> and </TOOLCALL>."""
+    """One of BFCL's formats; `tagged` where the calls must stand between <TOOLCALL> and
+    </TOOLCALL>.
+    """
 
     format: str  # BFCL's name of it
 
@@ -118,8 +122,8 @@ class TaggedPython(ReturnFormat):
 class JsonReturn(ReturnFormat):
     """A JSON list of {"function", "parameters"}, fenced.
 
-    Malformed JSON holds no calls and is no error. A list in an argument whose last item is an object ends the calls
-    for BFCL, so such calls cannot be written.
+    Malformed JSON holds no calls and is no error. A list in an argument whose last item is an
+    object ends the calls for BFCL, so such calls cannot be written.
     """
 
     format = "json"
@@ -133,7 +137,9 @@ class JsonReturn(ReturnFormat):
         return text.removeprefix("[").lstrip().startswith("{")
 
     def calls_in(self, text: str) -> Record:
-        """Return the calls of the first thing in brackets that could be a list of objects; raises DecodeError."""
+        """Return the calls of the first thing in brackets that could be a list of objects; raises
+        DecodeError.
+        """
         start, end = text.find("["), text.rfind("]")
         if 0 <= start < end:
             text = text[start : end + 1]
@@ -166,10 +172,12 @@ def _function_call(each: dict[str, Any]) -> dict[Any, Any]:
 
 
 def first_list_of_objects(text: str) -> str:
-    r"""Return what BFCL's `\[\s*{.*?}\s*(?:,\s*{.*?}\s*)*\]` (dot matches all) finds first, else the whole text.
+    r"""Return what BFCL's `\[\s*{.*?}\s*(?:,\s*{.*?}\s*)*\]` (dot matches all) finds first, else
+    the whole text.
 
-    Brackets and braces are not paired: from "[{" on, the list ends behind the first "}" that "]" follows, or that
-    ", {" follows from where the same holds. Read from right to left, each of them is looked at once.
+    Brackets and braces are not paired: from "[{" on, the list ends behind the first "}" that "]"
+    follows, or that ", {" follows from where the same holds. Read from right to left, each of them
+    is looked at once.
     """
     found: tuple[int, int] | None = None
     following: int | None = (

@@ -1,4 +1,6 @@
-"""Python in mid-generation: `<PYTHON>...</PYTHON>` as OpenRLHF's tool use has it, and Markdown's fenced blocks."""
+"""Python in mid-generation: `<PYTHON>...</PYTHON>` as OpenRLHF's tool use has it, and Markdown's
+fenced blocks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ EXECUTOR, CODE = "python_executor", "code"  # the tool and its parameter
 
 
 class CodeBlocks(InlineCalls):
-    """Code between two marks is a call of the Python executor; the message ends where the policy ends it."""
+    """Code between two marks is a call of the Python executor; the message ends where the policy
+    ends it.
+    """
 
     _begin: str  # as it is written
     _end: str
@@ -48,7 +52,9 @@ class PythonBlocks(CodeBlocks):
 
 
 class MarkdownBlocks(CodeBlocks):
-    """Fences on lines of their own, as ToolGRPO's models write them; blocks of other languages are no calls."""
+    """Fences on lines of their own, as ToolGRPO's models write them; blocks of other languages are
+    no calls.
+    """
 
     name = "markdown_block"
     stop = ("\n```\n",)

@@ -1,4 +1,6 @@
-"""Hermes' and Qwen's JSON calls in mid-generation: the message goes on behind each result, without a new turn."""
+"""Hermes' and Qwen's JSON calls in mid-generation: the message goes on behind each result, without
+a new turn.
+"""
 
 from __future__ import annotations
 

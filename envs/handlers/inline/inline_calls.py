@@ -25,8 +25,9 @@ class CallBlock(NamedTuple):
 class Pause(NamedTuple):
     """What a message has come to, as far as it is written.
 
-    call: its block is closed, the result is due. submit: the policy is done. open: generation paused at a mark that
-    means nothing here, as inside a block that is still open, and goes on. end: the policy stopped without a call.
+    call: its block is closed, the result is due. submit: the policy is done. open: generation
+    paused at a mark that means nothing here, as inside a block that is still open, and goes on.
+    end: the policy stopped without a call.
     """
 
     kind: Literal["call", "submit", "open", "end"]
@@ -34,10 +35,11 @@ class Pause(NamedTuple):
 
 
 class InlineCalls(CallFormat):
-    """A syntax of calls in mid-generation; what it reads is the policy's own text alone, never a tool's.
+    """A syntax of calls in mid-generation; what it reads is the policy's own text alone, never a
+    tool's.
 
-    A block reaches from its opening mark to the first closing mark behind it, so code that holds its own closing mark
-    cannot be written: `render` refuses it.
+    A block reaches from its opening mark to the first closing mark behind it, so code that holds
+    its own closing mark cannot be written: `render` refuses it.
     """
 
     continuation = "text"  # what the environment answers is appended raw to the unfinished message
@@ -59,7 +61,9 @@ class InlineCalls(CallFormat):
         """Return what stands between an opening and a closing mark."""
 
     def pause(self, text: str, start: int = 0) -> Pause:
-        """Return what the policy's text since the last result has come to; its last action begins at `start`."""
+        """Return what the policy's text since the last result has come to; its last action begins
+        at `start`.
+        """
         opened = self._opening.search(text)
         submitted = text.find(self.submit) if self.submit else -1
         if submitted >= 0 and (opened is None or submitted < opened.start()):
@@ -80,7 +84,9 @@ class InlineCalls(CallFormat):
             yield self._block(opened.start(), end, text[opened.end() : closed.start()])
 
     def text_without_calls(self, text: str) -> str:
-        """Return a message without its blocks, an open one included: no answer stands inside a call."""
+        """Return a message without its blocks, an open one included: no answer stands inside a
+        call.
+        """
         parts, end = [], 0
         for block in self.blocks(text):
             parts.append(text[end : block.start])
@@ -90,7 +96,9 @@ class InlineCalls(CallFormat):
         return "".join([*parts, rest if opened is None else rest[: opened.start()]])
 
     def answer(self, text: str) -> str:
-        """Return the final answer of the policy's last words: what is submitted, behind `Result =` where it says so."""
+        """Return the final answer of the policy's last words: what is submitted, behind `Result =`
+        where it says so.
+        """
         said = self.text_without_calls(text)
         if self.submit:
             said = said.partition(self.submit)[0]
@@ -102,7 +110,9 @@ class InlineCalls(CallFormat):
         return self._opening.search(text) is not None
 
     def decode_official(self, text: str) -> Record:
-        """Return the calls of the closed blocks of a message; raises DecodeError where a block is none."""
+        """Return the calls of the closed blocks of a message; raises DecodeError where a block is
+        none.
+        """
         require_readable(text)
         record: Record = []
         for block in self.blocks(text):

@@ -1,4 +1,6 @@
-"""TRL's call syntax: `<request><Tool>query<call>`, answered by `result<response>`, ended by `<submit>`."""
+"""TRL's call syntax: `<request><Tool>query<call>`, answered by `result<response>`, ended by
+`<submit>`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,17 @@ from fctncalling.envs.handlers.inline.inline_calls import CallBlock, InlineCalls
 
 REQUEST, CALL, RESPONSE, SUBMIT = "<request>", "<call>", "<response>", "<submit>"
 QUERY = "query"
-"""The argument that a request's text becomes; the environment gives it to the tool's parameter, whatever its name."""
+"""The argument that a request's text becomes; the environment gives it to the tool's parameter,
+whatever its name.
+"""
 
 _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 
 
 class RequestCalls(InlineCalls):
-    """Every tool takes one text, and its name stands before it. The four marks may be others than TRL's."""
+    """Every tool takes one text, and its name stands before it. The four marks may be others than
+    TRL's.
+    """
 
     name = "request_call"
 
@@ -30,7 +36,8 @@ class RequestCalls(InlineCalls):
         self.tags = (request, call, response, submit)
         if len(set(self.tags)) < 4 or min(map(len, self.tags)) < 2:
             raise ValueError(
-                f"the marks are {self.tags}: expected four different texts of two characters or more"
+                f"the marks are {self.tags}: expected four different texts of two characters or "
+                "more"
             )
         self.stop = (call, submit)
         self.submit = submit
@@ -46,7 +53,8 @@ class RequestCalls(InlineCalls):
         """Yield the requests, one behind the other."""
         if any(list(call.arguments) != [QUERY] for call in calls):
             raise ValueError(
-                f"a request has one argument, {QUERY}; got {[dict(call.arguments) for call in calls]}"
+                f"a request has one argument, {QUERY}; got "
+                f"{[dict(call.arguments) for call in calls]}"
             )
         request, end = self.tags[:2]
         yield "".join(f"{request}<{call.name}>{call.arguments[QUERY]}{end}" for call in calls)

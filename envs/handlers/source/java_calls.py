@@ -1,8 +1,10 @@
-"""A call written in Java, `[Desk.open(width=5, label="x");]`, decoded as BFCL's Java parser does, bug for bug.
+"""A call written in Java, `[Desk.open(width=5, label="x");]`, decoded as BFCL's Java parser does,
+bug for bug.
 
-Of all calls in the text the first one counts. Of its arguments assignments count, whatever their operator, and bare
-names. BFCL takes the parser's byte offsets for those of characters, so that a character of more than one byte shifts
-all that is read after it; a body behind a constructor call is lost, and white space within most values.
+Of all calls in the text the first one counts. Of its arguments assignments count, whatever their
+operator, and bare names. BFCL takes the parser's byte offsets for those of characters, so that a
+character of more than one byte shifts all that is read after it; a body behind a constructor call
+is lost, and white space within most values.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ class JavaCalls(SourceCalls):
 def _root(source: str) -> Node:
     """Return the root of the source's tree, with the semicolon that BFCL's calls lack.
 
-    The parser inserts it itself where that repair is its cheapest, so behind a whole call of more than ten characters,
-    but it takes three times as long to find that out.
+    The parser inserts it itself where that repair is its cheapest, so behind a whole call of more
+    than ten characters, but it takes three times as long to find that out.
     """
     if _PLAIN_CALL.match(source) and not any(mark in source for mark in _NOT_PLAIN):
         try:
@@ -104,7 +106,9 @@ class _CallReader:
         return arguments
 
     def _value(self, node: Node) -> str:
-        """Return a value's text: quotes dropped at the top only, white space dropped between the parts of most."""
+        """Return a value's text: quotes dropped at the top only, white space dropped between the
+        parts of most.
+        """
         if node.type in _QUOTED:
             return self._text(node)[1:-1]
         texts = list[str]()

@@ -1,7 +1,9 @@
-"""A call written in JavaScript, `[open(width=5, label="x")]`, decoded as BFCL's JavaScript parser does, bug for bug.
+"""A call written in JavaScript, `[open(width=5, label="x")]`, decoded as BFCL's JavaScript parser
+does, bug for bug.
 
-The first statement that is a call counts; two calls with a comma between are none. Of its arguments assignments
-count, and bare names and `true`. A value is its source text, without the quotes around it.
+The first statement that is a call counts; two calls with a comma between are none. Of its arguments
+assignments count, and bare names and `true`. A value is its source text, without the quotes around
+it.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from fctncalling.envs.handlers.source.tree_sitter import encoded, inserted, requ
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# BFCL's release of the grammar knows a reserved word only where its statement or operator may stand, and takes it for
-# a name anywhere else: where a value begins, and as the name of a tag or a function. Of an object `import` it lets
-# any property be asked. But `await` never is a name to it, where the grammar of today may take it for one.
+# BFCL's release of the grammar knows a reserved word only where its statement or operator may
+# stand, and takes it for a name anywhere else: where a value begins, and as the name of a tag or a
+# function. Of an object `import` it lets any property be asked. But `await` never is a name to it,
+# where the grammar of
+# today may take it
+# for one.
 _WORDS = (
     "break|case|catch|const|continue|debugger|default|do|else|extends|finally|for|if|in|instanceof|return|switch|throw"
     "|try|var|while|with"
@@ -91,14 +96,18 @@ def _nodes(root: Node) -> Iterator[Node]:
 
 
 def _is_called_await(node: Node, source: bytes) -> bool:
-    """Whether a node is a name that BFCL's release takes for the operator; before `)` it inserts what is awaited."""
+    """Whether a node is a name that BFCL's release takes for the operator; before `)` it inserts
+    what is awaited.
+    """
     if node.type != "identifier" or node.text != b"await":
         return False
     return not source[node.end_byte :].lstrip().startswith(b")")
 
 
 def _is_behind_a_pattern(token: Node) -> bool:
-    """Whether a token was inserted where BFCL's release inserts none: behind what may also be a pattern, `{}`."""
+    """Whether a token was inserted where BFCL's release inserts none: behind what may also be a
+    pattern, `{}`.
+    """
     before = token.prev_sibling
     while before is not None and before.type not in ("object", "array") and before.child_count:
         before = before.children[-1]

@@ -1,4 +1,5 @@
-"""One call in brackets, its arguments named by assignments, each value kept as the source text it is written in.
+"""One call in brackets, its arguments named by assignments, each value kept as the source text it
+is written in.
 
 That is what BFCL's prompting form makes of Java and JavaScript: `[Desk.open(width=5, label="x")]`.
 """
@@ -50,7 +51,9 @@ class SourceCalls:
         raise NotImplementedError
 
     def recognises(self, text: str) -> bool:
-        """Whether the text holds what may be a call; the look of it does not tell in which language."""
+        """Whether the text holds what may be a call; the look of it does not tell in which
+        language.
+        """
         return "(" in text
 
     def decode(self, text: str) -> list[Call]:
@@ -61,15 +64,21 @@ class SourceCalls:
         return [Call(name, arguments) for each in record for name, arguments in each.items()]
 
     def decode_official(self, text: str) -> Any:
-        """Return the record BFCL's AST checkers judge, {} for a text that parses and holds no call; DecodeError."""
+        """Return the record BFCL's AST checkers judge, {} for a text that parses and holds no call;
+        DecodeError.
+        """
         return self.call_in(_source_in(text))
 
     def decode_execute(self, text: str) -> list[str]:
-        """Return the call as the tools, which are Python, would be handed it; BFCL executes no other language."""
+        """Return the call as the tools, which are Python, would be handed it; BFCL executes no
+        other language.
+        """
         return [render_call(call.name, call.arguments) for call in self.decode(text)]
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of no call or one; ValueError for more, and for what the language cannot say."""
+        """Return the canonical text of no call or one; ValueError for more, and for what the
+        language cannot say.
+        """
         if len(calls) > 1:
             raise ValueError(
                 f"{self.name}: a text holds one call, not {len(calls)}: the rest would not be read"
@@ -87,7 +96,9 @@ class SourceCalls:
         return f"{call.name}({', '.join(arguments)}){self.end}"
 
     def _source_of(self, key: Any, value: Any) -> str:
-        """Return the source of one argument: as it stands where it looks like a literal, else in quotes if it can."""
+        """Return the source of one argument: as it stands where it looks like a literal, else in
+        quotes if it can.
+        """
         if not isinstance(value, str):
             raise ValueError(
                 f"{self.name}: {key} = {value!r}: expected the source text of the value"
@@ -127,10 +138,12 @@ def named_once(arguments: Mapping[Any, str], name: Any) -> None:
 def plain_call(
     source: str, reserved: frozenset[str], *, containers: bool = False
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the record of a call of names, numbers and simple strings, which is read in no two ways.
+    """Return the record of a call of names, numbers and simple strings, which is read in no two
+    ways.
 
-    None for any other source: a grammar reads those, and these five times slower. `reserved` are the words that are
-    no names in a language; one with `containers` writes lists and objects as JavaScript does.
+    None for any other source: a grammar reads those, and these five times slower. `reserved` are
+    the words that are no names in a language; one with `containers` writes lists and objects as
+    JavaScript does.
     """
     whole, argument = _OF_LITERALS if containers else _OF_SCALARS
     found = (

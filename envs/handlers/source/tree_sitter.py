@@ -1,8 +1,8 @@
 """Source text of Java or JavaScript as a tree, through tree-sitter, which is loaded on first use.
 
-A grammar's repair of hopeless text costs more than the square of what it has read so far. Hence the bounds below,
-which are found without parsing and are the same on every machine: within them a text is read or refused in some
-50 milliseconds.
+A grammar's repair of hopeless text costs more than the square of what it has read so far. Hence the
+bounds below, which are found without parsing and are the same on every machine: within them a text
+is read or refused in some 50 milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _OPERATORS = frozenset("=<>!~+-*/%&|^?:@#\\")
 
 
 def require_grammar(language: str) -> None:
-    """Raise MissingExtra where a language cannot be read, before the first text that needs its grammar comes along."""
+    """Raise MissingExtra where a language cannot be read, before the first text that needs its
+    grammar comes along.
+    """
     _grammar(language)
 
 
@@ -80,7 +82,8 @@ def _require_flat(tokens: Sequence[str]) -> None:
 
 
 def root_of(source: bytes, language: str) -> Node:
-    """Return the root of the source's tree; raises DecodeError where it is none, MissingExtra where none can be made.
+    """Return the root of the source's tree; raises DecodeError where it is none, MissingExtra where
+    none can be made.
 
     As in BFCL a token that the parser had to insert is no fault, one that it had to skip is.
     """

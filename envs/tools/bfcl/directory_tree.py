@@ -1,7 +1,8 @@
 """Files and directories of GorillaFileSystem: a tree that its commands can turn into any graph.
 
-`cp` of a directory shares the children and `mv` shares the whole table of contents, so a model can build
-diamonds and cycles. Comparing and copying therefore visit every object once and never recurse.
+`cp` of a directory shares the children and `mv` shares the whole table of contents, so a model can
+build diamonds and cycles. Comparing and copying therefore visit every object once and never
+recurse.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class File:
         self.content = content
 
     def _write(self, content: Any) -> None:
-        # BFCL shows this name when a directory is written to: 'Directory' object has no attribute '_write'.
+        # BFCL shows this name when a directory is written to: 'Directory' object has no attribute
+        # '_write'.
         self.content = content
 
     def __eq__(self, other: object) -> bool:
@@ -48,7 +50,9 @@ class File:
 
 
 class Directory:
-    """A named table of contents, in insertion order; equal by name and contents, whatever the parent."""
+    """A named table of contents, in insertion order; equal by name and contents, whatever the
+    parent.
+    """
 
     __slots__ = ("contents", "name", "parent")
 
@@ -64,7 +68,9 @@ class Directory:
         self.contents[name] = File(name, content)
 
     def add_files(self, names: Sequence[str]) -> None:
-        """Put new empty files last; raises ValueError where a name is taken, with those before it added."""
+        """Put new empty files last; raises ValueError where a name is taken, with those before it
+        added.
+        """
         if self.contents.keys().isdisjoint(names):
             self.contents.update({name: File(name) for name in names})
             return
@@ -83,8 +89,8 @@ class Directory:
         return self if name == "." else self.contents.get(name)
 
     def __eq__(self, other: object) -> bool:
-        # A pair met again is taken as equal: what differs is found where it differs. So cycles, on which
-        # BFCL's own comparison ends in a RecursionError, compare by what they unfold to.
+        # A pair met again is taken as equal: what differs is found where it differs. So cycles, on
+        # which BFCL's own comparison ends in a RecursionError, compare by what they unfold to.
         if not isinstance(other, Directory):
             return False
         pending: list[tuple[Directory, Directory]] = [(self, other)]
@@ -130,7 +136,9 @@ class Directory:
         return memo[id(self)]  # type: ignore[no-any-return]
 
     def _reachable(self, memo: dict[int, Any]) -> list[Directory]:
-        """Return every directory that hangs together with this one and is not yet in the memo, each once."""
+        """Return every directory that hangs together with this one and is not yet in the memo, each
+        once.
+        """
         pending: list[Directory] = [self]
         seen, found = {id(self)}, list[Directory]()
         while pending:

@@ -1,7 +1,8 @@
-"""BFCL's GorillaFileSystem: a shell over an imaginary directory tree (`gorilla_file_system.py` there).
+"""BFCL's GorillaFileSystem: a shell over an imaginary directory tree (`gorilla_file_system.py`
+there).
 
-Deviations, all where BFCL's own would hang or crash: `find` refuses to list more than MAX_FOUND entries, and
-directories that contain themselves compare by value instead of ending the check.
+Deviations, all where BFCL's own would hang or crash: `find` refuses to list more than MAX_FOUND
+entries, and directories that contain themselves compare by value instead of ending the check.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ _CYCLE = "maximum recursion depth exceeded"  # what BFCL's unbounded recursion e
 
 
 def _is_valid_name(name: Any) -> bool:
-    """Whether no forbidden character occurs in the name; "" and "." are valid, a number raises TypeError."""
+    """Whether no forbidden character occurs in the name; "" and "." are valid, a number raises
+    TypeError.
+    """
     return not any(character in name for character in _TABLE["invalid_name_characters"])
 
 
 class GorillaFileSystem:
-    """A current directory in a tree; `root` and `long_context` are compared, the current directory is not."""
+    """A current directory in a tree; `root` and `long_context` are compared, the current directory
+    is not.
+    """
 
     long_context: bool
     root: Directory
@@ -35,7 +40,9 @@ class GorillaFileSystem:
     _copies_scenario = True  # it takes names and texts, and no object, out of a scenario
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Build the tree below the FIRST key of scenario["root"]; without one, an empty directory "/"."""
+        """Build the tree below the FIRST key of scenario["root"]; without one, an empty directory
+        "/".
+        """
         self.long_context = long_context
         self.root = Directory("/")
         if "root" in scenario:
@@ -62,14 +69,18 @@ class GorillaFileSystem:
             directory.add_files(extension.file_names)
 
     def _file(self, name: Any) -> File | None:
-        """Return the file of that name in the current directory, None if there is none or it is a directory."""
+        """Return the file of that name in the current directory, None if there is none or it is a
+        directory.
+        """
         if name not in self._current_dir.contents:
             return None
         item = self._current_dir.contents[name]
         return item if isinstance(item, File) else None
 
     def _navigate(self, path: Any) -> Directory | dict[str, str]:
-        """Return the directory at a path (".." is not understood), or BFCL's error in the words of `cd`."""
+        """Return the directory at a path (".." is not understood), or BFCL's error in the words of
+        `cd`.
+        """
         if path is None or path == ".":
             return self._current_dir
         if path == "/":
@@ -101,7 +112,9 @@ class GorillaFileSystem:
         }
 
     def cd(self, folder: Any) -> dict[str, Any]:
-        """Go one level up or down, or to the root, and return the new directory's name ({} for "..")."""
+        """Go one level up or down, or to the root, and return the new directory's name ({} for
+        "..").
+        """
         folder = folder.rstrip("/") or "/"
         if folder == "..":
             if self._current_dir.parent is None:
@@ -110,7 +123,8 @@ class GorillaFileSystem:
             return {}
         if folder != "/" and "/" in folder:
             return {
-                "error": f"cd: {folder}: Unsupported path. Only one folder level at a time is supported."
+                "error": f"cd: {folder}: Unsupported path. Only one folder level at a time is "
+                "supported."
             }
         target = self._navigate(folder)
         if isinstance(target, dict):
@@ -128,7 +142,9 @@ class GorillaFileSystem:
         return None
 
     def touch(self, file_name: Any) -> dict[str, Any] | None:
-        """Make an empty file in the current directory; None on success, an error if the name is taken."""
+        """Make an empty file in the current directory; None on success, an error if the name is
+        taken.
+        """
         if not _is_valid_name(file_name):
             return {"error": f"touch: cannot touch '{file_name}': Invalid character"}
         if file_name in self._current_dir.contents:
@@ -203,7 +219,9 @@ class GorillaFileSystem:
         return {"matching_lines": [line for line in file.content.splitlines() if pattern in line]}
 
     def du(self, human_readable: Any = False) -> dict[str, Any]:
-        """Return the UTF-8 bytes of all files below the current directory, shared ones counted each time."""
+        """Return the UTF-8 bytes of all files below the current directory, shared ones counted each
+        time.
+        """
         size: float = _total_bytes(self._current_dir, {})
         if not human_readable:
             return {"disk_usage": f"{size} bytes"}
@@ -234,13 +252,16 @@ class GorillaFileSystem:
         }
 
     def mv(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Rename an entry, or put it into a directory; a moved directory shares its contents with the old one."""
+        """Rename an entry, or put it into a directory; a moved directory shares its contents with
+        the old one.
+        """
         current = self._current_dir
         if source not in current.contents:
             return {"error": f"mv: cannot move '{source}': No such file or directory"}
         if "/" in destination:
             return {
-                "error": "mv: path not allowed in destination. Provide only a file or directory name."
+                "error": "mv: path not allowed in destination. Provide only a file or directory "
+                "name."
             }
         item, target = current.contents[source], current.get_item(destination)
         if isinstance(target, File):
@@ -277,13 +298,16 @@ class GorillaFileSystem:
         return {"result": f"'{dir_name}' removed"}
 
     def cp(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Copy an entry; a copied directory has a table of its own whose entries are the old objects."""
+        """Copy an entry; a copied directory has a table of its own whose entries are the old
+        objects.
+        """
         current = self._current_dir
         if source not in current.contents:
             return {"error": f"cp: cannot copy '{source}': No such file or directory"}
         if "/" in destination:
             return {
-                "error": "cp: path not allowed in destination. Provide only a file or directory name."
+                "error": "cp: path not allowed in destination. Provide only a file or directory "
+                "name."
             }
         item, target = current.contents[source], current.get_item(destination)
         if isinstance(target, File):
@@ -306,7 +330,9 @@ class GorillaFileSystem:
 
 
 class _Extension:
-    """What long context adds to a loaded tree: a tail to most files, empty files to innermost directories."""
+    """What long context adds to a loaded tree: a tail to most files, empty files to innermost
+    directories.
+    """
 
     def __init__(self) -> None:
         self.file_names: list[str] = long_context_table("POPULATE_FILE_EXTENSION")
@@ -332,7 +358,9 @@ def _walk(directory: Directory, path: str, open_tables: set[int]) -> Iterator[tu
 
 
 def _total_bytes(directory: Directory, sizes: dict[int, int | None]) -> int:
-    """Return the bytes below; `sizes` remembers each table of contents, None while it is being summed."""
+    """Return the bytes below; `sizes` remembers each table of contents, None while it is being
+    summed.
+    """
     key = id(directory.contents)
     if key in sizes:
         size = sizes[key]

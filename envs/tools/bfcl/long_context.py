@@ -1,4 +1,6 @@
-"""The long-context tables of BFCL: imported official data, never shipped, found when a task first needs them."""
+"""The long-context tables of BFCL: imported official data, never shipped, found when a task first
+needs them.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ class LongContextError(RuntimeError):
 def long_context_table(name: str) -> Any:
     """Return a private copy of one table, e.g. "MA_5_EXTENSION"; BFCL's Ellipsis entries are `...`.
 
-    Looked for in the file or folder named by FCTNCALLING_LONG_CONTEXT, then in the package's data/bfcl and the user's
-    data folder (where `import-bfcl` writes), then in bfcl/data below FCTNCALLING_SHARED. A variable set to a place
-    without the file is an error.
+    Looked for in the file or folder named by FCTNCALLING_LONG_CONTEXT, then in the package's
+    data/bfcl and the user's data folder (where `import-bfcl` writes), then in bfcl/data below
+    FCTNCALLING_SHARED. A variable set to a place without the file is an error.
     """
     named = os.environ.get("FCTNCALLING_LONG_CONTEXT")
     tables = _named(named) if named else _read(str(long_context_path()))
@@ -32,7 +34,9 @@ def long_context_table(name: str) -> Any:
 
 
 def long_context_path() -> Path:
-    """Return the JSON file the tables are read from; raises LongContextError, naming the cure, if there is none."""
+    """Return the JSON file the tables are read from; raises LongContextError, naming the cure, if
+    there is none.
+    """
     named = os.environ.get("FCTNCALLING_LONG_CONTEXT")
     if named:
         path = Path(named) / FILE_NAME if Path(named).is_dir() else Path(named)
@@ -52,14 +56,18 @@ def long_context_path() -> Path:
         if path.is_file():
             return path
     raise LongContextError(
-        f"a long-context task needs BFCL's {FILE_NAME}, which is official data and not part of this project; "
-        f"looked in {' and '.join(map(str, places))}. Import it with `python evaluate_fctncalling.py import-bfcl`, "
+        f"a long-context task needs BFCL's {FILE_NAME}, which is official data and not part of "
+        "this project; "
+        f"looked in {' and '.join(map(str, places))}. Import it with `python "
+        "evaluate_fctncalling.py import-bfcl`, "
         "or set FCTNCALLING_LONG_CONTEXT to the file."
     )
 
 
 class Listing(list[Any]):
-    """A private copy of a table of atoms. A thousand figures take longer to write than the rest of an episode."""
+    """A private copy of a table of atoms. A thousand figures take longer to write than the rest of
+    an episode.
+    """
 
     __slots__ = ("_table",)
 
@@ -91,7 +99,9 @@ class _Table:
 
 
 class _Tables:
-    """The tables of one file. They are copied for every answer, so what holds atoms only is copied in one piece."""
+    """The tables of one file. They are copied for every answer, so what holds atoms only is copied
+    in one piece.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -107,7 +117,8 @@ class _Tables:
     def copy_of(self, name: str) -> Any:
         if name not in self._tables:
             raise LongContextError(
-                f'{self._path}: no long-context table "{name}" (has {", ".join(sorted(self._tables)) or "none"}). '
+                f'{self._path}: no long-context table "{name}" (has '
+                f"{', '.join(sorted(self._tables)) or 'none'}). "
                 "Import it anew with `python evaluate_fctncalling.py import-bfcl`."
             )
         return (
@@ -144,7 +155,9 @@ def _read(path: str) -> _Tables:
 
 @lru_cache(maxsize=4)
 def _named(place: str) -> _Tables:
-    """Return the tables of the place a variable names, which is not looked for again once it was found."""
+    """Return the tables of the place a variable names, which is not looked for again once it was
+    found.
+    """
     return _read(str(long_context_path()))
 
 

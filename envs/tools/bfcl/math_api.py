@@ -1,14 +1,17 @@
 """BFCL's MathAPI: arithmetic, statistics, units, logarithms and square roots (`math_api.py` there).
 
-BFCL sets the precision of mpmath and decimal for the whole process; here each instance has contexts of its own,
-so the texts are the same and no other computation is touched.
+BFCL sets the precision of mpmath and decimal for the whole process; here each instance has contexts
+of its own, so the texts are the same and no other computation is touched.
 
 Deviations, all where BFCL's own would run for minutes or fill the memory:
-- `power` of integers with a result of more than MAX_BITS bits raises the text that BFCL ends in anyway, for a
+- `power` of integers with a result of more than MAX_BITS bits raises the text that BFCL ends in
+  anyway, for a
   result that long cannot be printed;
-- `logarithm` and `square_root` refuse a precision above MAX_DIGITS, `logarithm` a text with an exponent above
+- `logarithm` and `square_root` refuse a precision above MAX_DIGITS, `logarithm` a text with an
+  exponent above
   MAX_EXPONENT;
-- `add` refuses to join sequences of more than MAX_ITEMS items (nested calls could double them without end).
+- `add` refuses to join sequences of more than MAX_ITEMS items (nested calls could double them
+  without end).
 `round_number` to a huge negative number of places answers 0 at once, which is exact.
 """
 
@@ -38,7 +41,9 @@ _UNPRINTABLE = (
 )
 _EXPONENT = re.compile(r"e[+-]?(\d+)")
 _MPMATH = threading.Lock()
-"""Held while mpmath computes: its caches of constants are filled in two steps that threads could interleave."""
+"""Held while mpmath computes: its caches of constants are filled in two steps that threads could
+interleave.
+"""
 _SPARE: list[Any] = []
 """Contexts of instances that are gone: making one takes longer than many a whole episode."""
 
@@ -80,7 +85,9 @@ class MathAPI:
             _SPARE.append(self._mpmath)
 
     def logarithm(self, value: Any, base: Any, precision: Any) -> dict[str, Any]:
-        """Return mpmath's log(value) / log(base) at a decimal precision; whatever goes wrong becomes an error."""
+        """Return mpmath's log(value) / log(base) at a decimal precision; whatever goes wrong
+        becomes an error.
+        """
         with _MPMATH:
             context = self._mpmath_context()
             try:
@@ -126,7 +133,9 @@ class MathAPI:
             return {"error": _TOO_LARGE}
 
     def imperial_si_conversion(self, value: Any, unit_in: Any, unit_out: Any) -> dict[str, Any]:
-        """Convert between imperial and SI units; a unit to itself, known or not, leaves the value as it is."""
+        """Convert between imperial and SI units; a unit to itself, known or not, leaves the value
+        as it is.
+        """
         if not isinstance(value, int | float):
             return {"error": "Value must be a number"}
         if unit_in == unit_out:
@@ -280,7 +289,9 @@ def _num_items(value: Any) -> int:
 
 
 def _has_huge_exponent(value: Any) -> bool:
-    """Whether a text like "1e1000000000", which mpmath would write out, has an exponent above the bound."""
+    """Whether a text like "1e1000000000", which mpmath would write out, has an exponent above the
+    bound.
+    """
     if not isinstance(value, str):
         return False
     exponents = _EXPONENT.findall(value.lower().replace("_", "").replace(" ", ""))

@@ -25,12 +25,15 @@ MAX_SUMMARY_CHARS: int = _TABLE["rec_sum"]["max_chars"]
 ENCODER: str = _TABLE["encoder"]
 
 _TWO_PARTS = (
-    "You have a memory that outlasts this conversation, in two parts. Core memory is small and always shown to you; "
-    "archival memory holds far more and is read by calls only. Keep in it whatever later conversations may need, "
+    "You have a memory that outlasts this conversation, in two parts. Core memory is small and "
+    "always shown to you; "
+    "archival memory holds far more and is read by calls only. Keep in it whatever later "
+    "conversations may need, "
     "and look there before you answer what was said in earlier ones."
 )
 _ONE_TEXT = (
-    "You have a memory that outlasts this conversation: one text, shown to you here. Keep in it whatever later "
+    "You have a memory that outlasts this conversation: one text, shown to you here. Keep in it "
+    "whatever later "
     "conversations may need, and look there before you answer what was said in earlier ones."
 )
 

@@ -1,4 +1,6 @@
-"""BFCL's key-value memory (`MemoryAPI_kv`): a small core that is always shown, a larger archive, both by key."""
+"""BFCL's key-value memory (`MemoryAPI_kv`): a small core that is always shown, a larger archive,
+both by key.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class MemoryAPI_kv:
         return shown(self._scenario, content, two_parts=True)
 
     def core_memory_add(self, key: str, value: str) -> Result:
-        """Add an entry to the core; a full core, a long value, a malformed or known key is an error."""
+        """Add an entry to the core; a full core, a long value, a malformed or known key is an
+        error.
+        """
         return _add(self.core_memory, CORE, str(key), str(value))
 
     def core_memory_remove(self, key: str) -> Result:
@@ -78,7 +82,9 @@ class MemoryAPI_kv:
         return self.core_memory
 
     def archival_memory_add(self, key: str, value: str) -> Result:
-        """Add an entry to the archive; a full archive, a long value, a malformed or known key is an error."""
+        """Add an entry to the archive; a full archive, a long value, a malformed or known key is an
+        error.
+        """
         return _add(self.archival_memory, ARCHIVAL, str(key), str(value))
 
     def archival_memory_remove(self, key: str) -> Result:
@@ -110,7 +116,8 @@ class MemoryAPI_kv:
 def _add(entries: Entries, bounds: MemoryLimits, key: str, value: str) -> Result:
     if len(entries) >= bounds.max_entries:
         return {
-            "error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some first."
+            "error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some "
+            "first."
         }
     if len(value) > bounds.max_chars:
         return _too_long(bounds)

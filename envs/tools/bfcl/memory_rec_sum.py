@@ -9,7 +9,9 @@ from fctncalling.envs.tools.bfcl.memory_replay import summary
 
 
 class MemoryAPI_rec_sum:
-    """One text; what would make it too long is answered by an error, except where a replacement repeats."""
+    """One text; what would make it too long is answered by an error, except where a replacement
+    repeats.
+    """
 
     memory: str
 
@@ -42,7 +44,9 @@ class MemoryAPI_rec_sum:
         return {"status": "Memory cleared."}
 
     def memory_replace(self, old_text: str, new_text: str) -> Result:
-        """Put a new text wherever the old one stands; as in BFCL only the new text's length is bounded."""
+        """Put a new text wherever the old one stands; as in BFCL only the new text's length is
+        bounded.
+        """
         if str(old_text) not in self.memory:
             return {"error": f"The memory does not hold the text '{old_text}'."}
         if len(str(new_text)) > MAX_SUMMARY_CHARS:

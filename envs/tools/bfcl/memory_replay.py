@@ -1,8 +1,9 @@
 """Earlier conversations replayed into a memory: what a plain note-taker would have kept of them.
 
-BFCL has the tested model itself hold those conversations and keep notes, then asks its questions in a new one. Where
-no such notes are given (as a `snapshot`), a scripted note-taker takes their place: the same for every policy, without
-a model, within the memory's bounds. What a bound refuses is lost, as it is for a model.
+BFCL has the tested model itself hold those conversations and keep notes, then asks its questions in
+a new one. Where no such notes are given (as a `snapshot`), a scripted note-taker takes their place:
+the same for every policy, without a model, within the memory's bounds. What a bound refuses is
+lost, as it is for a model.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ def frozen(conversations: Iterable[Iterable[str]]) -> Conversations:
 
 @lru_cache(maxsize=16)
 def notes(conversations: Conversations, max_notes: int, max_chars: int) -> tuple[str, ...]:
-    """Return everything that was said, cut between sentences into notes of at most `max_chars` characters.
+    """Return everything that was said, cut between sentences into notes of at most `max_chars`
+    characters.
 
-    A note begins anew with each conversation, or, where that makes more than `max_notes`, only where one is full.
+    A note begins anew with each conversation, or, where that makes more than `max_notes`, only
+    where one is full.
     """
     apart = [note for texts in conversations for note in _packed(_sentences(texts), max_chars)]
     if len(apart) <= max_notes:
@@ -58,7 +61,9 @@ def keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def overview(conversations: Conversations, max_notes: int, max_chars: int) -> tuple[str, ...]:
-    """Return how the conversations began, the earliest first: where people say who they are and what they want."""
+    """Return how the conversations began, the earliest first: where people say who they are and
+    what they want.
+    """
     begun = (next(iter(_packed(_sentences(texts), max_chars)), "") for texts in conversations)
     return tuple(islice(filter(None, begun), max_notes))
 

@@ -1,4 +1,6 @@
-"""BFCL's memory by meaning (`MemoryAPI_vector`): entries found by the likeness of their sentence embeddings."""
+"""BFCL's memory by meaning (`MemoryAPI_vector`): entries found by the likeness of their sentence
+embeddings.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ Encoder = Callable[[Sequence[str]], Any]
 
 @lru_cache(maxsize=1)
 def sentence_encoder() -> Encoder:
-    """Return BFCL's encoder, loaded once a process; raises MissingExtra where its library is not installed."""
+    """Return BFCL's encoder, loaded once a process; raises MissingExtra where its library is not
+    installed.
+    """
     library = extra_module("sentence_transformers", "memory-vector", "MemoryAPI_vector")
     model = library.SentenceTransformer(ENCODER, device="cpu")
     return lambda texts: model.encode(list(texts), normalize_embeddings=True)
@@ -37,7 +41,8 @@ def sentence_encoder() -> Encoder:
 class MemoryAPI_vector:
     """Two stores of numbered texts. A subclass may set `_encoder` to embed texts in another way.
 
-    A store is {"next_id", "store": {number: text}}, as BFCL writes its snapshots; numbers are never used twice.
+    A store is {"next_id", "store": {number: text}}, as BFCL writes its snapshots; numbers are never
+    used twice.
     """
 
     core_memory: dict[str, Any]
@@ -145,7 +150,8 @@ def _add(part: dict[str, Any], bounds: MemoryLimits, text: str) -> Result:
         return _too_long(bounds)
     if len(part["store"]) >= bounds.max_entries:
         return {
-            "error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some first."
+            "error": f"This memory is full: it holds {bounds.max_entries} entries. Remove some "
+            "first."
         }
     number: int = part["next_id"]
     part["next_id"] = number + 1

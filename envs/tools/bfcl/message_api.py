@@ -27,7 +27,9 @@ class MessageAPI:
     _random: RandomStream
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Take each public attribute from the scenario or the defaults; long context changes nothing."""
+        """Take each public attribute from the scenario or the defaults; long context changes
+        nothing.
+        """
         for name, default in _TABLE["default_state"].items():
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         if "generated_ids" not in scenario:

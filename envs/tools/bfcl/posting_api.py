@@ -1,7 +1,8 @@
 """BFCL's TwitterAPI: tweets, comments and followed users of one account (`posting_api.py` there).
 
-Deviation: BFCL's two default lists of `post_tweet` are shared by all instances of a process, so that a mention
-in one task shows in another's tweets. Here each instance has its own two, shared among its own tweets only.
+Deviation: BFCL's two default lists of `post_tweet` are shared by all instances of a process, so
+that a mention in one task shows in another's tweets. Here each instance has its own two, shared
+among its own tweets only.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from fctncalling.envs.tools.snapshot import snapshot
 
 _TABLE = read_table("posting_api")
 _OWN_LIST: list[Any] = []
-"""Stands, by identity, for "this instance's default list", to which a tweet without tags or mentions refers."""
+"""Stands, by identity, for "this instance's default list", to which a tweet without tags or
+mentions refers.
+"""
 
 
 class TwitterAPI:
-    """One user's account; `tweets` is keyed by int, the keys of `comments` and `retweets` stay as loaded."""
+    """One user's account; `tweets` is keyed by int, the keys of `comments` and `retweets` stay as
+    loaded.
+    """
 
     username: str
     password: str
@@ -31,7 +36,9 @@ class TwitterAPI:
     _default_mentions: list[Any]
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Take each public attribute from the scenario or the defaults; long context changes nothing."""
+        """Take each public attribute from the scenario or the defaults; long context changes
+        nothing.
+        """
         for name, default in _TABLE["default_state"].items():
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
         self.tweets = {int(key): tweet for key, tweet in self.tweets.items()}
@@ -133,7 +140,9 @@ class TwitterAPI:
         return [tweet for tweet in self.tweets.values() if tweet["username"] == username]
 
     def search_tweets(self, keyword: Any) -> list[dict[str, Any]]:
-        """Return the tweets whose content contains the keyword or one of whose tags is it, in any letter case."""
+        """Return the tweets whose content contains the keyword or one of whose tags is it, in any
+        letter case.
+        """
         return [
             tweet
             for tweet in self.tweets.values()

@@ -7,11 +7,13 @@ from typing import Any
 
 
 class RandomStream:
-    """CPython's Mersenne Twister, one per tool instance, so that no tool or episode shifts another's figures.
+    """CPython's Mersenne Twister, one per tool instance, so that no tool or episode shifts
+    another's figures.
 
-    Seeding it takes longer than loading the rest of a tool, and most episodes draw nothing: it is seeded when it is
-    first asked. An environment copies its tools at every turn, and the generic deep copy walks all 625 words of the
-    state; this one hands them over whole, which takes a tenth of the time.
+    Seeding it takes longer than loading the rest of a tool, and most episodes draw nothing: it is
+    seeded when it is first asked. An environment copies its tools at every turn, and the generic
+    deep copy walks all 625 words of the state; this one hands them over whole, which takes a tenth
+    of the time.
     """
 
     def __init__(self, seed: Any) -> None:

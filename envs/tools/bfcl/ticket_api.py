@@ -16,7 +16,8 @@ _LOWEST_PRIORITY, _HIGHEST_PRIORITY = _TABLE["priority_range"]
 class TicketAPI:
     """A ticket desk; only creating a ticket and listing one's own ask for a login.
 
-    Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's own error text.
+    Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's own
+    error text.
     """
 
     ticket_queue: list[dict[str, Any]]
@@ -37,7 +38,8 @@ class TicketAPI:
             return {"error": "User not authenticated. Please log in to create a ticket."}
         if priority < _LOWEST_PRIORITY or priority > _HIGHEST_PRIORITY:
             return {
-                "error": f"Invalid priority. Priority must be between {_LOWEST_PRIORITY} and {_HIGHEST_PRIORITY}."
+                "error": f"Invalid priority. Priority must be between {_LOWEST_PRIORITY} and "
+                f"{_HIGHEST_PRIORITY}."
             }
         ticket = {
             "id": self.ticket_counter,
@@ -64,7 +66,9 @@ class TicketAPI:
         return self._finish(ticket_id, "Resolved", resolution=resolution)
 
     def _finish(self, ticket_id: int, status: str, **notes: str) -> Result:
-        """Give a ticket its final status and further fields; a ticket that has the status already is refused."""
+        """Give a ticket its final status and further fields; a ticket that has the status already
+        is refused.
+        """
         ticket = self._find(ticket_id)
         if not ticket:
             return _not_found(ticket_id)
@@ -74,11 +78,14 @@ class TicketAPI:
         return {"status": f"Ticket {ticket_id} has been {status.lower()} successfully."}
 
     def edit_ticket(self, ticket_id: int, updates: dict[str, Any]) -> Result:
-        """Overwrite a ticket's fields with every value that is not None; new priorities are not checked."""
+        """Overwrite a ticket's fields with every value that is not None; new priorities are not
+        checked.
+        """
         ticket = self._find(ticket_id)
         if not ticket:
             return _not_found(ticket_id)
-        # BFCL joins a set here, so its order follows the hash seed; ours is the order of the updates.
+        # BFCL joins a set here, so its order follows the hash seed; ours is the order of the
+        # updates.
         invalid = [name for name in updates.keys() if name not in _TABLE["editable_fields"]]  # noqa: SIM118
         if invalid:
             return {"error": "Invalid fields for update: " + ", ".join(invalid)}
@@ -104,7 +111,9 @@ class TicketAPI:
         return {"success": True}
 
     def get_user_tickets(self, status: str | None = None) -> list[Result]:
-        """Return the current user's tickets, of one status if it is given; its case does not matter."""
+        """Return the current user's tickets, of one status if it is given; its case does not
+        matter.
+        """
         if not self.current_user:
             return [{"error": "User not authenticated. Please log in to view tickets."}]
         tickets = [

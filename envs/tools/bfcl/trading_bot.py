@@ -1,4 +1,6 @@
-"""BFCL's broker (`TradingBot`): stocks, orders, one account and a watch list, at half past ten for ever."""
+"""BFCL's broker (`TradingBot`): stocks, orders, one account and a watch list, at half past ten for
+ever.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ _TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 class TradingBot:
     """A broker; in long context its lists run to a thousand entries.
 
-    Amounts in dollars. Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's
-    own error text. Some replies to a client who is not logged in are lists.
+    Amounts in dollars. Arguments are used as they come, as in BFCL: a wrong type surfaces as the
+    interpreter's own error text. Some replies to a client who is not logged in are lists.
     """
 
     orders: dict[Any, Any]
@@ -103,10 +105,11 @@ class TradingBot:
         return {"order_id": order_id, "status": "Cancelled"}
 
     def place_order(self, order_type: str, symbol: str, price: float, amount: int) -> Result:
-        """Place an order under the counter's number, over an older order of that number if there is one.
+        """Place an order under the counter's number, over an older order of that number if there is
+        one.
 
-        The reply says "Pending" where the record says "Open"; only a purchase is checked against the balance,
-        which stays as it is.
+        The reply says "Pending" where the record says "Open"; only a purchase is checked against
+        the balance, which stays as it is.
         """
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to place an order."}
@@ -119,7 +122,8 @@ class TradingBot:
             balance = self.account_info.get("balance", 0)
             if cost > balance:
                 return {
-                    "error": f"Insufficient funds: required ${cost:.2f} but only ${balance:.2f} available."
+                    "error": f"Insufficient funds: required ${cost:.2f} but only ${balance:.2f} "
+                    "available."
                 }
         price = float(price)
         order_id = self.order_counter
@@ -220,7 +224,9 @@ class TradingBot:
     def get_transaction_history(
         self, start_date: str | None = None, end_date: str | None = None
     ) -> Result | list[Result]:
-        """Return the transactions from the midnight of one date to the midnight that begins the other."""
+        """Return the transactions from the midnight of one date to the midnight that begins the
+        other.
+        """
         if not self.authenticated:
             return [{"error": "User not authenticated. Please log in to view transaction history."}]
         start = datetime.strptime(start_date, _DATE) if start_date else datetime.min
@@ -253,13 +259,17 @@ class TradingBot:
         }
 
     def add_to_watchlist(self, stock: str) -> Result:
-        """Put a traded symbol on the watch list once, and return the list either way; no login is asked for."""
+        """Put a traded symbol on the watch list once, and return the list either way; no login is
+        asked for.
+        """
         if stock not in self.watch_list and stock in self.stocks:
             self.watch_list.append(stock)
         return {"watchlist": self.watch_list}
 
     def notify_price_change(self, stocks: list[str], threshold: float) -> Result:
-        """Return a sentence on those symbols whose price moved at least so many percent, up or down."""
+        """Return a sentence on those symbols whose price moved at least so many percent, up or
+        down.
+        """
         changed = [
             symbol
             for symbol in stocks

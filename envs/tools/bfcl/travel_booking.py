@@ -30,9 +30,9 @@ _DATE = "%Y-%m-%d"
 class TravelAPI:
     """A travel agency; in long context it starts with 22 further cards and 16 further bookings.
 
-    BFCL keeps those in module-level objects, so that a charge shows in every later task of the process; here
-    each instance has its own. Amounts in dollars. Arguments are used as they come, as in BFCL: a wrong type
-    surfaces as the interpreter's own error text.
+    BFCL keeps those in module-level objects, so that a charge shows in every later task of the
+    process; here each instance has its own. Amounts in dollars. Arguments are used as they come, as
+    in BFCL: a wrong type surfaces as the interpreter's own error text.
     """
 
     credit_card_list: dict[str, dict[str, Any]]
@@ -114,7 +114,9 @@ class TravelAPI:
         cardholder_name: str,
         card_verification_number: int,
     ) -> Result:
-        """Keep a card under a drawn id, with a drawn balance; only here a token that was never made counts."""
+        """Keep a card under a drawn id, with a drawn balance; only here a token that was never made
+        counts.
+        """
         if self.token_expires_in is None:
             return {"error": "Token not initialized"}
         if fault := self._token_fault(access_token):
@@ -168,7 +170,9 @@ class TravelAPI:
         travel_to: str,
         travel_class: str,
     ) -> Result:
-        """Book a flight and charge the card; the budget limit is held against the card's balance, as in BFCL."""
+        """Book a flight and charge the card; the budget limit is held against the card's balance,
+        as in BFCL.
+        """
         fault = self._booking_fault(
             access_token, card_id, travel_date, travel_from, travel_to, travel_class
         )
@@ -301,7 +305,8 @@ class TravelAPI:
         if first_name != self.user_first_name or last_name != self.user_last_name:
             return (
                 "Cannot book flight information for another user."
-                f"Expected {self.user_first_name} {self.user_last_name}, got {first_name} {last_name}"
+                f"Expected {self.user_first_name} {self.user_last_name}, got {first_name} "
+                f"{last_name}"
             )
         try:
             birth = datetime.strptime(date_of_birth, _DATE)
@@ -334,7 +339,9 @@ class TravelAPI:
         insurance_cost: float,
         card_id: str,
     ) -> Result:
-        """Charge a card for an insurance, whether it holds the money or not; nothing else is kept of it."""
+        """Charge a card for an insurance, whether it holds the money or not; nothing else is kept
+        of it.
+        """
         fault = self._token_fault(access_token)
         if not fault and self.budget_limit is not None and self.budget_limit < insurance_cost:
             fault = "Exceeded budget limit"
@@ -362,7 +369,8 @@ class TravelAPI:
 
 
 def _cost_factor(travel_from: str, travel_to: str, travel_date: str, travel_class: str) -> int:
-    """Return what multiplies a route's base cost: by class, and double where the date's digits sum to an even number.
+    """Return what multiplies a route's base cost: by class, and double where the date's digits sum
+    to an even number.
 
     Raises ValueError for an unknown route, then for an unknown class.
     """

@@ -1,4 +1,6 @@
-"""BFCL's car (`VehicleControlAPI`): engine, doors, climate, lights, brakes, cruise control, distances."""
+"""BFCL's car (`VehicleControlAPI`): engine, doors, climate, lights, brakes, cruise control,
+distances.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ _NUM_DOORS: int = _TABLE["default_state"]["remainingUnlockedDoors"]
 class VehicleControlAPI:
     """A car; in long context it tells far more than it is asked.
 
-    Fuel in gallons, distances on the road in km, temperatures in degrees Celsius, forces in newtons, tyre
-    pressures in psi. Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's
-    own error text, with all that was changed before it left changed.
+    Fuel in gallons, distances on the road in km, temperatures in degrees Celsius, forces in
+    newtons, tyre pressures in psi. Arguments are used as they come, as in BFCL: a wrong type
+    surfaces as the interpreter's own error text, with all that was changed before it left changed.
     """
 
     fuelLevel: float
@@ -49,7 +51,8 @@ class VehicleControlAPI:
     rearLeftTirePressure: float
     rearRightTirePressure: float
     long_context: bool
-    # BFCL compares public attributes only, so these three may differ between an answer and the truth.
+    # BFCL compares public attributes only, so these three may differ between an answer and the
+    # truth.
     _parkingBrakeForce: float
     _slopeAngle: float
     _brakePedalForce: float
@@ -64,7 +67,9 @@ class VehicleControlAPI:
         self._draws = RandomStream(scenario.get("random_seed", _TABLE["default_random_seed"]))
 
     def startEngine(self, ignitionMode: str) -> Result:
-        """Start the engine if doors, brake pedal and fuel allow; "STOP" stops it and yet answers an error."""
+        """Start the engine if doors, brake pedal and fuel allow; "STOP" stops it and yet answers an
+        error.
+        """
         if ignitionMode == "STOP":
             self.engine_state = "stopped"
         if self.remainingUnlockedDoors > 0:
@@ -100,7 +105,9 @@ class VehicleControlAPI:
         return {"fuelLevel": self.fuelLevel}
 
     def lockDoors(self, unlock: bool, door: list[str]) -> Result:
-        """Lock or unlock doors one by one; an unknown name stops the loop, not what was done before it."""
+        """Lock or unlock doors one by one; an unknown name stops the loop, not what was done before
+        it.
+        """
         status, change = ("unlocked", 1) if unlock else ("locked", -1)
         for name in door:
             if self.doorStatus[name] != status:
@@ -260,7 +267,9 @@ class VehicleControlAPI:
         return result
 
     def get_zipcode_based_on_city(self, city: str) -> Result:
-        """Return a city's zip code, "00000" for whatever is not one of the cities, unhashable values included."""
+        """Return a city's zip code, "00000" for whatever is not one of the cities, unhashable
+        values included.
+        """
         known = (code for name, code in _TABLE["zipcodes"].items() if name == city)
         return {"zipcode": next(known, _TABLE["unknown_zipcode"])}
 

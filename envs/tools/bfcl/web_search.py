@@ -1,4 +1,6 @@
-"""BFCL's web search (`WebSearchAPI`), over any search function; without one it searches a local corpus."""
+"""BFCL's web search (`WebSearchAPI`), over any search function; without one it searches a local
+corpus.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class WebSearchAPI:
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
         self.show_snippet = scenario.get("show_snippet", True)
         if type(self)._search is None:
-            default_corpus()  # a missing corpus is told before the first call, not in the middle of an episode
+            # a missing corpus is told before the first call, not in the middle of an episode
+            default_corpus()
 
     def search_engine_query(
         self, keywords: str, max_results: int = 10, region: str = "wt-wt"
@@ -40,7 +43,9 @@ class WebSearchAPI:
         return [{key: result.get(key, "") for key in keys} for result in results]
 
     def fetch_url_content(self, url: str, mode: str = "raw") -> dict[str, str]:
-        """Return a page as it is ("raw") or as text alone ("markdown", "truncate"); ValueError for no http address."""
+        """Return a page as it is ("raw") or as text alone ("markdown", "truncate"); ValueError for
+        no http address.
+        """
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"Invalid URL: {url}")
         if mode not in _MODES:
@@ -54,10 +59,12 @@ class WebSearchAPI:
 
 
 def web_search_tool(search: Search, fetch: Fetch | None = None) -> type[WebSearchAPI]:
-    """Return a WebSearchAPI over a search function of one's own: `tools={"WebSearchAPI": web_search_tool(search)}`.
+    """Return a WebSearchAPI over a search function of one's own: `tools={"WebSearchAPI":
+    web_search_tool(search)}`.
 
-    Without `fetch` only pages of the local corpus can be fetched. What either raises (LookupError of `fetch` apart)
-    is failed infrastructure: the episode is invalid, for a broken network is no mistake of the model.
+    Without `fetch` only pages of the local corpus can be fetched. What either raises (LookupError
+    of `fetch` apart) is failed infrastructure: the episode is invalid, for a broken network is no
+    mistake of the model.
     """
     own = {
         "_search": staticmethod(_guarded(search)),

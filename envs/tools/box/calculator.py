@@ -1,8 +1,10 @@
-"""A calculator for untrusted text: exact arithmetic, bounded before it is done, and no `eval` anywhere.
+"""A calculator for untrusted text: exact arithmetic, bounded before it is done, and no `eval`
+anywhere.
 
-Grammar: numbers, + - * / // % ** ( ), signs, with Python's precedence; ^ is read as a power, typographic
-signs as their ASCII twins, 1,234 as 1234. Everything else is refused with a short reason. The result's text is
-`str(round(float(x), 2))`, the form of the calculator that ToolGRPO and TRL's example use; only minus zero is zero.
+Grammar: numbers, + - * / // % ** ( ), signs, with Python's precedence; ^ is read as a power,
+typographic signs as their ASCII twins, 1,234 as 1234. Everything else is refused with a short
+reason. The result's text is `str(round(float(x), 2))`, the form of the calculator that ToolGRPO and
+TRL's example use; only minus zero is zero.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _SIGN_PRECEDENCE = 3  # -2**2 is -(2**2), 2**-1 is a half, as in Python
 
 
 class CalculatorError(ValueError):
-    """An expression that is not arithmetic, or whose value would be too large; the message is for the model."""
+    """An expression that is not arithmetic, or whose value would be too large; the message is for
+    the model.
+    """
 
 
 class _Token(NamedTuple):
@@ -41,7 +45,9 @@ class _Token(NamedTuple):
 
 
 def calculate(expression: str) -> str:
-    """Return the value's text, rounded to two decimals; `Tool error: ...` where there is none. Never raises."""
+    """Return the value's text, rounded to two decimals; `Tool error: ...` where there is none.
+    Never raises.
+    """
     try:
         value = evaluate(expression)
     except CalculatorError as error:
@@ -99,7 +105,9 @@ class _Parser:
         return self._tokens[self._position]
 
     def expression(self, lowest: int, depth: int) -> Fraction:
-        """Return the value of the longest expression whose operators bind at least as tightly as `lowest`."""
+        """Return the value of the longest expression whose operators bind at least as tightly as
+        `lowest`.
+        """
         if depth > MAX_DEPTH:
             raise CalculatorError("nested too deeply")
         value = self._operand(depth)

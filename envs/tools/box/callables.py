@@ -1,8 +1,9 @@
 """Wrap functions, callables and smolagents/transformers tools.
 
-`as_tool` takes a Python function (its schema is read from the signature and a Google-style docstring), any callable
-from text to text, or an object in the form of smolagents' and transformers' `Tool` (name, description, inputs). How
-a tool is run, with its time limit, is `toolbox.py`'s.
+`as_tool` takes a Python function (its schema is read from the signature and a Google-style
+docstring), any callable from text to text, or an object in the form of smolagents' and
+transformers' `Tool` (name, description, inputs). How a tool is run, with its time limit, is
+`toolbox.py`'s.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def as_tool(
 ) -> Tool:
     """Return a tool for a function, a callable object, or a smolagents/transformers Tool.
 
-    With a `timeout_s` it runs in a process of its own, which gets a copy of it: what it changes in memory stays there.
-    With None it runs inline, for what is quick and trusted; nothing can stop it then.
+    With a `timeout_s` it runs in a process of its own, which gets a copy of it: what it changes in
+    memory stays there. With None it runs inline, for what is quick and trusted; nothing can stop it
+    then.
     """
     if isinstance(source, Tool):
         return source
@@ -85,7 +87,8 @@ def as_tool(
         doc, function = _doc_of_callable(source, name, description), _called_by_name(source)
     else:
         raise ToolDefinitionError(
-            f"{source!r:.100} is no tool: expected a callable, or an object with name, description and inputs"
+            f"{source!r:.100} is no tool: expected a callable, or an object with name, description "
+            "and inputs"
         )
     if not _NAME.fullmatch(doc.name):
         raise ToolDefinitionError(f"{doc.name!r} is no name a model could call: pass name=...")
@@ -96,7 +99,8 @@ def as_tool(
     return Tool(doc, function, timeout_s, max_output_length)
 
 
-# --- smolagents and transformers ------------------------------------------------------------------------------------
+# --- smolagents and transformers
+# ------------------------------------------------------------------------------------
 
 
 def _is_tool_object(source: Any) -> bool:
@@ -130,7 +134,8 @@ def _function_of(source: Any) -> Callable[..., Any] | None:
     return source if callable(source) else getattr(source, "forward", None)
 
 
-# --- functions ------------------------------------------------------------------------------------------------------
+# --- functions
+# ------------------------------------------------------------------------------------------------------
 
 
 def _doc_of_callable(
@@ -149,7 +154,8 @@ def _doc_of_callable(
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise ToolDefinitionError(
-                f"tool {name}: *{parameter.name} cannot be described to a model; name its parameters"
+                f"tool {name}: *{parameter.name} cannot be described to a model; name its "
+                "parameters"
             )
         if parameter.kind is parameter.POSITIONAL_ONLY and len(parameters) > 1:
             raise ToolDefinitionError(
@@ -180,7 +186,9 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 class _ByPosition:
-    """Calls a function of one positional-only parameter, such as `str.upper`, by that parameter's name."""
+    """Calls a function of one positional-only parameter, such as `str.upper`, by that parameter's
+    name.
+    """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -211,7 +219,9 @@ def _parameters(properties: dict[str, Any], required: list[str]) -> dict[str, An
 
 
 def type_schema(annotation: Any) -> dict[str, Any]:
-    """Return a type annotation as a BFCL parameter schema; {"type": "any"} for what a model need not know."""
+    """Return a type annotation as a BFCL parameter schema; {"type": "any"} for what a model need
+    not know.
+    """
     if annotation in _SIMPLE:
         return {"type": _SIMPLE[annotation]}
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -244,7 +254,9 @@ def type_schema(annotation: Any) -> dict[str, Any]:
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Return a Google-style docstring's text before its sections, and parameter -> description from `Args:`."""
+    """Return a Google-style docstring's text before its sections, and parameter -> description from
+    `Args:`.
+    """
     summary: list[str] = []
     told: dict[str, str] = {}
     section, argument = "", ""

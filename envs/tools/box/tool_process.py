@@ -1,9 +1,10 @@
 """Worker process for tools, with a hard timeout.
 
-The worker is a new interpreter, not a fork: the caller may be a trainer with threads and a GPU. It gets the functions
-once, by cloudpickle, then one request at a time. Its answers are plain text of bounded length, nothing that is
-unpickled; what tools print goes nowhere. It ends when its caller does. This file imports nothing of the project: the
-worker runs it by its path, and starts in a tenth of the time the package would take.
+The worker is a new interpreter, not a fork: the caller may be a trainer with threads and a GPU. It
+gets the functions once, by cloudpickle, then one request at a time. Its answers are plain text of
+bounded length, nothing that is unpickled; what tools print goes nowhere. It ends when its caller
+does. This file imports nothing of the project: the worker runs it by its path, and starts in a
+tenth of the time the package would take.
 """
 
 from __future__ import annotations
@@ -47,9 +48,13 @@ class ToolProcess:
         command = [sys.executable, "-c", BOOT, str(theirs.fileno()), json.dumps(sys.path), __file__]
         with theirs:
             self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                command,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         self._socket = ours
         try:
             kind, text = self._exchange(pickled_functions, time.monotonic() + BOOT_TIMEOUT_S)
@@ -63,9 +68,11 @@ class ToolProcess:
     def call(
         self, name: str, arguments: Mapping[str, Any], *, timeout_s: float, max_characters: int
     ) -> tuple[bool, str]:
-        """Return (whether it returned, its text or its error's text, one character more than asked for if cut).
+        """Return (whether it returned, its text or its error's text, one character more than asked
+        for if cut).
 
-        Raises ToolTimeoutError when time is up and ToolProcessError when the process dies; it is over then.
+        Raises ToolTimeoutError when time is up and ToolProcessError when the process dies; it is
+        over then.
         """
         request = pickle.dumps((name, dict(arguments), max_characters))
         try:
@@ -101,7 +108,9 @@ def send_frame(connection: socket.socket, kind: bytes, message: bytes) -> None:
 
 
 def receive(connection: socket.socket, size: int, deadline: float | None = None) -> bytes:
-    """Receive exactly `size` bytes; TimeoutError past the deadline, ConnectionError at the other side's end."""
+    """Receive exactly `size` bytes; TimeoutError past the deadline, ConnectionError at the other
+    side's end.
+    """
     parts: list[bytes] = []
     while size:
         if deadline is not None:
@@ -115,7 +124,9 @@ def receive(connection: socket.socket, size: int, deadline: float | None = None)
 
 
 def result_text(value: Any) -> str:
-    """Return a tool's return value as text: text as it is, JSON where it can be, `repr` for the rest."""
+    """Return a tool's return value as text: text as it is, JSON where it can be, `repr` for the
+    rest.
+    """
     if isinstance(value, str):
         return value
     try:
@@ -124,7 +135,8 @@ def result_text(value: Any) -> str:
         return repr(value)
 
 
-# --- in the worker --------------------------------------------------------------------------------------------------
+# --- in the worker
+# --------------------------------------------------------------------------------------------------
 
 
 def work(descriptor: int) -> NoReturn:

@@ -1,7 +1,7 @@
 """ToolBox: run user tools with limits; tool errors become text.
 
-A tool's error, its time-out, a call it does not understand are texts for the model. A process that dies under a tool
-is an InfrastructureError: the episode says nothing about the policy then.
+A tool's error, its time-out, a call it does not understand are texts for the model. A process that
+dies under a tool is an InfrastructureError: the episode says nothing about the policy then.
 """
 
 from __future__ import annotations
@@ -61,17 +61,20 @@ TAGS = (
         "</PYTHON-OUTPUT>",
     ),
 )
-"""What handlers and policies read as the beginning or the end of something: never so when a tool has written it."""
+"""What handlers and policies read as the beginning or the end of something: never so when a tool
+has written it.
+"""
 NEUTRAL = "\u200b"  # zero width: the text reads the same and is the mark no more
 
 
 class ToolBox:
     """Tools by name, and the processes that run those with a time limit.
 
-    `max_calls` bounds how many calls of one assistant message are run (`max_tools_per_generation` of OpenRLHF's
-    configuration), `num_processes` how many at once. Results are untrusted: the marks in TAGS are broken in them, then
-    each is cut to its tool's length, then all of a message to MAX_MESSAGE_OUTPUT. Processes start when first needed; a
-    fork or a pickled copy of the box has its own. Inline tools (`timeout_s=None`) are called from several threads.
+    `max_calls` bounds how many calls of one assistant message are run (`max_tools_per_generation`
+    of OpenRLHF's configuration), `num_processes` how many at once. Results are untrusted: the marks
+    in TAGS are broken in them, then each is cut to its tool's length, then all of a message to
+    MAX_MESSAGE_OUTPUT. Processes start when first needed; a fork or a pickled copy of the box has
+    its own. Inline tools (`timeout_s=None`) are called from several threads.
     """
 
     def __init__(
@@ -128,7 +131,9 @@ class ToolBox:
         return cut(neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length)
 
     def call_all(self, calls: Sequence[Call]) -> list[str]:
-        """Return the result texts of one message's calls, in their order; independent calls run at once."""
+        """Return the result texts of one message's calls, in their order; independent calls run at
+        once.
+        """
         run, left = list(calls[: self._max_calls]), calls[len(calls[: self._max_calls]) :]
         if len(run) < 2:
             texts = [self.call(call) for call in run]
@@ -141,9 +146,11 @@ class ToolBox:
         ]
 
     def as_class(self, class_name: str = "Tools") -> type:
-        """Return the box as a stateless tool class, with a method a tool, for tasks that involve `class_name`.
+        """Return the box as a stateless tool class, with a method a tool, for tasks that involve
+        `class_name`.
 
-        It is what `FunctionCallingEnv(tools={class_name: ...})` and `ToolSession(extra_tools=...)` take.
+        It is what `FunctionCallingEnv(tools={class_name: ...})` and `ToolSession(extra_tools=...)`
+        take.
         """
         methods: dict[str, Any] = {
             name: _method(self, tool) for name, tool in self._tools.items() if "." not in name
@@ -238,7 +245,9 @@ class _ProcessPool:
 
 
 def python_tool(executor: PythonExecutor) -> Tool:
-    """Return the confined executor as a tool `python_executor(code)`; its own limits hold, so it is called inline."""
+    """Return the confined executor as a tool `python_executor(code)`; its own limits hold, so it is
+    called inline.
+    """
 
     def python_executor(code: str) -> str:
         if not isinstance(code, str):  # the model's mistake; all that `run` raises is not
@@ -270,16 +279,20 @@ def calculator_tool() -> Tool:
 
 
 def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
-    """Return results of one message in so many characters together: where they are more, each keeps an equal share."""
+    """Return results of one message in so many characters together: where they are more, each keeps
+    an equal share.
+    """
     if sum(map(len, texts)) <= max_characters:
         return list(texts)
     return [cut(text, max_characters // len(texts)) for text in texts]
 
 
 def neutralise(text: str, marks: Iterable[str]) -> str:
-    """Return tool text in which no mark (an environment's tag, a template's special token) stands any more.
+    """Return tool text in which no mark (an environment's tag, a template's special token) stands
+    any more.
 
-    A zero-width character is put behind the first character of each, until none is left. Cut afterwards, never before.
+    A zero-width character is put behind the first character of each, until none is left. Cut
+    afterwards, never before.
     """
     marks = [mark for mark in marks if mark]
     if any(len(mark) < 2 for mark in marks):
@@ -323,7 +336,8 @@ def _pickled(tools: dict[str, Tool]) -> bytes:
         except Exception as error:
             raise ToolDefinitionError(
                 f"tool {name} cannot be sent to a process ({type(error).__name__}: {error}): "
-                "make what it holds when it is called, or pass timeout_s=None to run it inline without a limit"
+                "make what it holds when it is called, or pass timeout_s=None to run it inline "
+                "without a limit"
             ) from error
     return bytes(cloudpickle.dumps({name: tool.function for name, tool in tools.items()}))
 

@@ -1,4 +1,6 @@
-"""A Python tool whose snippets are really confined; see `PythonExecutor`. Unix only: Windows cannot confine them."""
+"""A Python tool whose snippets are really confined; see `PythonExecutor`. Unix only: Windows cannot
+confine them.
+"""
 
 from fctncalling.envs.tools.python_executor.config import ConfigError, ExecutorConfig, load_config
 from fctncalling.envs.tools.python_executor.link import SandboxUnavailable

@@ -1,4 +1,6 @@
-"""Calls in flight: their pipes, their clock, their caps, driven by one poll loop in the calling thread."""
+"""Calls in flight: their pipes, their clock, their caps, driven by one poll loop in the calling
+thread.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,17 @@ from fctncalling.envs.tools.python_executor.zygote import CODE_SIZE, SETUP_FAILE
 START_TIMEOUT_S = (
     20.0  # a zygote forks in milliseconds; one that takes this long is stopped or gone
 )
-END_GRACE_S = 10.0  # from the kill to the kernel's word of the end: a large memory takes a while to be given back
+# from the kill to the kernel's word of the end: a large memory takes a while to be given back
+END_GRACE_S = 10.0
 PIPE_BYTES = 1 << 16  # what a Linux pipe takes at once
-READ_PAUSE_S = 0.002  # between two looks at a call's output: one that writes byte by byte costs us no more than another
+# between two looks at a call's output: one that writes byte by byte costs us no more than another
+READ_PAUSE_S = 0.002
 
 
 class Child(Protocol):
-    """A process that runs one snippet; the zygote's and the fresh interpreter's both look like this."""
+    """A process that runs one snippet; the zygote's and the fresh interpreter's both look like
+    this.
+    """
 
     started: float | None
     confined: bool
@@ -83,7 +89,9 @@ class CallInFlight:
     def _prepare(
         self, message: bytes, limits: Limits, queue_s: float, ours: tuple[int, int, int]
     ) -> None:
-        """Begin the clock and the output; `ours` are our ends of the pipes for code, stdout, stderr."""
+        """Begin the clock and the output; `ours` are our ends of the pipes for code, stdout,
+        stderr.
+        """
         self.limits = limits
         self.queue_s = queue_s
         self.asked = time.perf_counter()
@@ -141,7 +149,9 @@ class CallInFlight:
         return self.child.started + self.limits.timeout_s
 
     def check_clock(self, now: float) -> None:
-        """Stop the call where its time is up; give it up where even the kernel's word does not come."""
+        """Stop the call where its time is up; give it up where even the kernel's word does not
+        come.
+        """
         if now >= self._look_again:
             self._look_again = 0.0
         if now < self._ends or self.child.over:
@@ -158,7 +168,9 @@ class CallInFlight:
 
     @property
     def finished(self) -> bool:
-        """Whether the process has ended; its pipes are never waited for, someone else may hold them open."""
+        """Whether the process has ended; its pipes are never waited for, someone else may hold them
+        open.
+        """
         return self.child.over
 
     def result(self) -> ToolResult:

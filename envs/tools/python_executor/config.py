@@ -1,8 +1,9 @@
-"""The executor's settings: our own keywords, and the JSON form of OpenRLHF's tool-use module, every key enforced.
+"""The executor's settings: our own keywords, and the JSON form of OpenRLHF's tool-use module, every
+key enforced.
 
-That JSON has three parts: `tools` (what is offered, with its time and output limits), `execution` (how many at once)
-and `security` (which modules and builtins). An unknown key is an error, and so is a wish that cannot be met: a limit
-nobody enforces is worse than none.
+That JSON has three parts: `tools` (what is offered, with its time and output limits), `execution`
+(how many at once) and `security` (which modules and builtins). An unknown key is an error, and so
+is a wish that cannot be met: a limit nobody enforces is worse than none.
 """
 
 from __future__ import annotations
@@ -39,15 +40,30 @@ _LARGEST = {
 }
 # What can be imported and then do nothing under confinement, by what it needs.
 CANNOT_WORK = {
-    "processes": ("subprocess", "multiprocessing", "pty", "webbrowser", "concurrent.futures.process"),
+    "processes": (
+        "subprocess",
+        "multiprocessing",
+        "pty",
+        "webbrowser",
+        "concurrent.futures.process",
+    ),
     "a network": (
         *("socket", "socketserver", "ssl", "asyncio", "ftplib", "smtplib", "imaplib", "poplib"),
-        *("http.client", "http.server", "urllib.request", "xmlrpc", "requests", "httpx", "urllib3", "aiohttp"),
+        *(
+            "http.client",
+            "http.server",
+            "urllib.request",
+            "xmlrpc",
+            "requests",
+            "httpx",
+            "urllib3",
+            "aiohttp",
+        ),
     ),
     "files": ("tempfile", "shutil", "glob", "fileinput", "dbm", "shelve", "mailbox"),
     "a terminal or a display": ("tkinter", "curses", "termios", "readline"),
     "the project, which snippets must not see": ("fctncalling",),
-}  # fmt: skip
+}
 SEED_MODULES = (
     "math",
     "random",
@@ -64,7 +80,9 @@ SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "inp
 
 
 class ConfigError(ValueError):
-    """A tool configuration that cannot be honoured; the message names the key, what was found and what is expected."""
+    """A tool configuration that cannot be honoured; the message names the key, what was found and
+    what is expected.
+    """
 
 
 @dataclass(frozen=True)
@@ -106,7 +124,9 @@ class ExecutorConfig:
         return any(name.split(".")[0] in THREAD_MODULES for name in self.allowed_modules)
 
     def with_keywords(self, **keywords: Any) -> ExecutorConfig:
-        """Return a copy in which every keyword that is not None replaces the configured value; checked."""
+        """Return a copy in which every keyword that is not None replaces the configured value;
+        checked.
+        """
         given = {name: value for name, value in keywords.items() if value is not None}
         return _checked(replace(self, **given), "PythonExecutor")
 
@@ -120,7 +140,9 @@ def available_cores() -> int:
 
 
 def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorConfig:
-    """Return the configuration of a dict or a JSON file in OpenRLHF's form; ConfigError where it cannot be honoured."""
+    """Return the configuration of a dict or a JSON file in OpenRLHF's form; ConfigError where it
+    cannot be honoured.
+    """
     where = "tool configuration"
     if not isinstance(source, Mapping):
         where = str(source)
@@ -133,7 +155,8 @@ def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorC
     return _Reader(where).config(source)
 
 
-# key -> (field of ExecutorConfig, kind); the keys beyond OpenRLHF's own are ours: memory_mb, allow_degraded
+# key -> (field of ExecutorConfig, kind); the keys beyond OpenRLHF's own are ours: memory_mb,
+# allow_degraded
 _TOOL_KEYS = {
     "name": ("", "name"),
     "description": ("description", "text"),
@@ -239,7 +262,8 @@ def check_timeout(timeout_s: Any, where: str) -> None:
     number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
     if not (number and 0 < timeout_s <= MAX_TIMEOUT_S):  # false for nan
         raise ConfigError(
-            f"{where}: timeout_s is {timeout_s!r}; expected seconds above 0 and at most {MAX_TIMEOUT_S}"
+            f"{where}: timeout_s is {timeout_s!r}; expected seconds above 0 and at most "
+            f"{MAX_TIMEOUT_S}"
         )
 
 
@@ -250,7 +274,9 @@ def check_seed(seed: Any) -> None:
 
 
 def _checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
-    """Return the configuration with its notes, or raise for a module or function that is not there to be governed."""
+    """Return the configuration with its notes, or raise for a module or function that is not there
+    to be governed.
+    """
     check_timeout(config.timeout_s, where)
     for name, largest in _LARGEST.items():
         value = getattr(config, name)
@@ -282,7 +308,9 @@ def _checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
 
 
 def _check_modules(modules: tuple[str, ...], where: str) -> None:
-    """Raise ConfigError for a module that is not there, or that can do nothing where a snippet runs."""
+    """Raise ConfigError for a module that is not there, or that can do nothing where a snippet
+    runs.
+    """
     for module in modules:
         if not _importable(module):
             raise ConfigError(
@@ -291,7 +319,8 @@ def _check_modules(modules: tuple[str, ...], where: str) -> None:
         for needs, names in CANNOT_WORK.items():
             if any(f"{module}.".startswith(f"{name}.") for name in names):
                 raise ConfigError(
-                    f"{where}: security.allowed_modules: {module!r} cannot work: it needs {needs}, and a "
+                    f"{where}: security.allowed_modules: {module!r} cannot work: it needs {needs}, "
+                    "and a "
                     "snippet has none; leave it out"
                 )
 

@@ -1,9 +1,10 @@
-"""The kernel layers around one call: resource limits, Landlock, seccomp; by ctypes, no library needed.
+"""The kernel layers around one call: resource limits, Landlock, seccomp; by ctypes, no library
+needed.
 
-seccomp is the layer that matters most (no fork, no path, no socket, no other process); Landlock is the second lock on
-files, TCP, abstract sockets and signals; the address space limit is the only bound on memory. Everything reusable is
-built once before the fork, since each page a child touches has to be copied.
-This file is imported by the zygote, which knows nothing else of the project.
+seccomp is the layer that matters most (no fork, no path, no socket, no other process); Landlock is
+the second lock on files, TCP, abstract sockets and signals; the address space limit is the only
+bound on memory. Everything reusable is built once before the fork, since each page a child touches
+has to be copied. This file is imported by the zygote, which knows nothing else of the project.
 """
 
 from __future__ import annotations
@@ -57,9 +58,11 @@ def landlock_abi() -> int:
 
 
 def landlock_ruleset() -> int:
-    """Return a descriptor of a ruleset that allows no path, no TCP, no abstract socket, no signal to outside.
+    """Return a descriptor of a ruleset that allows no path, no TCP, no abstract socket, no signal
+    to outside.
 
-    Each right exists from one ABI version on, and naming a later one is an error (linux/landlock.h).
+    Each right exists from one ABI version on, and naming a later one is an error
+    (linux/landlock.h).
     """
     abi = landlock_abi()
     if not abi:
@@ -76,7 +79,8 @@ def landlock_ruleset() -> int:
     return fd
 
 
-# --- seccomp: a small assembler -------------------------------------------------------------------------------------
+# --- seccomp: a small assembler
+# -------------------------------------------------------------------------------------
 
 LOAD, AND, JUMP, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT, RETURN = (
     *(0x20, 0x54, 0x05),
@@ -88,11 +92,12 @@ CLONE_THREAD, PROT_EXEC, X32_BIT = 0x10000, 4, 0x40000000
 F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
 # Never F_SETOWN or F_SETSIG: they aim signals.
 FCNTL_COMMANDS = (F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC)
-# The access mode, O_APPEND, O_NONBLOCK and the kernel's two O_LARGEFILE. Not O_DIRECT: it makes every write to a pipe a
-# packet, which its reader has to take one by one. Not O_ASYNC: it sends signals.
+# The access mode, O_APPEND, O_NONBLOCK and the kernel's two O_LARGEFILE. Not O_DIRECT: it makes
+# every write to a pipe a packet, which its reader has to take one by one. Not O_ASYNC: it sends
+# signals.
 FILE_FLAGS = 0x3 | 0x400 | 0x800 | 0x8000 | 0x20000
-# WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET. None that inherits priority: those take a thread
-# id of any process, and tell whether there is one.
+# WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET. None that inherits priority:
+# those take a thread id of any process, and tell whether there is one.
 FUTEX_COMMANDS, FUTEX_COMMAND_MASK = (0, 1, 3, 4, 5, 9, 10), 0x7F
 PID_MARK = 0x5EC0FFEE  # stands for the child's own pid until the child knows it
 
@@ -118,7 +123,9 @@ def _argument(index: int, *, high: bool = False) -> bytes:
 
 
 def _only_values(index: int, values: tuple[int, ...], mask: int = 0) -> bytes:
-    """Pass where an argument is one of the values. The kernel reads these arguments as 32-bit integers."""
+    """Pass where an argument is one of the values. The kernel reads these arguments as 32-bit
+    integers.
+    """
     block = _argument(index) + (_instruction(AND, mask) if mask else b"")
     for value in values:
         block += _instruction(JUMP_EQUAL, value, 0, 1) + _give(PASS)
@@ -133,7 +140,9 @@ def _only_harmless_fcntl() -> bytes:
 
 
 def _only_own_clocks() -> bytes:
-    """Pass the system's clocks; a negative number is the clock of a process, and tells whether there is one."""
+    """Pass the system's clocks; a negative number is the clock of a process, and tells whether
+    there is one.
+    """
     negative = _instruction(JUMP_GREATER_EQUAL, 1 << 31, 0, 1)
     return _argument(0) + negative + _refuse(errno.EPERM) + _give(PASS)
 
@@ -187,7 +196,8 @@ def _judged(threads: bool) -> dict[str, bytes]:
 def _search_tree(rules: list[tuple[int, bytes]]) -> bytes:
     """Return code that finds the last rule whose number is <= the one at hand.
 
-    A tree, not a list: at installation the kernel runs the filter once for every system call there is.
+    A tree, not a list: at installation the kernel runs the filter once for every system call there
+    is.
     """
     if len(rules) == 1:
         return rules[0][1]
@@ -231,11 +241,14 @@ def install_filter(program: bytes) -> None:
     prctl(PR_SET_SECCOMP, 2, ctypes.c_char_p(header))
 
 
-# --- one child ------------------------------------------------------------------------------------------------------
+# --- one child
+# ------------------------------------------------------------------------------------------------------
 
 
 def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
-    """Lower a resource limit; never above what the process already has, and silent where the system has no such one."""
+    """Lower a resource limit; never above what the process already has, and silent where the system
+    has no such one.
+    """
     which = getattr(resource, f"RLIMIT_{name}", None)
     if which is None:
         return
@@ -247,7 +260,9 @@ def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
 
 
 def address_space() -> int:
-    """Return the bytes of address space this process maps now; a generous guess where the system does not tell."""
+    """Return the bytes of address space this process maps now; a generous guess where the system
+    does not tell.
+    """
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[0]) * resource.getpagesize()
@@ -258,8 +273,8 @@ def address_space() -> int:
 class Confinement:
     """What is prepared once and put on every child by `apply`.
 
-    `layers` are those of the wanted ones that this kernel takes, tried in a trial process each; `missing` tells of the
-    others, layer -> reason.
+    `layers` are those of the wanted ones that this kernel takes, tried in a trial process each;
+    `missing` tells of the others, layer -> reason.
     """
 
     def __init__(self, wanted: tuple[str, ...], *, threads: bool) -> None:
@@ -299,7 +314,9 @@ class Confinement:
         install_filter(self._program.replace(mark, struct.pack("=I", os.getpid())))
 
     def apply(self, *, memory_bytes: int, cpu_s: int, close: Callable[[], None]) -> None:
-        """Confine the calling process for good; `close` is called once no inherited descriptor is needed any more."""
+        """Confine the calling process for good; `close` is called once no inherited descriptor is
+        needed any more.
+        """
         if "rlimits" in self.layers:
             lower_limit("CPU", cpu_s, cpu_s + 1)
             for name, value in (

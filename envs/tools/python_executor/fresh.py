@@ -1,7 +1,9 @@
-"""The fallback backend: a fresh, isolated interpreter per call. Slower by its start, and as confined as the system can.
+"""The fallback backend: a fresh, isolated interpreter per call. Slower by its start, and as
+confined as the system can.
 
-On macOS there is neither Landlock nor seccomp; Seatbelt (`sandbox-exec`) stands in where it is installed. That path has
-not been run on such a machine: the self-test at start-up decides what holds, as everywhere.
+On macOS there is neither Landlock nor seccomp; Seatbelt (`sandbox-exec`) stands in where it is
+installed. That path has not been run on such a machine: the self-test at start-up decides what
+holds, as everywhere.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ SEATBELT_PROFILE = (
 
 
 class FreshChild:
-    """One interpreter and the thread that starts it and waits for its end. Times are time.perf_counter()."""
+    """One interpreter and the thread that starts it and waits for its end. Times are
+    time.perf_counter().
+    """
 
     def __init__(self, command: list[str], descriptors: list[int], news: int, news_in: int) -> None:
         self._news = news
@@ -74,9 +78,15 @@ class FreshChild:
         code_in, stdout, stderr, *more = descriptors
         try:
             process = subprocess.Popen(
-                command, env=clean_environment(), pass_fds=[self._news_in, *more], cwd="/",
-                start_new_session=True, stdin=code_in, stdout=stdout, stderr=stderr,
-            )  # fmt: skip
+                command,
+                env=clean_environment(),
+                pass_fds=[self._news_in, *more],
+                cwd="/",
+                start_new_session=True,
+                stdin=code_in,
+                stdout=stdout,
+                stderr=stderr,
+            )
         except BaseException as error:
             self._ready.set_exception(error)
             return
@@ -142,16 +152,24 @@ class FreshLink:
         """Nothing is shared with the parent."""
 
     def start(self) -> None:
-        """Find out once what a fresh interpreter can import and which layers it gets, by starting one."""
+        """Find out once what a fresh interpreter can import and which layers it gets, by starting
+        one.
+        """
         if self.greeting:
             return
         news, news_in = os.pipe()
         settings = {**self._settings, "greet": True}
         try:
             done = subprocess.run(
-                self._command(settings, news_in), env=clean_environment(), pass_fds=[news_in], cwd="/",
-                stdin=subprocess.DEVNULL, capture_output=True, timeout=BOOT_TIMEOUT_S, check=False,
-            )  # fmt: skip
+                self._command(settings, news_in),
+                env=clean_environment(),
+                pass_fds=[news_in],
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=BOOT_TIMEOUT_S,
+                check=False,
+            )
             os.set_blocking(news, False)
             with contextlib.suppress(BlockingIOError):
                 self.greeting = json.loads(os.read(news, 1 << 16))
@@ -184,7 +202,9 @@ class FreshLink:
         seed: int | None,
         policy: bool,
     ) -> FreshChild:
-        """Start one interpreter with [code, stdout, stderr] for 0, 1, 2; for a session, one more to say it is done."""
+        """Start one interpreter with [code, stdout, stderr] for 0, 1, 2; for a session, one more to
+        say it is done.
+        """
         settings = {
             **self._settings,
             "memory_bytes": memory_bytes,

@@ -1,7 +1,8 @@
 """The trainer's end of the zygote: start it, ask it for children, notice its death.
 
-Every call has a status socket of its own, so threads share nothing but the request socket, on which a request is one
-atomic message; and the death of the zygote is the end of file on every one of them.
+Every call has a status socket of its own, so threads share nothing but the request socket, on which
+a request is one atomic message; and the death of the zygote is the end of file on every one of
+them.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ UNPRIVILEGED_USER = 65534  # "nobody" on every Linux
 PACKAGE = "fctncalling.envs.tools.python_executor"
 ZYGOTE_DIED = "the zygote died"
 
-# As isolated as by -I, but -I ignores PYTHONHASHSEED too, and sets of texts would print in another order each time.
-# Every variable that the interpreter reads is `clean_environment`'s.
+# As isolated as by -I, but -I ignores PYTHONHASHSEED too, and sets of texts would print in another
+# order each time. Every variable that the interpreter reads is `clean_environment`'s.
 INTERPRETER = (sys.executable, "-s", "-P", "-c")
 
-# The packages above ours are given as empty shells: importing them would bring the project, and what it imports, into
-# the memory that every snippet inherits.
+# The packages above ours are given as empty shells: importing them would bring the project, and
+# what it imports, into the memory that every snippet inherits.
 BOOT = f"""
 import json, os, sys, types
 os.uname = lambda told=json.loads(sys.argv[2])["uname"]: os.uname_result(told)
@@ -57,15 +58,26 @@ main(int(sys.argv[1]), sys.argv[2])
 
 
 class SandboxUnavailable(RuntimeError):
-    """The executor cannot run, or cannot confine as well as asked; the message says what is missing and what to do."""
+    """The executor cannot run, or cannot confine as well as asked; the message says what is missing
+    and what to do.
+    """
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the zygote's environment, built from nothing: no token, no proxy, no path of the trainer's is in it."""
+    """Return the zygote's environment, built from nothing: no token, no proxy, no path of the
+    trainer's is in it.
+    """
     environment = {
-        "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0",
-        "MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-    }  # fmt: skip
+        "PATH": "/usr/bin:/bin",
+        "HOME": "/nonexistent",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",
+        "MALLOC_ARENA_MAX": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
     if "LD_LIBRARY_PATH" in os.environ:  # some interpreters do not start without it
         environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
     return environment
@@ -87,7 +99,9 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
 
 
 def nameless_host() -> list[str]:
-    """Return the fields of `os.uname()` without the host's name, which is to be nowhere in a snippet's memory."""
+    """Return the fields of `os.uname()` without the host's name, which is to be nowhere in a
+    snippet's memory.
+    """
     told = os.uname()
     return [told.sysname, "", told.release, told.version, told.machine]
 
@@ -204,7 +218,8 @@ class ZygoteLink:
         if recent >= DEATHS_A_MINUTE:
             raise SandboxUnavailable(
                 f"the executor's zygote died {recent} times within a minute, last with status "
-                f"{self._process and self._process.returncode}: something kills it (is memory short?)"
+                f"{self._process and self._process.returncode}: something kills it (is memory "
+                "short?)"
             )
         time.sleep(0.02 * 2 ** (recent - 1))
 
@@ -214,9 +229,15 @@ class ZygoteLink:
         command = [*INTERPRETER, BOOT, str(theirs.fileno()), json.dumps(self._settings), folder]
         with theirs:
             self._process = subprocess.Popen(
-                command, env=clean_environment(), pass_fds=[theirs.fileno()], cwd="/", start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                command,
+                env=clean_environment(),
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         ours.settimeout(BOOT_TIMEOUT_S)
         try:
             greeting = json.loads(
@@ -245,7 +266,8 @@ class ZygoteLink:
         seed: int | None,
         policy: bool,
     ) -> ZygoteChild:
-        """Ask for one child with [code, stdout, stderr] for 0, 1, 2; for a session, one more to say it is done.
+        """Ask for one child with [code, stdout, stderr] for 0, 1, 2; for a session, one more to say
+        it is done.
 
         Raises OSError where the zygote is gone.
         """
@@ -266,10 +288,11 @@ class ZygoteLink:
         return ZygoteChild(ours)
 
     def bury(self) -> None:
-        """Wait until a zygote whose sockets have closed has ended too, so that the next start boots another.
+        """Wait until a zygote whose sockets have closed has ended too, so that the next start boots
+        another.
 
-        Its sockets close a moment before its process can be seen to have ended, and in that moment a request would
-        still be taken, by nobody.
+        Its sockets close a moment before its process can be seen to have ended, and in that moment
+        a request would still be taken, by nobody.
         """
         process = self._process
         if process is not None and self._owner == os.getpid():

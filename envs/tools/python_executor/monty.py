@@ -1,7 +1,9 @@
-"""An executor on pydantic-monty: a small Python of its own in its own virtual machine, for where no kernel layer is.
+"""An executor on pydantic-monty: a small Python of its own in its own virtual machine, for where no
+kernel layer is.
 
-Works on macOS and Windows too, at a fraction of a millisecond a call. It is a subset of Python: no NumPy, nothing
-third-party; what it lacks fails as a missing module or name does. Needs the extra `fctncalling[monty]`.
+Works on macOS and Windows too, at a fraction of a millisecond a call. It is a subset of Python: no
+NumPy, nothing third-party; what it lacks fails as a missing module or name does. Needs the extra
+`fctncalling[monty]`.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from fctncalling.envs.tools.python_executor.snippet import is_allowed
 
 
 class MontyExecutor:
-    """PythonExecutor's `run`, `map`, `report` and `close` on a pool of monty workers; same results, same limits.
+    """PythonExecutor's `run`, `map`, `report` and `close` on a pool of monty workers; same results,
+    same limits.
 
-    Of the configuration the allowed modules are enforced before the run; the restricted functions that would matter
-    (open, eval, exec, compile, __import__) do not exist there or find nothing.
+    Of the configuration the allowed modules are enforced before the run; the restricted functions
+    that would matter (open, eval, exec, compile, __import__) do not exist there or find nothing.
     """
 
     def __init__(self, config: ExecutorConfig | None = None, **keywords: Any) -> None:

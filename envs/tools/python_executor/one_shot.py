@@ -1,4 +1,6 @@
-"""A fresh interpreter for one call, where forking a warm one is unsafe (macOS); the price is its start."""
+"""A fresh interpreter for one call, where forking a warm one is unsafe (macOS); the price is its
+start.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ from fctncalling.envs.tools.python_executor.zygote import (
 
 
 def main(status: int, settings_text: str) -> NoReturn:
-    """Import, confine, say so on descriptor `status`, read the code from descriptor 0, run it, exit.
+    """Import, confine, say so on descriptor `status`, read the code from descriptor 0, run it,
+    exit.
 
-    With `greet` among the settings: say instead which layers and which user there are, and run nothing.
+    With `greet` among the settings: say instead which layers and which user there are, and run
+    nothing.
     """
     settings = json.loads(settings_text)
     status = above_reserved(status)

@@ -1,4 +1,6 @@
-"""PythonExecutor: many confined calls at once, from any number of threads, with every limit enforced."""
+"""PythonExecutor: many confined calls at once, from any number of threads, with every limit
+enforced.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,11 @@ Launched = TypeVar("Launched", CallInFlight, SessionChild)
 class PythonExecutor:
     """Runs snippets of untrusted Python, each in a confined process of its own.
 
-    Starting tries every layer of the confinement and raises SandboxUnavailable where one does not hold, unless
-    `allow_degraded`. Keywords that are given win over `config` (a dict or a file in OpenRLHF's JSON form); without
-    either: 10 s, 512 MiB, 1000 characters, as many calls at once as there are cores. Peak memory is the number of calls
-    at once times `memory_mb`. Safe to call from threads and from forks of the process, and to pickle.
+    Starting tries every layer of the confinement and raises SandboxUnavailable where one does not
+    hold, unless `allow_degraded`. Keywords that are given win over `config` (a dict or a file in
+    OpenRLHF's JSON form); without either: 10 s, 512 MiB, 1000 characters, as many calls at once as
+    there are cores. Peak memory is the number of calls at once times `memory_mb`. Safe to call from
+    threads and from forks of the process, and to pickle.
     """
 
     def __init__(
@@ -83,7 +86,8 @@ class PythonExecutor:
         self.backend = backend or ("zygote" if sys.platform == "linux" else "fresh")
         if self.backend not in BACKENDS or sys.platform == "win32":
             raise SandboxUnavailable(
-                f"backend {self.backend!r} on {sys.platform}: there are {', '.join(BACKENDS)} on Unix"
+                f"backend {self.backend!r} on {sys.platform}: there are {', '.join(BACKENDS)} on "
+                "Unix"
             )
         self._layers = tuple(layers)
         self.places = threading.BoundedSemaphore(self.config.max_running)
@@ -110,9 +114,11 @@ class PythonExecutor:
     def run(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
-        """Run one snippet and return how it went; waits for a free place first, which costs none of its time.
+        """Run one snippet and return how it went; waits for a free place first, which costs none of
+        its time.
 
-        `seed` makes `random` and NumPy's unseeded streams repeatable; time and threads stay what they are.
+        `seed` makes `random` and NumPy's unseeded streams repeatable; time and threads stay what
+        they are.
         """
         return self._run_all([code], timeout_s, [seed])[0]
 
@@ -123,7 +129,9 @@ class PythonExecutor:
         timeout_s: float | None = None,
         seeds: Sequence[int | None] | None = None,
     ) -> list[ToolResult]:
-        """Run many snippets, as many at once as there are places, and return their results in order."""
+        """Run many snippets, as many at once as there are places, and return their results in
+        order.
+        """
         return self._run_all(
             list(codes), timeout_s, list(seeds) if seeds is not None else [None] * len(codes)
         )
@@ -133,8 +141,9 @@ class PythonExecutor:
     ) -> PythonSession:
         """Return a session: snippets that share their names; `with executor.session() as session`.
 
-        `timeout_s` limits each of its calls, `max_cpu_s` the CPU time of all together (ten times as much unless given).
-        A place is held during calls only, but each session keeps up to `memory_mb` while it is open.
+        `timeout_s` limits each of its calls, `max_cpu_s` the CPU time of all together (ten times as
+        much unless given). A place is held during calls only, but each session keeps up to
+        `memory_mb` while it is open.
         """
         if len(self._sessions) >= MAX_SESSIONS:
             raise ValueError(f"{MAX_SESSIONS} sessions are open: close some first")
@@ -157,7 +166,9 @@ class PythonExecutor:
     async def run_async(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
-        """Run one snippet without holding up the event loop. A cancelled call still ends by its own timeout."""
+        """Run one snippet without holding up the event loop. A cancelled call still ends by its own
+        timeout.
+        """
         if (
             self._threads is None
         ):  # not the loop's own threads: those are fewer than our places may be
@@ -173,7 +184,9 @@ class PythonExecutor:
 
     @property
     def zygote_pid(self) -> int | None:
-        """The zygote's process id; None where there is none, or it has died and no call has come since."""
+        """The zygote's process id; None where there is none, or it has died and no call has come
+        since.
+        """
         return self._link.pid if self._link else None
 
     def close(self) -> None:
@@ -277,7 +290,9 @@ class PythonExecutor:
     def _launched(
         self, make: Callable[[Launch], Launched], *, cpu_s: int, seed: int | None, policy: bool
     ) -> Launched:
-        """Return what `make` makes of the means to launch a child; raise NotStarted where none can be had."""
+        """Return what `make` makes of the means to launch a child; raise NotStarted where none can
+        be had.
+        """
         link = self._link
         assert link is not None
         memory_bytes = self.config.memory_mb << 20

@@ -1,8 +1,8 @@
 """What a snippet may need later and could no longer load: a confined child opens no file.
 
-`datetime.strptime` imports `_strptime` when first called, `Counter.most_common` imports `heapq`, `"é".encode("cp1252")`
-imports a codec. All of it is imported once, before the fork. The test of this file reads the sources of the allowed
-modules and holds the table to them.
+`datetime.strptime` imports `_strptime` when first called, `Counter.most_common` imports `heapq`,
+`"é".encode("cp1252")` imports a codec. All of it is imported once, before the fork. The test of
+this file reads the sources of the allowed modules and holds the table to them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,18 @@ LATER_IMPORTS: dict[str, tuple[str, ...]] = {
     "datetime": ("_strptime", "locale", "calendar"),
     "functools": ("typing",),
     "numpy": (
-        "numpy.linalg", "numpy.fft", "numpy.random", "numpy.polynomial", "numpy.ma",
-        "numpy.char", "numpy.rec", "numpy.strings", "numpy.matlib", "numpy.ctypeslib", "numpy.typing", "mmap",
+        "numpy.linalg",
+        "numpy.fft",
+        "numpy.random",
+        "numpy.polynomial",
+        "numpy.ma",
+        "numpy.char",
+        "numpy.rec",
+        "numpy.strings",
+        "numpy.matlib",
+        "numpy.ctypeslib",
+        "numpy.typing",
+        "mmap",
         "secrets",
     ),
     "random": (),
@@ -29,9 +39,10 @@ LATER_IMPORTS: dict[str, tuple[str, ...]] = {
     "time": ("_strptime", "locale", "calendar"),
     "urllib": ("unicodedata",),
     "warnings": ("tracemalloc",),
-}  # fmt: skip
+}
 
-# Needed by the language itself, whatever is allowed: codecs, \N{...} escapes, the text of warnings and tracebacks.
+# Needed by the language itself, whatever is allowed: codecs, \N{...} escapes, the text of warnings
+# and tracebacks.
 ALWAYS = (
     *(
         f"encodings.{codec}"
@@ -59,7 +70,8 @@ ALWAYS = (
     *("copy", "operator", "bisect", "contextlib", "enum", "types", "weakref", "hashlib", "struct"),
 )
 
-# Imported inside functions that no snippet has a use for: self-tests, platforms, builds, reading files from afar.
+# Imported inside functions that no snippet has a use for: self-tests, platforms, builds, reading
+# files from afar.
 NEVER_NEEDED = frozenset(
     (
         *(
@@ -90,7 +102,9 @@ NEVER_NEEDED = frozenset(
 
 
 def preload(allowed: Iterable[str]) -> None:
-    """Import the allowed modules and all that they import later; an allowed module that cannot be had raises."""
+    """Import the allowed modules and all that they import later; an allowed module that cannot be
+    had raises.
+    """
     for name in ALWAYS:
         _import_if_there(name)
     for name in allowed:
@@ -103,7 +117,9 @@ def preload(allowed: Iterable[str]) -> None:
 
 
 def later_imports(module: str) -> set[str]:
-    """Return the modules that a module's own file imports inside functions, found by reading its source."""
+    """Return the modules that a module's own file imports inside functions, found by reading its
+    source.
+    """
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return set()

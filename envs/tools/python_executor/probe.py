@@ -1,7 +1,9 @@
-"""The self-test: a snippet that really tries what the confinement is there to stop, and the report on it.
+"""The self-test: a snippet that really tries what the confinement is there to stop, and the report
+on it.
 
-It runs like any other call, only without the policy on names, and attempts what no kernel version number can promise.
-Each attempt is harmless where it succeeds: a fork that exits at once, signal 0, a datagram to the discard port.
+It runs like any other call, only without the policy on names, and attempts what no kernel version
+number can promise. Each attempt is harmless where it succeeds: a fork that exits at once, signal 0,
+a datagram to the discard port.
 """
 
 from __future__ import annotations
@@ -89,7 +91,9 @@ class Report:
 
     @classmethod
     def of(cls, result: ToolResult, greeting: Mapping[str, Any]) -> Report:
-        """Return the report of a probe's result and what the interpreter said of itself when it started."""
+        """Return the report of a probe's result and what the interpreter said of itself when it
+        started.
+        """
         layers, missing = tuple(greeting["layers"]), dict(greeting["missing"])
         missing |= {
             layer: "not asked for"
@@ -104,7 +108,10 @@ class Report:
         except ValueError:
             ran = False
         if not ran:
-            failure = f"the self-test did not run: {result.status}, {result.reason or result.stderr[-300:]}"
+            failure = (
+                f"the self-test did not run: {result.status}, "
+                f"{result.reason or result.stderr[-300:]}"
+            )
         return cls(layers, missing, found, greeting["user"], failure)
 
     @property
@@ -124,7 +131,8 @@ class Report:
             "Python snippets cannot be confined here: "
             + "; ".join(self.shortcomings)
             + ". Run it where they can, or "
-            "accept this with allow_degraded=True (security.allow_degraded in the tool configuration)."
+            "accept this with allow_degraded=True (security.allow_degraded in the tool "
+            "configuration)."
         )
 
     def as_dict(self) -> dict[str, Any]:

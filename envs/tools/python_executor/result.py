@@ -16,10 +16,11 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 class ToolResult:
     """One call's outcome. Only `setup_error`, our own failure, is worth a retry.
 
-    ok: exit code 0. error: any other: a traceback (a MemoryError at the memory limit is one), sys.exit. timeout: clock
-    or CPU limit. memory: killed by the kernel for what it had allocated. output_limit: wrote more than the raw cap.
-    killed: by a signal, told in `exit_code` as -number. denied: not run, by the configuration. setup_error: the
-    executor failed, the snippet never ran or its end is unknown.
+    ok: exit code 0. error: any other: a traceback (a MemoryError at the memory limit is one),
+    sys.exit. timeout: clock or CPU limit. memory: killed by the kernel for what it had allocated.
+    output_limit: wrote more than the raw cap. killed: by a signal, told in `exit_code` as -number.
+    denied: not run, by the configuration. setup_error: the executor failed, the snippet never ran
+    or its end is unknown.
     """
 
     status: Status
@@ -35,11 +36,15 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """What a model is shown: output, then the traceback, then one line on how it ended where that says more."""
+        """What a model is shown: output, then the traceback, then one line on how it ended where
+        that says more.
+        """
         return _lines(self.stdout, self.stderr, self.reason)
 
     def text_within(self, max_characters: int) -> str:
-        """Return `text` in at most so many characters; the ending, which tells what went wrong, keeps half of them."""
+        """Return `text` in at most so many characters; the ending, which tells what went wrong,
+        keeps half of them.
+        """
         ending = _lines(self.stderr, self.reason)
         room = max(max_characters // 2, max_characters - len(self.stdout) - 1)
         ending = cut(ending, room, keep_end=True)
@@ -49,7 +54,8 @@ class ToolResult:
 class BoundedOutput:
     """The first or the last part of a stream, in bounded memory.
 
-    Of standard error the end is kept: there stands the exception's type. Four bytes a character are enough in UTF-8.
+    Of standard error the end is kept: there stands the exception's type. Four bytes a character are
+    enough in UTF-8.
     """
 
     def __init__(self, max_characters: int, *, keep_end: bool) -> None:
@@ -90,7 +96,9 @@ def _lines(*parts: str) -> str:
 
 
 def cut(text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False) -> str:
-    """Return text within max_characters, marked where cut; `certain` marks it although what is left would fit."""
+    """Return text within max_characters, marked where cut; `certain` marks it although what is left
+    would fit.
+    """
     if len(text) <= max_characters and not certain:
         return text
     marker = f"(output truncated to {max_characters} characters)"

@@ -65,7 +65,9 @@ class SessionChild(NamedTuple):
         return self.child.over
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of the process so far, by the kernel's clock of it; 0 where there is none."""
+        """Return the CPU seconds of the process so far, by the kernel's clock of it; 0 where there
+        is none.
+        """
         pid = self.child.pid
         if pid is None or not hasattr(time, "clock_gettime"):
             return 0.0
@@ -163,12 +165,14 @@ class SessionCall(CallInFlight):
 
 
 class PythonSession:
-    """Snippets that share their names, as the cells of a notebook do; `PythonExecutor.session` makes one.
+    """Snippets that share their names, as the cells of a notebook do; `PythonExecutor.session`
+    makes one.
 
-    `run` has the same confinement, limits and results as the executor's. Memory and CPU time are limited for the whole
-    session, wall-clock time and output for each call. A call that is killed (by the clock, by its output, by itself)
-    takes the names with it, its `reason` says so, and the next call begins anew. Between calls the child stands still.
-    Calls from several threads take turns.
+    `run` has the same confinement, limits and results as the executor's. Memory and CPU time are
+    limited for the whole session, wall-clock time and output for each call. A call that is killed
+    (by the clock, by its output, by itself) takes the names with it, its `reason` says so, and the
+    next call begins anew. Between calls the child stands still. Calls from several threads take
+    turns.
     """
 
     def __init__(self, executor: PythonExecutor, limits: Limits) -> None:
@@ -219,7 +223,9 @@ class PythonSession:
         return result
 
     def _forget_the_dead(self) -> bool:
-        """Let go of a child that has ended, or is that of the process this one is a fork of; say if there was one."""
+        """Let go of a child that has ended, or is that of the process this one is a fork of; say if
+        there was one.
+        """
         if self._live is None:
             return False
         if self._owner != os.getpid():

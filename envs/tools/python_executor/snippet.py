@@ -1,8 +1,10 @@
-"""What happens to a snippet inside its child: the policy on names, the run itself, the traceback of its own frames.
+"""What happens to a snippet inside its child: the policy on names, the run itself, the traceback of
+its own frames.
 
-The policy (allowed modules, restricted functions) gives a model clear messages; it is no boundary, `random._os` is os.
-The boundary is the kernel's, put on before the first byte of the snippet is read.
-Nothing after the snippet's end is trusted by anyone: the child writes bytes and exits, the rest is told by the kernel.
+The policy (allowed modules, restricted functions) gives a model clear messages; it is no boundary,
+`random._os` is os. The boundary is the kernel's, put on before the first byte of the snippet is
+read. Nothing after the snippet's end is trusted by anyone: the child writes bytes and exits, the
+rest is told by the kernel.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ def _policy_import(allowed: frozenset[str], explicit_call_allowed: bool) -> Call
     def policy_import(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> types.ModuleType:
-        # C code, such as datetime.strptime, imports in the name of the snippet's frame but with a list for fromlist.
+        # C code, such as datetime.strptime, imports in the name of the snippet's frame but with a
+        # list for fromlist.
         from_c = isinstance(fromlist, list) and name in sys.modules
         frame = sys._getframe(1)
         statement = frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == IMPORT_STATEMENT
@@ -53,7 +56,10 @@ def _policy_import(allowed: frozenset[str], explicit_call_allowed: bool) -> Call
             return real_import(name, globals, locals, fromlist, level)
         except ModuleNotFoundError as error:
             if error.name and is_allowed(error.name, allowed):
-                error.msg += " (no file can be read here: a submodule must be in the tool's allowed_modules by name)"
+                error.msg += (
+                    " (no file can be read here: a submodule must be in the tool's "
+                    "allowed_modules by name)"
+                )
             raise
 
     policy_import.__name__ = "__import__"
@@ -69,7 +75,9 @@ def _disabled(name: str) -> Callable[..., NoReturn]:
 
 
 def policy_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dict[str, Any]:
-    """Return the snippet's builtins. Library code keeps the real ones, so `namedtuple`, which uses eval, works."""
+    """Return the snippet's builtins. Library code keeps the real ones, so `namedtuple`, which uses
+    eval, works.
+    """
     namespace = dict(vars(builtins))
     namespace |= {name: _disabled(name) for name in restricted if name != "__import__"}
     namespace["__import__"] = _policy_import(allowed, "__import__" not in restricted)
@@ -88,7 +96,9 @@ class MainModule:
         self.numpy_random = sys.modules.get("numpy.random")
 
     def seed(self, seed: int) -> None:
-        """Make every random stream a snippet can start without a seed of its own follow from one number."""
+        """Make every random stream a snippet can start without a seed of its own follow from one
+        number.
+        """
         random.seed(seed)
         numpy_random: Any = self.numpy_random
         if numpy_random is None:
@@ -102,9 +112,11 @@ class MainModule:
         numpy_random.default_rng = seeded_rng
 
     def run(self, source: str, *, policy: bool = True, number: int = 1) -> int:
-        """Run a snippet as `__main__` and return its exit code; a failure's traceback goes to standard error.
+        """Run a snippet as `__main__` and return its exit code; a failure's traceback goes to
+        standard error.
 
-        `number` counts the snippets of a session: each has a file name, and its lines in tracebacks, of its own.
+        `number` counts the snippets of a session: each has a file name, and its lines in
+        tracebacks, of its own.
         """
         file_name = FILE_NAME if number == 1 else f"{FILE_NAME[:-1]} {number}>"
         sys.modules["__main__"] = self.main
@@ -132,7 +144,9 @@ class MainModule:
         return code
 
     def _exit_code(self, end: SystemExit) -> int:
-        """Return a plain int from 0 to 255, whatever the snippet's object makes of operators and attributes."""
+        """Return a plain int from 0 to 255, whatever the snippet's object makes of operators and
+        attributes.
+        """
         try:
             given = end.code
             if given is None:
@@ -154,14 +168,18 @@ class MainModule:
 
 
 def leave(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
-    """Exit at once, whatever the snippet left behind: signal handlers and profilers may raise here, once each."""
+    """Exit at once, whatever the snippet left behind: signal handlers and profilers may raise here,
+    once each.
+    """
     while True:
         with contextlib.suppress(BaseException):
             exit_now(code)
 
 
 def own_traceback(error: BaseException) -> str:
-    """Return the traceback with the snippet's own frames alone; the harness' and the libraries' say nothing to it."""
+    """Return the traceback with the snippet's own frames alone; the harness' and the libraries' say
+    nothing to it.
+    """
     told = traceback.TracebackException.from_exception(error, compact=True)
     pending, seen = [told], set()
     while pending:
@@ -177,6 +195,8 @@ def own_traceback(error: BaseException) -> str:
 
 
 def _writer(descriptor: int) -> io.TextIOWrapper:
-    """Return a text stream that holds nothing back, like `python -u`: what was printed before a kill is seen."""
+    """Return a text stream that holds nothing back, like `python -u`: what was printed before a
+    kill is seen.
+    """
     raw: Any = io.FileIO(descriptor, "w", closefd=False)
     return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)

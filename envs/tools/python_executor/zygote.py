@@ -1,9 +1,11 @@
-"""The zygote: a clean interpreter that imports what snippets may use, drops its rights, and then only forks.
+"""The zygote: a clean interpreter that imports what snippets may use, drops its rights, and then
+only forks.
 
-It sees neither code nor output, or one snippet could search its forked memory for another's. A request brings four
-descriptors, [code, stdout, stderr, status]; the child reads its code itself, already confined. On `status`, a
-SOCK_SEQPACKET socket of that one call, three messages come: STARTED (zygote, with a pidfd), CONFINED (child, before it
-reads any code, so no code can forge it), ENDED (zygote, what the kernel told of the exit).
+It sees neither code nor output, or one snippet could search its forked memory for another's. A
+request brings four descriptors, [code, stdout, stderr, status]; the child reads its code itself,
+already confined. On `status`, a SOCK_SEQPACKET socket of that one call, three messages come:
+STARTED (zygote, with a pidfd), CONFINED (child, before it reads any code, so no code can forge it),
+ENDED (zygote, what the kernel told of the exit).
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from fctncalling.envs.tools.python_executor.snippet import MainModule, leave
 
 REQUEST = struct.Struct(
     "=QIQ???"
-)  # memory bytes, cpu seconds, seed, whether there is one, whether the policy holds, whether it is a session
+    # memory bytes, cpu seconds, seed, whether there is one, whether the policy holds, whether it is a
+    # session
+)
 CODE_SIZE = struct.Struct("=Q")
 SESSION_CALL = struct.Struct("=Q?Q")  # seed, whether there is one, bytes of code
 STARTED, CONFINED, ENDED, FAILED = b"S", b"C", b"E", b"F"
@@ -84,9 +88,11 @@ def drop_user(uid: int) -> str:
 
 
 def preload_without_host_name(allowed: list[str]) -> None:
-    """Import what snippets may use, then give back the real `os.uname`, which the kernel refuses to a snippet.
+    """Import what snippets may use, then give back the real `os.uname`, which the kernel refuses to
+    a snippet.
 
-    Until here BOOT's own stood in its place: `platform` remembers what it is told, and NumPy asks for the release.
+    Until here BOOT's own stood in its place: `platform` remembers what it is told, and NumPy asks
+    for the release.
     """
     importlib.import_module("platform").uname()
     preload(allowed)
@@ -105,7 +111,9 @@ class Zygote:
         self.poll = select.poll()
 
     def prepare(self) -> dict[str, Any]:
-        """Import, build, confine what can be confined for all children at once; return the greeting."""
+        """Import, build, confine what can be confined for all children at once; return the
+        greeting.
+        """
         settings = self.settings
         preload_without_host_name(settings["allowed_modules"])
         time.tzset()
@@ -198,7 +206,9 @@ class Zygote:
         os.close(call.pidfd)
 
     def kill_orphans(self) -> None:
-        """Kill what dead children left behind: as subreaper we are its parent now. Only where forks are possible."""
+        """Kill what dead children left behind: as subreaper we are its parent now. Only where forks
+        are possible.
+        """
         known = {call.pid for call in self.running.values()}
         for _ in range(64):
             orphans = [pid for pid in children_of(os.getpid()) if pid not in known]
@@ -217,7 +227,9 @@ class Zygote:
         policy: bool,
         session: bool,
     ) -> NoReturn:
-        """Be the child: put descriptors in place, confine, read the code, run it, exit. Never returns."""
+        """Be the child: put descriptors in place, confine, read the code, run it, exit. Never
+        returns.
+        """
         code = SETUP_FAILED
         try:
             prctl(confinement.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -268,9 +280,11 @@ def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
 def serve_session(
     stage: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
 ) -> NoReturn:
-    """Confine this process, then run one snippet after the other, each with the names of those before.
+    """Confine this process, then run one snippet after the other, each with the names of those
+    before.
 
-    After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about its own end.
+    After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about
+    its own end.
     """
     confine(layers, memory_bytes, cpu_s, first_inherited=DONE + 1)
     os.dup2(0, SESSION_CODE)
@@ -299,7 +313,9 @@ def read_exactly(size: int, descriptor: int = 0) -> bytes:
 
 
 def children_of(parent: int) -> list[int]:
-    """Return the children of a process: from its list of them, or where the kernel keeps none, from all processes."""
+    """Return the children of a process: from its list of them, or where the kernel keeps none, from
+    all processes.
+    """
     try:
         with open(f"/proc/{parent}/task/{parent}/children") as file:
             return [int(child) for child in file.read().split()]

@@ -1,17 +1,19 @@
 """Let an agent play BFCL categories and write its answers, verdicts and episodes as JSON Lines.
 
-Agents: oracle (plays the ground truth), noop, random, hf:FOLDER (a local model, through the trainer's rollout),
-openai:MODEL (any OpenAI-compatible endpoint; key in OPENAI_API_KEY, address in --base_url or OPENAI_BASE_URL).
-`score` reads the output, `replay` plays it again. Each episode is written when it ends: after an interruption the same
-command with --resume plays what is missing. Episodes whose endpoint or tools failed are marked invalid: they count
-neither way, and --resume plays them again. A conversation that outgrows the model's context is a failure, marked
-context_overflow, as in BFCL. With --num_samples K each task is played K times, and pass@k (at least one of k answers
-succeeds) and pass^k (all do) are told with 95 % intervals.
-The oracle fails on eight official tasks, four of them in simple_java (96 %), as the official checker rejects their own
+Agents: oracle (plays the ground truth), noop, random, hf:FOLDER (a local model, through the
+trainer's rollout), openai:MODEL (any OpenAI-compatible endpoint; key in OPENAI_API_KEY, address in
+--base_url or OPENAI_BASE_URL). `score` reads the output, `replay` plays it again. Each episode is
+written when it ends: after an interruption the same command with --resume plays what is missing.
+Episodes whose endpoint or tools failed are marked invalid: they count neither way, and --resume
+plays them again. A conversation that outgrows the model's context is a failure, marked
+context_overflow, as in BFCL. With --num_samples K each task is played K times, and pass@k (at least
+one of k answers succeeds) and pass^k (all do) are told with 95 % intervals. The oracle fails on
+eight official tasks, four of them in simple_java (96 %), as the official checker rejects their own
 ground truth; `canaries` names them.
 
 example:
-  evaluate_fctncalling.py run --agent openai:my-model --base_url http://localhost:8000/v1 --category multi_turn_base \\
+  evaluate_fctncalling.py run --agent openai:my-model --base_url http://localhost:8000/v1 --category
+  multi_turn_base \\
       --output answers.jsonl
 """
 
@@ -240,7 +242,9 @@ def _add_endpoint(group: argparse._ArgumentGroup) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play every task; return 0, 1 where episodes are invalid, 2 where it cannot go on, 130 after Ctrl-C."""
+    """Play every task; return 0, 1 where episodes are invalid, 2 where it cannot go on, 130 after
+    Ctrl-C.
+    """
     try:
         runner = Runner(args, expanded(args.category))
         with (
@@ -259,7 +263,8 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if not totals:
         print(
-            "error: nothing was played: no task in what --category, --dataset_path and --data_dir name",
+            "error: nothing was played: no task in what --category, --dataset_path and --data_dir "
+            "name",
             file=sys.stderr,
         )
         return 2

@@ -1,4 +1,6 @@
-"""The output of a run: a line an episode, appended when it ends, and taken up again after an interruption."""
+"""The output of a run: a line an episode, appended when it ends, and taken up again after an
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def require_new(path: Path, *, resume: bool) -> None:
 
 
 class OutputFile:
-    """Appends lines; with `resume`, those of a former run are kept, invalid ones and half a last line apart.
+    """Appends lines; with `resume`, those of a former run are kept, invalid ones and half a last
+    line apart.
 
     Raises InputError for a file that is there already, or was written under other settings.
     """
@@ -125,7 +128,8 @@ class OutputFile:
         if different:
             key = different[0]
             raise InputError(
-                f"{self._path} line {number}: was played with {key} {line[key]!r}, this run has {self._settings[key]!r}"
+                f"{self._path} line {number}: was played with {key} {line[key]!r}, this run has "
+                f"{self._settings[key]!r}"
                 ": pass the same, or name another --output"
             )
         return None if line.get("invalid") else line

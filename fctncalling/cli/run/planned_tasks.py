@@ -46,7 +46,9 @@ class RunTasks:
         self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here
 
     def check(self) -> None:
-        """Read the first task of every file; raises what is wrong with it, before a model is loaded."""
+        """Read the first task of every file; raises what is wrong with it, before a model is
+        loaded.
+        """
         num_playable = 0
         for name, origin, tasks in self._files():
             use_tables_beside(origin)

@@ -77,7 +77,9 @@ class Runner:
         }
 
     def play(self, output: OutputFile) -> str:
-        """Play what the output lacks; return why the run ended early, "" where it did not. Raises what setup lacks."""
+        """Play what the output lacks; return why the run ended early, "" where it did not. Raises
+        what setup lacks.
+        """
         items = self._tasks.items(
             self.form,
             reads_any=self._local is not None and self.form == "tool_call",
@@ -90,7 +92,10 @@ class Runner:
                 output.write(line)
                 failed_in_a_row = failed_in_a_row + 1 if line["invalid"] else 0
                 if failed_in_a_row >= self._args.max_invalid:
-                    return f"{failed_in_a_row} episodes in a row are invalid; the last: {line['invalid_reason']}"
+                    return (
+                        f"{failed_in_a_row} episodes in a row are invalid; the last: "
+                        f"{line['invalid_reason']}"
+                    )
         except KeyboardInterrupt:
             return "Interrupted."
         finally:  # after Ctrl-C, too: what ended is kept, what is under way is not waited for

@@ -12,7 +12,9 @@ Result = TypeVar("Result")
 
 
 class Workers(Generic[Item, Result]):
-    """Applies a function to items in daemon threads: an interrupted run need not wait for a request in flight."""
+    """Applies a function to items in daemon threads: an interrupted run need not wait for a request
+    in flight.
+    """
 
     def __init__(self, count: int, work: Callable[[Item], Result]) -> None:
         self.stopped = threading.Event()
@@ -25,7 +27,9 @@ class Workers(Generic[Item, Result]):
         )  # items asked and not yet taken; one more for each thread at the end
 
     def results(self, items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results in the order in which they end, items read a little ahead; raises what the work raises."""
+        """Yield results in the order in which they end, items read a little ahead; raises what the
+        work raises.
+        """
         for _ in range(self._count):
             threading.Thread(target=self._run, daemon=True).start()
         under_way = 0

@@ -1,11 +1,12 @@
 """Score results as BFCL's leaderboard does: BFCL's own result tree, or JSON Lines of answers.
 
-A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder of it), lines
-{"id", "result"}. JSON Lines hold {"category", "form", "id", "response"} and may name a "model". With --score_dir the
-tree of scores is written as BFCL writes it: the failures of each category below its accuracy, and data_*.csv.
-A mean that lacks a category's results is shown as N/A; BFCL counts such a category as 0, and so do --json and the CSV
-files. Intervals are 95 %, Wilson's; where tasks were sampled several times (`run --num_samples`), pass@k and pass^k
-stand beside, with Wilson's interval at the effective number of independent answers.
+A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder of
+it), lines {"id", "result"}. JSON Lines hold {"category", "form", "id", "response"} and may name a
+"model". With --score_dir the tree of scores is written as BFCL writes it: the failures of each
+category below its accuracy, and data_*.csv. A mean that lacks a category's results is shown as N/A;
+BFCL counts such a category as 0, and so do --json and the CSV files. Intervals are 95 %, Wilson's;
+where tasks were sampled several times (`run --num_samples`), pass@k and pass^k stand beside, with
+Wilson's interval at the effective number of independent answers.
 
 example:
   evaluate_fctncalling.py score --input result --score_dir score --data_dir data/bfcl
@@ -77,7 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score everything; return 0, 1 where tools of ours failed, 2 where a result or a task cannot be used."""
+    """Score everything; return 0, 1 where tools of ours failed, 2 where a result or a task cannot
+    be used.
+    """
     try:
         if args.score_dir and args.score_dir.exists() and not args.score_dir.is_dir():
             raise InputError(f"--score_dir {args.score_dir}: is a file: name a folder")
@@ -113,7 +116,10 @@ def run(args: argparse.Namespace) -> int:
     print(json.dumps(as_json(models), indent=2) if args.json else as_text(models))
     invalid = [told for each in models.values() for told in each.invalid]
     if invalid:
-        told = f"{len(invalid)} answers could not be judged and count neither way; the first: {invalid[0]}"
+        told = (
+            f"{len(invalid)} answers could not be judged and count neither way; the first: "
+            f"{invalid[0]}"
+        )
         print(f"error: {told}", file=sys.stderr)
     return 1 if invalid else 0
 
@@ -155,7 +161,9 @@ def _judged(
     partial: bool,
     strict: bool,
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield (id, failure entry or None where valid) of every answer; one that our tools fail on is noted only."""
+    """Yield (id, failure entry or None where valid) of every answer; one that our tools fail on is
+    noted only.
+    """
     tasks = tasks_of(data_dir, results.category, tools.given if tools else ())
     scores.extra_metrics[results.category] = ExtraMetrics(strict=strict)
     for bare, line in paired(tasks, results, partial=partial):

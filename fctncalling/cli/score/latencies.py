@@ -1,4 +1,6 @@
-"""How long answers took: mean, deviation and 95th percentile of any number of seconds, in bounded memory."""
+"""How long answers took: mean, deviation and 95th percentile of any number of seconds, in bounded
+memory.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Latencies:
         self._file: IO[bytes] | None = None
 
     def add(self, latency: Any) -> None:
-        """Keep what a result tells: seconds, or a list (turns) of lists (steps) of them; 0 tells nothing."""
+        """Keep what a result tells: seconds, or a list (turns) of lists (steps) of them; 0 tells
+        nothing.
+        """
         if isinstance(latency, list):
             for each in latency:
                 self.add(each)
@@ -37,7 +41,9 @@ class Latencies:
                 self._write_run()
 
     def shown(self) -> tuple[str, str, str] | None:
-        """Return mean, standard deviation and 95th percentile as BFCL shows them; None where nothing was told."""
+        """Return mean, standard deviation and 95th percentile as BFCL shows them; None where
+        nothing was told.
+        """
         if not self._count:
             return None
         deviation = statistics.stdev(self._sorted()) if self._count > 1 else 0.0

@@ -32,10 +32,11 @@ def _own_step(step: Any) -> Any:
 
 
 def _step(step: Any) -> str:
-    """Return a tool-calling model's step as text: its calls as one list of {name: arguments as JSON}, chat as no call.
+    """Return a tool-calling model's step as text: its calls as one list of {name: arguments as
+    JSON}, chat as no call.
 
-    Where calls are executed, BFCL takes more than a list of such objects: one object alone, several calls in one
-    object, arguments that are an object already.
+    Where calls are executed, BFCL takes more than a list of such objects: one object alone, several
+    calls in one object, arguments that are an object already.
     """
     calls = [step] if isinstance(step, dict) else step
     if isinstance(calls, list) and all(isinstance(each, dict) for each in calls):
@@ -48,7 +49,9 @@ def _arguments(given: Any) -> str:
 
 
 def _message(step: Any) -> Any:
-    """Return a step of a dialogue whose last message is the answer: calls as text, all else as it is."""
+    """Return a step of a dialogue whose last message is the answer: calls as text, all else as it
+    is.
+    """
     if isinstance(step, str):
         return (
             json.dumps(step) if _calls_something(step) else step

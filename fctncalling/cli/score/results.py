@@ -1,4 +1,6 @@
-"""Results to score: BFCL's own result tree, or our JSON Lines; one stream of answers for each model and category."""
+"""Results to score: BFCL's own result tree, or our JSON Lines; one stream of answers for each model
+and category.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ class Results(NamedTuple):
 def official_results(root: Path, form: str | None) -> list[Results]:
     """Return what a result tree holds: `root` is the folder of models, or that of one model.
 
-    `form` None finds each model's own: lists of calls are tool calls, texts are prompted. Raises InputError where
-    nothing is found.
+    `form` None finds each model's own: lists of calls are tool calls, texts are prompted. Raises
+    InputError where nothing is found.
     """
     found: dict[tuple[str, str], Results] = {}
     files = {
@@ -71,7 +73,8 @@ def official_results(root: Path, form: str | None) -> list[Results]:
             continue  # conversations that fill a memory: nothing in them is scored
         if (model, category) in found:
             raise InputError(
-                f"{path}: category {category} of {model} stands already in {found[model, category].path}"
+                f"{path}: category {category} of {model} stands already in "
+                f"{found[model, category].path}"
             )
         found[model, category] = Results(model, category, path, form or "")
     if not found:
@@ -87,7 +90,9 @@ def official_results(root: Path, form: str | None) -> list[Results]:
 
 
 def _form_of(paths: Iterable[Path]) -> str:
-    """Return the form of a model's answers: tool calls are lists of {name: arguments}, wherever they stand."""
+    """Return the form of a model's answers: tool calls are lists of {name: arguments}, wherever
+    they stand.
+    """
     for path in paths:
         for line in islice(read_records(path), _SNIFFED_LINES):
             if any(isinstance(leaf, dict) for leaf in _leaves(line.record.get("result"))):
@@ -104,9 +109,11 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def split_lines(path: Path, folder: Path) -> list[Results]:
-    """Return JSON Lines of {"category", "form", "id", "response"} (and "model") as one file for each category.
+    """Return JSON Lines of {"category", "form", "id", "response"} (and "model") as one file for
+    each category.
 
-    The parts are written to `folder`, so that an input of any length needs no memory. Raises InputError.
+    The parts are written to `folder`, so that an input of any length needs no memory. Raises
+    InputError.
     """
     found: dict[tuple[str, str, str], Results] = {}
     files: dict[tuple[str, str, str], Any] = {}
@@ -155,7 +162,8 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
 
 
 def tasks_of(folder: Path, category: str, self_documented: Collection[str] = ()) -> Iterator[Task]:
-    """Yield the tasks of a category, in constant memory (format sensitivity's apart); raises InputError.
+    """Yield the tasks of a category, in constant memory (format sensitivity's apart); raises
+    InputError.
 
     Of the `self_documented` classes, which a user brings, function docs may be missing.
     """
@@ -181,19 +189,28 @@ def _instead(folder: Path) -> str:
     """Return what can be asked for where a category's file is not there."""
     stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
     if not stems:
-        return "Import the official data with `evaluate_fctncalling.py import-bfcl`, or pass --data_dir."
+        return (
+            "Import the official data with `evaluate_fctncalling.py import-bfcl`, or pass "
+            "--data_dir."
+        )
     variants = {"memory": MEMORY, "web_search": WEB_SEARCH}
-    return f"Expected one of {', '.join(name for stem in stems for name in variants.get(stem, (stem,)))}."
+    return (
+        "Expected one of "
+        f"{', '.join(name for stem in stems for name in variants.get(stem, (stem,)))}."
+    )
 
 
 def paired(
     tasks: Iterator[Task], results: Results, *, partial: bool
 ) -> Iterator[tuple[Task, Line]]:
-    """Yield each answer with its task. In the tasks' order, which is BFCL's, this needs constant memory.
+    """Yield each answer with its task. In the tasks' order, which is BFCL's, this needs constant
+    memory.
 
-    Lines with a "sample" (`run --num_samples`) may answer a task several times; such tasks are kept.
+    Lines with a "sample" (`run --num_samples`) may answer a task several times; such tasks are
+    kept.
 
-    Raises InputError for an id that is unknown or stands twice, and, unless `partial`, for tasks without an answer.
+    Raises InputError for an id that is unknown or stands twice, and, unless `partial`, for tasks
+    without an answer.
     """
     waiting: dict[str, Task] = {}
     sampled: dict[str, tuple[Task, set[Any]]] = {}  # id -> its task and which samples were seen
@@ -207,7 +224,10 @@ def paired(
         while entry_id not in waiting:
             task = next(tasks, None)
             if task is None:
-                told = f'no task of {results.category} is called "{entry_id}", or it was answered already'
+                told = (
+                    f'no task of {results.category} is called "{entry_id}", or it was answered '
+                    "already"
+                )
                 raise line.error("id", told)
             waiting[task.id] = task
         if "result" not in line.record:
@@ -217,7 +237,8 @@ def paired(
         yield waiting.pop(entry_id), line
     if not partial and (missing := [*waiting, *(task.id for task in tasks)]):
         raise InputError(
-            f"{results.model}, {results.category}: {len(missing)} tasks have no answer, the first is {missing[0]}. "
+            f"{results.model}, {results.category}: {len(missing)} tasks have no answer, the first "
+            f"is {missing[0]}. "
             "Pass --partial to score those that have one."
         )
 

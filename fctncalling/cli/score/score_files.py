@@ -1,4 +1,6 @@
-"""BFCL's tree of scores: a file of failures below the accuracy of each category, and the leaderboard's CSV."""
+"""BFCL's tree of scores: a file of failures below the accuracy of each category, and the
+leaderboard's CSV.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ NOT_SHOWN = "N/A"
 
 
 class ScoreFile:
-    """Counts the verdicts of one model and category; failures wait on disk until the header above them is known."""
+    """Counts the verdicts of one model and category; failures wait on disk until the header above
+    them is known.
+    """
 
     def __init__(self, model: str, category: str) -> None:
         self._model = model
@@ -158,7 +162,9 @@ def failure(
 
 
 def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
-    """Write the leaderboard's tables, best model first; what BFCL knows of its own models only (price, link) is N/A."""
+    """Write the leaderboard's tables, best model first; what BFCL knows of its own models only
+    (price, link) is N/A.
+    """
     tables: dict[str, list[tuple[float, list[str]]]] = {name: [] for name in _COLUMNS}
     for scores in models.values():
         named = {**version_4(scores.scores)}

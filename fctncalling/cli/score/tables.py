@@ -79,7 +79,9 @@ def _report(scores: ModelScores) -> dict[str, Any]:
 
 
 def sensitivity(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what format sensitivity tells beside its accuracy: how accuracies of configurations spread, and each."""
+    """Return what format sensitivity tells beside its accuracy: how accuracies of configurations
+    spread, and each.
+    """
     spread = {name: header[f"accuracy_{name}"] for name in _SPREAD}
     return {
         **spread,
@@ -136,7 +138,8 @@ def _sensitivity_lines(scores: ModelScores) -> list[str]:
     told = sensitivity(header)
     spread = ", ".join(f"{_SPREAD[name]} {told[name]}" for name in _SPREAD)
     lines = [
-        f"format sensitivity, in points over {len(told['configurations'])} prompt configurations: {spread}"
+        f"format sensitivity, in points over {len(told['configurations'])} prompt configurations: "
+        f"{spread}"
     ]
     return lines + [
         f"{Score(each['accuracy'], 0)!s:>8}  {name}"

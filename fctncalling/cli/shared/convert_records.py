@@ -42,9 +42,11 @@ def convert_file(
     told: str,
     converter: Callable[[Path, TaskTools], Callable[[Line], Record]],
 ) -> int:
-    """Convert every record, in order, and tell what became of them; `converter` is made of --data_dir and own classes.
+    """Convert every record, in order, and tell what became of them; `converter` is made of
+    --data_dir and own classes.
 
-    Return 0, 1 where records are invalid (tools of ours failed on them), or 2 with one message for bad input.
+    Return 0, 1 where records are invalid (tools of ours failed on them), or 2 with one message for
+    bad input.
     """
     tally = RecordSummary()
     try:
@@ -70,7 +72,9 @@ def as_invalid(record: Record, reason: str) -> Record:
 
 
 class RecordSummary:
-    """Counts records by category: how many there are, how many are valid answers, and how many invalid."""
+    """Counts records by category: how many there are, how many are valid answers, and how many
+    invalid.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}

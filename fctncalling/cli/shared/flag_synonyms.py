@@ -8,7 +8,8 @@ _BY_FLAG = {
     "episodes_per_update": "batch_size train_batch_size rollout_batch_size num_episodes",
     "num_mini_batch": "mini_batch_size num_minibatches num_mini_batches ppo_mini_batch_size",
     "max_microbatch_tokens": "per_device_train_batch_size micro_train_batch_size micro_batch_size",
-    "ppo_epoch": "num_train_epochs num_epochs ppo_epochs num_ppo_epochs update_epochs num_iterations",
+    "ppo_epoch": "num_train_epochs num_epochs ppo_epochs num_ppo_epochs update_epochs "
+    "num_iterations",
     "num_updates": "max_steps total_timesteps total_steps total_episodes num_train_steps",
     "group_size": "num_generations n_samples_per_prompt num_samples rollout_n",
     "max_new_tokens": "max_completion_length generate_max_len max_response_length response_length",

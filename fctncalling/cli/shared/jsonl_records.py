@@ -25,7 +25,9 @@ Item = TypeVar("Item")
 
 
 class InputError(Exception):
-    """Input from outside that cannot be used; the message names file, line, field and what was expected."""
+    """Input from outside that cannot be used; the message names file, line, field and what was
+    expected.
+    """
 
 
 class Line(NamedTuple):
@@ -72,7 +74,9 @@ def read_records(path: Path) -> Iterator[Line]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Write records as JSON Lines, compressed where the name ends in .gz; the file appears only when it is whole."""
+    """Write records as JSON Lines, compressed where the name ends in .gz; the file appears only
+    when it is whole.
+    """
     partial = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +111,9 @@ def shown_progress(
 
 
 def use_tables_beside(path: Path) -> None:
-    """Let the long-context tables of a task file's folder, or of a folder, go before the places where tools look."""
+    """Let the long-context tables of a task file's folder, or of a folder, go before the places
+    where tools look.
+    """
     path = task_path(path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():
@@ -126,9 +132,11 @@ class TaskIndex:
         self._tasks: dict[str, TaskStore] = {}
 
     def task_of(self, line: Line) -> Task:
-        """Return the task a record speaks of by its `category` and `id`; InputError where there is none.
+        """Return the task a record speaks of by its `category` and `id`; InputError where there is
+        none.
 
-        One of format sensitivity is the task that its id asks, with the prompt variant it asks it under.
+        One of format sensitivity is the task that its id asks, with the prompt variant it asks it
+        under.
         """
         category = line.field("category", str, "a category's name")
         entry_id = line.field("id", str, "a task's id")

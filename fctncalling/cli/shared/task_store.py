@@ -18,9 +18,11 @@ HELD = 2048
 
 
 class TaskStore:
-    """Reads on until a task is found; the newest are held, those before them lie in a temporary file.
+    """Reads on until a task is found; the newest are held, those before them lie in a temporary
+    file.
 
-    Answers in the order of their tasks cost one pass and no look-up on disk, those in any other order stay possible.
+    Answers in the order of their tasks cost one pass and no look-up on disk, those in any other
+    order stay possible.
     """
 
     def __init__(self, path: Path, tasks: Iterator[Task], held: int = HELD) -> None:
@@ -31,7 +33,9 @@ class TaskStore:
         self._older: sqlite3.Connection | None = None
 
     def get(self, task_id: str) -> Task | None:
-        """Return a task, None where the file has none of this id; raises TaskError for what cannot be read."""
+        """Return a task, None where the file has none of this id; raises TaskError for what cannot
+        be read.
+        """
         found = self._read_already(task_id)
         while found is None and (task := next(self._unread, None)) is not None:
             self._keep(task)

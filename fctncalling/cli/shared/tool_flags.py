@@ -28,7 +28,8 @@ def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 class TaskTools:
-    """Classes given by --tools, and those that tasks name by their path where --allow_task_tools permits it.
+    """Classes given by --tools, and those that tasks name by their path where --allow_task_tools
+    permits it.
 
     Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported.
     """
@@ -40,7 +41,8 @@ class TaskTools:
     def classes_for(self, tasks: Iterable[Task], origin: Path | str) -> dict[str, Any]:
         """Return the classes that tasks may involve, by name, each as a class or as "module:Class".
 
-        Raises TaskError, naming `origin`, for one that a task names by its path without leave, or that is not there.
+        Raises TaskError, naming `origin`, for one that a task names by its path without leave, or
+        that is not there.
         """
         naming = [task for task in tasks if task.tool_paths]
         if not naming:
@@ -72,7 +74,8 @@ def _named(text: str) -> tuple[str, str]:
         tool_class(name, {name: target})
     except Exception as error:  # whatever the module's own code raises
         raise InputError(
-            f"--tools {text}: cannot be imported ({type(error).__name__}: {error}): expected a class of a module on "
+            f"--tools {text}: cannot be imported ({type(error).__name__}: {error}): expected a "
+            "class of a module on "
             "Python's path; set PYTHONPATH to its folder"
         ) from error
     return name, target

@@ -1,1 +1,3 @@
-"""Agents that play benchmark tasks: scripted policies, models behind an HTTP interface, models in a folder."""
+"""Agents that play benchmark tasks: scripted policies, models behind an HTTP interface, models in a
+folder.
+"""

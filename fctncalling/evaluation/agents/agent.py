@@ -14,7 +14,9 @@ FORMS = ("prompting", "tool_call", "tools_text")
 
 
 class AgentUnavailable(Exception):
-    """The agent could not answer through no fault of its own: the episode is invalid, never a failure."""
+    """The agent could not answer through no fault of its own: the episode is invalid, never a
+    failure.
+    """
 
 
 class EpisodeCut(Exception):
@@ -65,7 +67,8 @@ def handler_for(task: Task, form: str) -> str:
 
 
 def task_for_form(task: Task, form: str) -> Task:
-    """Return the task as it is put to an agent: as tool calls, names of single-turn tasks have no dots.
+    """Return the task as it is put to an agent: as tool calls, names of single-turn tasks have no
+    dots.
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """

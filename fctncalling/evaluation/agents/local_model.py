@@ -1,4 +1,6 @@
-"""A model in a folder plays through the trainer's own rollout: the tokens it is asked and scored by are the same."""
+"""A model in a folder plays through the trainer's own rollout: the tokens it is asked and scored by
+are the same.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.generation.engine import GenerationEngine
 
 MakeEnv = Callable[[tuple[Task, ...]], FunctionCallingEnv]
-CHUNK = 4  # tasks a slot that are handed to the rollout at once: enough that few slots idle at a chunk's end
+# tasks a slot that are handed to the rollout at once: enough that few slots idle at a chunk's end
+CHUNK = 4
 
 
 class Item(Protocol):
@@ -63,7 +66,8 @@ class LocalModel:
             from fctncalling.algorithms.policy.chat_template import ChatTemplate
         except ImportError as error:
             raise AgentSetupError(
-                f"--agent hf:... needs the training libraries ({error}): pip install 'fctncalling[train]'"
+                f"--agent hf:... needs the training libraries ({error}): pip install "
+                "'fctncalling[train]'"
             ) from None
         torch.set_num_threads(settings.torch_threads)  # more than one only spin on small models
         try:
@@ -154,7 +158,9 @@ def _number(item: Item) -> int:
 
 
 class _Prompted(gymnasium.Wrapper[str, str, str, str]):
-    """Shows a task as BFCL's prompting models see it, whatever the chat template could do with tools."""
+    """Shows a task as BFCL's prompting models see it, whatever the chat template could do with
+    tools.
+    """
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -18,7 +18,9 @@ SCRIPTED = ("oracle", "noop", "random")
 
 
 class ScriptedAgent:
-    """`oracle` plays the ground truth, `noop` says nothing, `random` calls offered functions at random."""
+    """`oracle` plays the ground truth, `noop` says nothing, `random` calls offered functions at
+    random.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

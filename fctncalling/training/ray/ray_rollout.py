@@ -68,7 +68,9 @@ class RayTransport:
         return worker, worker.place.remote()
 
     def ask(self, worker: Any, share: Share) -> Any:
-        """Hand a share to an actor; Ray brings the weights to its machine, once for all actors there."""
+        """Hand a share to an actor; Ray brings the weights to its machine, once for all actors
+        there.
+        """
         return worker.play.remote(share.weights, share.wanted, share.numbers)
 
     def wait(self, tickets: Sequence[Any], timeout_s: float) -> list[Any]:
@@ -80,7 +82,9 @@ class RayTransport:
         return list(dict.fromkeys([*ready, *more]))
 
     def fetch(self, worker: Any, ticket: Any) -> Any:
-        """Return a result; WorkerLost where actor, machine or result is gone, RuntimeError where playing failed."""
+        """Return a result; WorkerLost where actor, machine or result is gone, RuntimeError where
+        playing failed.
+        """
         exceptions = self._ray.exceptions
         try:
             result = self._ray.get(ticket)
@@ -128,7 +132,8 @@ class RayTransport:
 class RayRollout:
     """Has workers play the shares of each round: worker-sized, by number, whoever plays them.
 
-    So what is played depends on the number of workers (by rounding alone), not on which of them is fast, or lost.
+    So what is played depends on the number of workers (by rounding alone), not on which of them is
+    fast, or lost.
     """
 
     def __init__(
@@ -156,7 +161,9 @@ class RayRollout:
     def play(
         self, wanted: RolloutRound, interruption: Interruption, on_episode: OnEpisode | None = None
     ) -> RolloutResult:
-        """Return the episodes of a round; the first process has them played, the others get them from it."""
+        """Return the episodes of a round; the first process has them played, the others get them
+        from it.
+        """
         if wanted not in self._kept:
             self.begin(wanted)
         elif wanted not in self._begun:
@@ -215,7 +222,9 @@ class RayRollout:
             self._ray.shutdown()
 
     def _put(self, version: int) -> Any:
-        """Return a reference to the weights as they are; all processes take part, the first one puts them."""
+        """Return a reference to the weights as they are; all processes take part, the first one
+        puts them.
+        """
         if self._weights is None or self._weights[0] != version:
             with self.processes.unsharded(self.policy) as policy:
                 first = self.processes.is_first
@@ -224,7 +233,9 @@ class RayRollout:
 
 
 def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
-    """Return Ray, connected to a cluster or (address none) to one started here, and whether it was started here."""
+    """Return Ray, connected to a cluster or (address none) to one started here, and whether it was
+    started here.
+    """
     try:
         ray = extra_module("ray", "ray", "--num_rollout_workers")
     except MissingExtra as error:
@@ -236,7 +247,8 @@ def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
             ray.init(address=address, log_to_driver=True)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise SettingError(
-                f"--ray_address {address}: no cluster to join there ({str(error).splitlines()[0]}). "
+                f"--ray_address {address}: no cluster to join there "
+                f"({str(error).splitlines()[0]}). "
                 "Start one with `ray start --head`, or leave the flag out for one on this machine "
                 "alone. One that asks for a token, as Ray from 2.59 on may, is joined with "
                 "RAY_AUTH_MODE=token and the token that `ray get-auth-token` prints there"
@@ -252,7 +264,9 @@ def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
 
 
 def _absolute(settings: T) -> T:
-    """Return settings with the paths of files made such that a process in another folder reads them alike."""
+    """Return settings with the paths of files made such that a process in another folder reads them
+    alike.
+    """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)

@@ -20,8 +20,8 @@ from fctncalling.training.task_setup import RunConfig, environments
 class RolloutWorker:
     """Plays shares of rounds as the learning process itself would, with the weights it is handed.
 
-    It reads tasks and model from the same paths as the learner, and keeps nothing from one share to the next but the
-    weights it got last.
+    It reads tasks and model from the same paths as the learner, and keeps nothing from one share to
+    the next but the weights it got last.
     """
 
     def __init__(self, config: TrainConfig, surroundings: RunConfig, number: int) -> None:
@@ -31,7 +31,8 @@ class RolloutWorker:
             config,
             n_rollout_threads=-(-config.n_rollout_threads // surroundings.num_rollout_workers),
             device="auto",  # what this worker was given, whatever the learner has
-            critic="head",  # what only learning needs is left out: a critic's own model, a reference
+            # what only learning needs is left out: a critic's own model, a reference
+            critic="head",
             kl_coef=0.0,
             init_critic_from=None,
         )
@@ -46,7 +47,9 @@ class RolloutWorker:
         self._rollout = LocalRollout(self.config, self.policy, template, make_env, own)
 
     def place(self) -> tuple[str, int, str]:
-        """Return the name of this machine, this process's number and the number Ray has for the node."""
+        """Return the name of this machine, this process's number and the number Ray has for the
+        node.
+        """
         import ray  # type: ignore[import-not-found, unused-ignore]
 
         return socket.gethostname(), os.getpid(), str(ray.get_runtime_context().get_node_id())

@@ -24,7 +24,9 @@ class WorkerLost(Exception):
 
 
 class Transport(Protocol):
-    """How workers are started and asked. A worker and a ticket are whatever the transport makes them."""
+    """How workers are started and asked. A worker and a ticket are whatever the transport makes
+    them.
+    """
 
     def start_worker(self, number: int) -> tuple[Any, Any]:
         """Start worker `number`; return it, and a ticket that is ready when it is."""
@@ -57,7 +59,9 @@ class Job:
 
 
 class WorkerPool:
-    """`count` workers. RolloutError where none is to be had for `patience_s`, or a share kills every worker."""
+    """`count` workers. RolloutError where none is to be had for `patience_s`, or a share kills
+    every worker.
+    """
 
     def __init__(
         self,
@@ -104,8 +108,10 @@ class WorkerPool:
             alone_since = self._clock() if alone_since is None else alone_since
             alone_s = self._clock() - alone_since
             if alone_s > self._patience_s:
-                raise RolloutError(f"no rollout worker could be started for {alone_s:.0f} s: is there room for "
-                                   f"{self.count} in the cluster?")  # fmt: skip
+                raise RolloutError(
+                    f"no rollout worker could be started for {alone_s:.0f} s: is there room for "
+                    f"{self.count} in the cluster?"
+                )
             if alone_s > TOLD_EVERY_S * (told + 1):
                 told += 1
                 logger.warning("no rollout worker is there; waiting for one since %.0f s", alone_s)
