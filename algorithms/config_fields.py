@@ -40,7 +40,7 @@ def field(
 ) -> Any:
     """Return a dataclass field with its sentence (and unit), and the values it may take.
 
-    within is an interval such as "(0, 1]" or "[1, inf)"; bare is the value of the flag given
+    interval is one such as "(0, 1]" or "[1, inf)"; const is the value of the flag given
     without one. group is the help's heading for this field and those after it, up to the next;
     basic fields stand in a group before all others. aliases are other names of the flag; meant
     tells, by a lower-case value that is none, what its writer may mean. own: MODULE:NAME, something
@@ -157,7 +157,7 @@ class Flag:
         parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         base = next(part for part in parts if part is not types.NoneType)
         facts: dict[str, Any] = dict(field.metadata) | {"group": group}
-        facts |= {"bare": True} if base is bool else {}
+        facts |= {"const": True} if base is bool else {}
         return cls(field.name, base, types.NoneType in parts, field.default, **facts)
 
     @property

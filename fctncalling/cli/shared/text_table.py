@@ -1,57 +1,9 @@
-"""Summary of `run`."""
+"""Aligned text tables, percentages and intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from fctncalling.cli.run.output_file import Totals
-
-
-def as_report(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counts and rates (0..1) of each category."""
-    return {**settings, "categories": {name: _rates(each) for name, each in totals.items()}}
-
-
-def _rates(totals: Totals) -> dict[str, Any]:
-    count = totals.episodes
-    return {
-        "episodes": count,
-        "correct": totals.valid,
-        "accuracy": totals.valid / count if count else None,
-        "strict_accuracy": totals.strict / count if count else None,
-        "progress": totals.progress / count if count else None,
-        "invalid": totals.invalid,
-        "context_overflow": totals.context_overflow,
-        **_uncertainty(totals),
-    }
-
-
-def _uncertainty(totals: Totals) -> dict[str, Any]:
-    """Return 95 % intervals, and pass@k where tasks were played several times."""
-    if not totals.episodes:
-        return {}
-    told: dict[str, Any] = {"accuracy_interval": list(totals.tasks.interval())}
-    if sampled := totals.tasks.report():
-        told |= {"sampled": sampled, "sampled_strict": totals.strict_tasks.report()}
-    return told
-
-
-def table(totals: Mapping[str, Totals]) -> str:
-    """Return the rates in percent as a plain table; progress is the share of turns that pass."""
-    rows = [["category", "episodes", "accuracy", "95 % interval", "strict", "progress", "invalid"]]
-    for name, each in totals.items():
-        rates = _rates(each)
-        shown = [_percent(rates[key]) for key in ("accuracy", "strict_accuracy", "progress")]
-        shown.insert(1, interval_text(rates.get("accuracy_interval")))
-        rows.append([name, str(each.episodes), *shown, str(each.invalid)])
-    lines = [aligned(rows)]
-    if any(each.tasks.num_samples > 1 for each in totals.values()):
-        sampled = {name: each.tasks.report() for name, each in totals.items()}
-        lines += ["", aligned(sampled_rows(sampled))]
-    if overflows := sum(each.context_overflow for each in totals.values()):
-        lines.append(f"{overflows} failed as the conversation outgrew the model's context")
-    return "\n".join(lines)
 
 
 def sampled_rows(sampled: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
@@ -87,5 +39,5 @@ def _estimate(told: Mapping[str, Any] | None) -> str:
     return f"{100 * told['estimate']:.1f}% ({interval_text(told['interval'])})"
 
 
-def _percent(rate: float | None) -> str:
+def percent(rate: float | None) -> str:
     return "-" if rate is None else f"{100 * rate:.2f}%"
