@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, WEB_SEARCH
 from fctncalling.cli.score.results import FORMAT_SENSITIVITY, tasks_of
 from fctncalling.cli.score.score_files import folder_of
@@ -132,11 +131,7 @@ class Model:
         if kind == "cut":
             texts = [text[: draw.randrange(len(text) + 1)] for text in texts]
         shaped = [self._calls_of(text) for text in texts]
-        return (
-            [[each] for each in shaped]
-            if kind_of(task.category) in ("multi_turn", "agentic")
-            else shaped[0]
-        )
+        return [[each] for each in shaped] if task.executes_calls else shaped[0]
 
     def _shaped(self, answer: Any, category: str) -> Any:
         """Return a recorded answer as result files hold it."""

@@ -5,7 +5,6 @@ as BFCL does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from fctncalling.checkers.agentic import answer_fault
@@ -23,61 +22,20 @@ from fctncalling.checkers.multi_turn import check_turns
 from fctncalling.checkers.python_values import Fault, python_fault
 from fctncalling.data.types import Task, Verdict
 
-__all__ = ["LANGUAGES", "UnsupportedCategory", "check", "kind_of", "language_of"]
+__all__ = ["ARGUMENT_CHECKERS", "calls_fault", "check"]
 
-LANGUAGES: dict[str, ArgumentChecker] = {
+ARGUMENT_CHECKERS: dict[str, ArgumentChecker] = {
     "python": python_fault,
     "java": java_fault,
     "javascript": javascript_fault,
 }
 """Language of a category's arguments -> how they are checked."""
 
-# Kind of check -> what a category's name holds; the first that fits, as in BFCL's dispatch.
-_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("unsupported", ("exec_",)),  # retired: judged by running them
-    ("multi_turn", ("multi_turn",)),
-    ("agentic", ("memory", "web_search")),
-    ("irrelevance", ("irrelevance",)),
-    ("relevance", ("relevance",)),
-    ("parallel", ("parallel",)),
-    ("multiple", ("multiple",)),
-    ("simple", ("simple",)),
-)
 _VALID = Verdict(True, 1.0)
 _RELEVANCE: dict[str, Callable[[Any], Fault | None]] = {
     "irrelevance": irrelevance_fault,
     "relevance": relevance_fault,
 }
-
-
-class UnsupportedCategory(ValueError):
-    """A category that no checker here can judge."""
-
-
-@lru_cache(maxsize=256)
-def language_of(category: str) -> str:
-    """Return the language whose literals a category's arguments are: python, java or javascript."""
-    return next((language for language in ("javascript", "java") if language in category), "python")
-
-
-@lru_cache(maxsize=256)
-def kind_of(category: str) -> str:
-    """Return which check judges a category: simple, multiple, parallel, relevance, irrelevance,
-    multi_turn or agentic.
-
-    Raises UnsupportedCategory, naming it and what is supported, where there is none.
-    """
-    kind = next(
-        (kind for kind, parts in _KINDS if any(part in category for part in parts)), "unsupported"
-    )
-    language = language_of(category)
-    if kind == "unsupported" or language not in LANGUAGES:
-        kinds = ", ".join(name for name, _ in _KINDS[1:])
-        raise UnsupportedCategory(
-            f'no checker judges category "{category}": expected one of the kinds {kinds}, '
-            f"with arguments in {', '.join(LANGUAGES)}"
-        )
-    return kind
 
 
 def check(
@@ -91,7 +49,7 @@ def check(
     dots became underscores, as interfaces with restricted names are offered them. Raises
     UnsupportedCategory, and ValueError for a task without a usable ground truth.
     """
-    kind = kind_of(task.category)
+    kind = task.kind
     if kind == "multi_turn":
         if truth is None:
             raise ValueError(
@@ -124,10 +82,10 @@ def calls_fault(
     """Return why a well-formed record of calls is refused; by another rule for arguments than
     BFCL's where given.
     """
-    kind = kind_of(task.category)
+    kind = task.kind
     checker = CallChecker(
         task.functions,
-        argument_fault=argument_fault or LANGUAGES[language_of(task.category)],
+        argument_fault=argument_fault or ARGUMENT_CHECKERS[task.language],
         underscore_to_dot=underscore_to_dot,
     )
     try:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers import LANGUAGES, calls_fault, language_of
+from fctncalling.checkers import ARGUMENT_CHECKERS, calls_fault
 from fctncalling.checkers.java_values import java_argument
 from fctncalling.checkers.javascript_values import javascript_argument
 from fctncalling.checkers.python_values import Accepted, Fault, shown, standardised
@@ -34,13 +34,13 @@ def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = Fal
     """Return what single-turn calls that BFCL accepts had to be forgiven; None where that is
     nothing.
     """
-    language = language_of(task.category)
+    language = task.language
     forgiven: list[Fault] = []
 
     def argument_fault(
         parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
     ) -> Fault | None:
-        official = LANGUAGES[language](parameter, value, declared, accepted)
+        official = ARGUMENT_CHECKERS[language](parameter, value, declared, accepted)
         if official is not None:
             return official
         fault = _text_fault(parameter, _as_python(value, declared, language), accepted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from fctncalling.data.errors import TaskError
 
@@ -64,6 +65,21 @@ ALIASES = {
 WITHOUT_ANSWER = frozenset({*RELEVANCE, "memory_prereq", "chatable"})
 """Categories whose entries have no possible answer: none is scored against one."""
 
+LANGUAGES = ("python", "java", "javascript")
+"""Languages whose literals the arguments of a category are written in."""
+
+# Kind of check -> what a category's name holds; the first that fits, as in BFCL's dispatch.
+_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("unsupported", ("exec_",)),  # retired: judged by running them
+    ("multi_turn", ("multi_turn",)),
+    ("agentic", ("memory", "web_search")),
+    ("irrelevance", ("irrelevance",)),
+    ("relevance", ("relevance",)),
+    ("parallel", ("parallel",)),
+    ("multiple", ("multiple",)),
+    ("simple", ("simple",)),
+)
+
 _CATEGORY_OF_NAME = {**{category: category for category in CATEGORIES}, **ALIASES}
 _ID = re.compile(r"(?P<name>[A-Za-z_-]+)[_-]\d.*", re.DOTALL)
 _FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
@@ -101,3 +117,39 @@ def category_of(entry_id: str, file_name: str | None = None) -> str:
         f'{speaker} of no known category: expected <category>_<index> (or a field "category"), '
         "with a category out of " + ", ".join((*CATEGORIES, *ALIASES))
     )
+
+
+class UnsupportedCategory(ValueError):
+    """A category that no checker here can judge."""
+
+
+@lru_cache(maxsize=256)
+def kind_of(category: str) -> str:
+    """Return which check judges a category: simple, multiple, parallel, relevance, irrelevance,
+    multi_turn or agentic.
+
+    Raises UnsupportedCategory, naming it and what is supported, where there is none.
+    """
+    for kind, parts in _KINDS:
+        if any(part in category for part in parts):
+            if kind == "unsupported":
+                break
+            return kind
+    kinds = ", ".join(name for name, _ in _KINDS[1:])
+    raise UnsupportedCategory(
+        f'no checker judges category "{category}": expected one of the kinds {kinds}, '
+        f"with arguments in {', '.join(LANGUAGES)}"
+    )
+
+
+@lru_cache(maxsize=256)
+def language_of(category: str) -> str:
+    """Return the language of a category's arguments: python, java or javascript."""
+    return next((language for language in ("javascript", "java") if language in category), "python")
+
+
+def executes_calls(category: str) -> bool:
+    """Whether a category's calls are executed and their results shown, over as many steps as it
+    takes. Raises UnsupportedCategory.
+    """
+    return kind_of(category) in ("multi_turn", "agentic")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fctncalling.data import categories
+
 Message = dict[str, Any]
 """One OpenAI-form chat message: role, content and, where the role has them, name, tool_call_id,
 tools.
@@ -59,6 +61,23 @@ class Task:
     tool_paths: Mapping[str, str] = field(
         default_factory=dict
     )  # involved class -> "module:Class" the entry names
+
+    @property
+    def kind(self) -> str:
+        """Which check judges the task: simple, multiple, parallel, relevance, irrelevance,
+        multi_turn or agentic. Raises UnsupportedCategory where none does.
+        """
+        return categories.kind_of(self.category)
+
+    @property
+    def language(self) -> str:
+        """The language of its arguments: python, java or javascript."""
+        return categories.language_of(self.category)
+
+    @property
+    def executes_calls(self) -> bool:
+        """Whether its calls are executed and their results shown. Raises UnsupportedCategory."""
+        return categories.executes_calls(self.category)
 
     @property
     def is_multi_turn(self) -> bool:

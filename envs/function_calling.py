@@ -13,7 +13,6 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from fctncalling.checkers import language_of
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Episode, Message, StepRecord, Task
@@ -362,7 +361,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             return self._handler
         if "prompt_variant" in task.extra:
             return get_handler(str(task.extra["prompt_variant"]))
-        language = language_of(task.category)
+        language = task.language
         return self._handler if language == "python" else get_handler(f"{language}_calls")
 
     def _offer(self, task: Task) -> TaskPrompt:

@@ -18,7 +18,6 @@ from typing import Any
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
-from fctncalling.envs.prompting.task_prompt import executes_calls
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.tools import tool_class
@@ -100,7 +99,7 @@ class UserTools:
         Raises ToolDefinitionError for a class of which docs cannot be made, TaskError for a
         function held out by a name that none has.
         """
-        if not executes_calls(task):
+        if not task.executes_calls:
             return task
         functions = (*task.functions, *self._missing_docs(task))
         taken = {doc.name for doc in functions} | self._functions_of(
@@ -138,7 +137,7 @@ class UserTools:
 
         Raises LookupError for a class that is not known, InfrastructureError where one cannot load.
         """
-        if not executes_calls(task):
+        if not task.executes_calls:
             return None
         involved = [name for name in self._offered if name not in task.involved_classes]
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from fctncalling.checkers import check, kind_of
+from fctncalling.checkers import check
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import StepRecord, Task, TurnRecord, Verdict
@@ -39,7 +39,7 @@ class EpisodeJudge:
         ):
             return None
         with reraise_as_infrastructure("checker"):
-            if kind_of(task.category) == "agentic":
+            if task.kind == "agentic":
                 return check(task, play.last_message)
             return (
                 judge_turns(task, play.turns, self._truth(task))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.checkers import check, kind_of, language_of
+from fctncalling.checkers import check
 from fctncalling.checkers.agentic import NOT_ONE_TURN
 from fctncalling.checkers.multi_turn import check_pairs
 from fctncalling.data.types import Task, TurnRecord, Verdict
@@ -52,7 +52,7 @@ def judge(
     """
     if form not in FORMS:
         raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
-    if kind_of(task.category) == "multi_turn":
+    if task.kind == "multi_turn":
         if not isinstance(response, list):
             return check(
                 task, None, replay_ground_truth(task, extra_tools) if truth is None else truth
@@ -68,7 +68,7 @@ def judge(
             "model",
         )
         return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
-    if kind_of(task.category) == "agentic":
+    if task.kind == "agentic":
         return check(task, _last_message(response, form))
     if form == "decoded_calls":
         raise ValueError(
@@ -83,7 +83,7 @@ def _handler(task: Task, form: str) -> Handler:
     if form == "prompting" and "prompt_variant" in task.extra:
         return get_handler(str(task.extra["prompt_variant"]))
     if form == "prompting":
-        return get_handler(f"{language_of(task.category)}_calls")
+        return get_handler(f"{task.language}_calls")
     return get_handler(_HANDLER_OF_FORM[form])
 
 

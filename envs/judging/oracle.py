@@ -8,7 +8,6 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.python_source.parse import parse_expression
 
@@ -26,7 +25,7 @@ def oracle_calls(task: Task) -> list[list[Call]]:
     if task.is_multi_turn:
         docs = {doc.name: doc for doc in task.functions}
         return [[written_call(text, docs) for text in turn] for turn in task.ground_truth or ()]
-    if kind_of(task.category) == "agentic":
+    if task.kind == "agentic":
         return [
             [] for _ in task.question
         ]  # answered by a message: which calls lead to it is not checked

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from fctncalling.checkers import check, kind_of, language_of
+from fctncalling.checkers import check
 from fctncalling.checkers.python_values import Fault
 from fctncalling.checkers.strict_answer import strict_answer_fault
 from fctncalling.checkers.strict_values import strict_calls_fault
@@ -67,7 +67,7 @@ def forgiven_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -> str 
 
 
 def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
-    if kind_of(task.category) == "irrelevance" and any(step.error == "malformed" for step in steps):
+    if task.kind == "irrelevance" and any(step.error == "malformed" for step in steps):
         return Fault("strict:unread_calls", f"{steps[-1].text[:200]!r}")
     return None
 
@@ -91,7 +91,7 @@ def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
 
 def _answer_fault(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     """Return what the values of a single-turn or agentic answer had to be forgiven."""
-    kind = kind_of(task.category)
+    kind = task.kind
     if kind == "agentic":
         last = next((step.text for step in reversed(steps) if not step.calls), "")
         return strict_answer_fault(last, task.ground_truth or (), _asked(task)) if last else None
@@ -176,7 +176,7 @@ def _is_leniently_read(task: Task, step: StepRecord) -> bool:
     if isinstance(variant, PromptVariant) and (variant.tagged or variant.return_format != "python"):
         return False
     if (
-        language_of(task.category) != "python"
+        task.language != "python"
         or not _PROMPTING.recognises(step.text)
         or step.text.lstrip().startswith(("{", "[{"))
     ):

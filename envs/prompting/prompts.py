@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers import language_of
+from fctncalling.data.categories import language_of
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import FunctionDoc, Message, StepRecord
 from fctncalling.envs.handlers.lenient import PREFIX as LENIENT

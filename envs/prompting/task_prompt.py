@@ -7,16 +7,10 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.types import FunctionDoc, Message, Task
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.tool_schemas import openai_tool
-
-
-def executes_calls(task: Task) -> bool:
-    """Whether a task's calls are executed and their results shown, in as many steps as it takes."""
-    return kind_of(task.category) in ("multi_turn", "agentic")
 
 
 class TaskPrompt:
@@ -24,13 +18,13 @@ class TaskPrompt:
 
     def __init__(self, task: Task, handler: object) -> None:
         self._question = task.question
-        asked = kind_of(task.category) == "agentic" and not is_prerequisite(task)
+        asked = task.kind == "agentic" and not is_prerequisite(task)
         self._answer_form = prompts.AGENTIC_ANSWER if asked else ""
         self._missed = {turn: frozenset(names) for turn, names in task.missed_functions.items()}
         self._docs = prompts.docs_for_prompt(task.functions, task.category)
         self._schemas: dict[frozenset[str], bytes] = {}
         self.system = prompts.instructions(
-            self._offered(0), handler, many_turns=executes_calls(task)
+            self._offered(0), handler, many_turns=task.executes_calls
         )
 
     def tools(self, turn: int) -> list[dict[str, Any]]:

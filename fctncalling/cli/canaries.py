@@ -21,11 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fctncalling.checkers import UnsupportedCategory, kind_of, language_of
 from fctncalling.cli.run.runner import MISSING
 from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.data.categories import UnsupportedCategory, kind_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -122,7 +122,7 @@ def play_all(
     """
     by_handler: dict[str, list[Task]] = {}
     for task in tasks:
-        by_handler.setdefault(f"{language_of(task.category)}_calls", []).append(task)
+        by_handler.setdefault(f"{task.language}_calls", []).append(task)
     envs = {
         name: FunctionCallingEnv(tasks=own, handler=name, tools=tools)
         for name, own in by_handler.items()
@@ -132,7 +132,7 @@ def play_all(
     unsolved = {}
     for task in shown_progress(tasks, "playing canaries", "task", len(tasks)):
         for name, policy in canaries.items():
-            verdict, why = play(envs[f"{language_of(task.category)}_calls"], task, policy)
+            verdict, why = play(envs[f"{task.language}_calls"], task, policy)
             for category in (task.category, ALL):
                 judged[category, name] += verdict is not None
                 valid[category, name] += verdict is not None and verdict.valid

@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from fctncalling.checkers import UnsupportedCategory
 from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
+from fctncalling.data.categories import UnsupportedCategory
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.handlers.execution import InfrastructureError

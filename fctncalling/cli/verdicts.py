@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.checkers import UnsupportedCategory, kind_of
 from fctncalling.cli.shared.convert_records import add_arguments, as_invalid, convert_file
 from fctncalling.cli.shared.jsonl_records import Line, Record, TaskIndex
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data import format_sensitivity
+from fctncalling.data.categories import UnsupportedCategory, kind_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.handlers.execution import InfrastructureError

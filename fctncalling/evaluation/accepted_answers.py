@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import HANDLERS, get_handler
 from fctncalling.envs.judging.judge import judge
@@ -21,7 +20,7 @@ def possible_texts(task: Task) -> Iterator[tuple[str, str, str]]:
     """Yield (form, style, text) of answers, the most natural ones first, then other accepted
     values.
     """
-    language = language_of(task.category)
+    language = task.language
     for calls in _alternatives(task):
         if language == "python":
             for form, text in (("prompting", _prompted(calls)), ("tool_call", _tool_calls(calls))):
@@ -52,7 +51,7 @@ def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> s
 
     Raises ValueError for values that have none.
     """
-    language = language_of(task.category)
+    language = task.language
     if language == "python":
         return get_handler("python_calls").render(calls)
     sources = [_as_source(task, call, language, style) for call in calls]
@@ -67,14 +66,14 @@ def reversed_answer(task: Task) -> str | None:
     """Return the expected calls of a parallel task in reversed order; None where order cannot
     matter.
     """
-    if kind_of(task.category) != "parallel" or language_of(task.category) != "python":
+    if task.kind != "parallel" or task.language != "python":
         return None
     return next((_prompted(calls[::-1]) for calls in _alternatives(task)), None)
 
 
 def return_format_faults(task: Task) -> Iterator[str]:
     """Yield which of BFCL's other return formats cannot say the expected calls."""
-    if language_of(task.category) != "python":
+    if task.language != "python":
         return
     calls = next(_alternatives(task), None)
     for name in _RETURN_FORMATS:

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
@@ -81,11 +80,11 @@ def placeholder(schema: Mapping[str, Any]) -> Any:
 
 def oracle(situation: PolicyInput) -> str:
     """Play the ground truth; an agentic task's is its final message."""
-    if kind_of(situation.task.category) == "agentic":
+    if situation.task.kind == "agentic":
         return str(situation.task.ground_truth[0]) if situation.task.ground_truth else DONE
     if situation.step_in_turn:
         return DONE
-    if language_of(situation.task.category) != "python" and (
+    if situation.task.language != "python" and (
         accepted := accepted_answer(situation.task, "prompting")
     ):
         return accepted

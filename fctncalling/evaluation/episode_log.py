@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.data.types import Episode, StepRecord, Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.strict import strict_verdict
@@ -97,7 +96,7 @@ def response_of(task: Task, steps: Sequence[StepRecord]) -> Any:
     """Return the answer as `score` and `verdicts` read it: a text, or a list (turns) of lists
     (steps) of texts.
     """
-    if kind_of(task.category) not in ("multi_turn", "agentic"):
+    if not task.executes_calls:
         return steps[-1].text if steps else ""
     turns = max((step.turn for step in steps), default=-1) + 1
     return [[step.text for step in steps if step.turn == turn] for turn in range(turns)]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.checkers.agentic import standardised
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task, Verdict
@@ -44,7 +43,7 @@ def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Fin
 
     Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
     """
-    kind = kind_of(task.category)
+    kind = task.kind
     if kind in ("relevance", "irrelevance"):
         rules: tuple[Callable[[Task], Iterator[tuple[str, str, str]]], ...] = (_offers_nothing,)
     elif task.ground_truth is None:

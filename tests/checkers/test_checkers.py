@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fctncalling.checkers import UnsupportedCategory, check, kind_of
+from fctncalling.checkers import check
+from fctncalling.data.categories import UnsupportedCategory, kind_of
 from fctncalling.data.types import FunctionDoc, Task, TurnRecord, Verdict
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from evaluate_fctncalling import main
-from fctncalling.checkers import LANGUAGES, language_of
+from fctncalling.checkers import ARGUMENT_CHECKERS
 from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.categories import language_of
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.evaluation.lint_rules import lint_task
 
@@ -92,7 +93,7 @@ def test_an_answer_that_is_found_everywhere_or_nowhere_is_found() -> None:
 def test_impossible_tasks_are_those_the_official_checker_rejects(
     shared: Path, category: str, impossible: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if language_of(category) not in LANGUAGES:
+    if language_of(category) not in ARGUMENT_CHECKERS:
         pytest.skip(f"no converter of {language_of(category)} is registered")
     monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl/data/long_context.json"))
     found = defaultdict(set)

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.cli.score.score_files import folder_name, folder_of
 from fctncalling.cli.shared.jsonl_records import InputError, Record, read_records, write_records
+from fctncalling.data.categories import kind_of
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.envs.handlers import DecodeError, get_handler
 

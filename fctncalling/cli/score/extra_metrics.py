@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.checkers import kind_of, language_of
 from fctncalling.cli.shared.text_table import interval_text
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs.rewards import progress_of
@@ -77,9 +76,9 @@ def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
     if form == "decoded_calls":
         return []
     variant = task.extra.get("prompt_variant")
-    prompted = str(variant) if variant else f"{language_of(task.category)}_calls"
+    prompted = str(variant) if variant else f"{task.language}_calls"
     handler = get_handler("tool_calls" if form == "tool_call" else prompted)
-    executes = kind_of(task.category) in ("multi_turn", "agentic")
+    executes = task.executes_calls
     turns = response if executes and isinstance(response, list) else [[response]]
     steps = []
     for turn, texts in enumerate(turns):

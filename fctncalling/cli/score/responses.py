@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.cli.score.results import Results
 from fctncalling.cli.shared.jsonl_records import Line
 from fctncalling.data.types import Task
@@ -14,7 +13,7 @@ from fctncalling.envs.handlers import DecodeError, get_handler
 
 def response_of(results: Results, task: Task, line: Line) -> Any:
     """Return the answer of a line as `judge` takes it."""
-    answer, kind, own = line.record["result"], kind_of(task.category), results.origin is not None
+    answer, kind, own = line.record["result"], task.kind, results.origin is not None
     if results.form == "decoded_calls" or (own and kind != "multi_turn"):
         return answer
     if kind not in ("multi_turn", "agentic"):

@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.checkers.leaderboard import (
     LIVE,
     MEMORY,
@@ -147,7 +146,7 @@ def failure(
 ) -> dict[str, Any]:
     """Return the entry of a wrong answer in a score file."""
     told: dict[str, Any] = {"error": [verdict.message], "error_type": verdict.error_type}
-    if kind_of(task.category) in ("multi_turn", "agentic"):
+    if task.executes_calls:
         told = {"error": {"error_message": [verdict.message], "error_type": verdict.error_type}}
     entry = {
         "id": task.id,

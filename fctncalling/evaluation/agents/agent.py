@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from fctncalling.checkers import kind_of, language_of
 from fctncalling.data.types import FunctionDoc, Task
 
 FORMS = ("prompting", "tool_call", "tools_text")
@@ -63,7 +62,7 @@ def handler_for(task: Task, form: str) -> str:
         return "auto"  # each server writes calls in its model's own way
     if "prompt_variant" in task.extra:
         return str(task.extra["prompt_variant"])
-    return f"{language_of(task.category)}_calls"
+    return f"{task.language}_calls"
 
 
 def task_for_form(task: Task, form: str) -> Task:
@@ -72,7 +71,7 @@ def task_for_form(task: Task, form: str) -> Task:
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """
-    if form not in ("tool_call", "tools_text") or kind_of(task.category) in (
+    if form not in ("tool_call", "tools_text") or task.kind in (
         "multi_turn",
         "agentic",
     ):

@@ -6,7 +6,6 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from fctncalling.checkers import kind_of
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
@@ -55,7 +54,7 @@ class _Oracle:
 
 
 def _truth_texts(task: Task, handler: str) -> list[str]:
-    kind = kind_of(task.category)
+    kind = task.kind
     if kind == "agentic":
         return [str(task.ground_truth[0])] if task.ground_truth else []
     form = "tool_call" if handler == "tool_calls" else "prompting"
