@@ -25,17 +25,17 @@ __all__ = [
     "replay_ground_truth",
 ]
 
-_ROOMS = {
+_MODULES = {
     "FunctionCallingEnv": "function_calling",
     "UnicodeText": "spaces",
-    "oracle_calls": "oracle",
+    "oracle_calls": "judging.oracle",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

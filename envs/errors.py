@@ -1,9 +1,15 @@
-"""Libraries that only some tools need, imported when such a tool first does."""
+"""Errors of the environment's own making, and optional libraries."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
+
+
+class InfrastructureError(Exception):
+    """Our own failure, not the model's: the episode says nothing about the policy and must be
+    dropped.
+    """
 
 
 class MissingExtra(ImportError):

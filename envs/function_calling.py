@@ -20,9 +20,8 @@ from fctncalling.envs.episode.feedback import classify_error, with_corrections
 from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.episode.transcript import transcript
-from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers import Handler, LenientCalls, get_handler
-from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts

@@ -33,7 +33,7 @@ def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessa
     record: Any = None
     try:
         if not executes:
-            record = handler.decode_official(text)
+            record = handler.decode_ast(text)
         calls = tuple(handler.decode(text))
         executed = tuple(handler.decode_execute(text)) if executes else ()
     except DecodeError as error:

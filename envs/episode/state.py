@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnRecord, Verdict
-from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.user_tools import UserTools
 
 _SHARED = ("task", "session")  # the task never changes; the session copies its state itself

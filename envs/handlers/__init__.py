@@ -80,9 +80,9 @@ class AutoCalls:
         """Return the calls a text holds; raises DecodeError."""
         return _handler_of(text).decode(text)
 
-    def decode_official(self, text: str) -> Any:
+    def decode_ast(self, text: str) -> Any:
         """Return the record the AST checkers judge; raises DecodeError."""
-        return _handler_of(text).decode_official(text)
+        return _handler_of(text).decode_ast(text)
 
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings to hand to the tools; raises DecodeError."""

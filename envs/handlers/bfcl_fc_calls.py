@@ -28,14 +28,14 @@ class BfclFunctionCalls:
         object.
         """
         calls = []
-        for each in self.decode_official(text):
+        for each in self.decode_ast(text):
             name, arguments = next(iter(each.items()))
             if not isinstance(arguments, dict):
                 raise DecodeError("shape", f"{name}: expected the arguments as a JSON object")
             calls.append(Call(name, arguments))
         return calls
 
-    def decode_official(self, text: str) -> list[dict[str, Any]]:
+    def decode_ast(self, text: str) -> list[dict[str, Any]]:
         """Return [{name: arguments}] as BFCL decodes the text (arguments may be any JSON); raises
         DecodeError.
         """

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.execution import render_call
 from fctncalling.envs.handlers.handler import DecodeError, require_shallow
+from fctncalling.envs.python_source.render import render_call
 
 Record = list[dict[Any, Any]]
 """BFCL's decoded form: [{function name: {parameter: value}}]."""
@@ -28,7 +28,7 @@ class CallFormat(ABC):
         """Whether the text looks as if it were meant in this form."""
 
     @abstractmethod
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return what BFCL's decoder of this form makes of the text; raises DecodeError."""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class CallFormat(ABC):
         """Return the calls a text holds; raises DecodeError, also where the record is no list of
         named calls.
         """
-        return calls_of(self.decode_official(text))
+        return calls_of(self.decode_ast(text))
 
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings `name(k=repr(v), ...)`, in order; raises DecodeError."""

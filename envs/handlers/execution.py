@@ -18,9 +18,11 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.python_source.evaluator import Evaluator, pure_function
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call
+from fctncalling.envs.python_source.render import render_call
 from fctncalling.envs.python_source.value_size import MAX_WEIGHT, require_copyable, size_of
 from fctncalling.envs.tools import tool_class
 from fctncalling.envs.tools.result_text import MAX_RESULTS_CHARS, Allowance, result_text
@@ -53,12 +55,6 @@ _TOOL_ERRORS = (
 """What BFCL's methods raise by themselves on arguments they do not expect; anything else is our own
 failure.
 """
-
-
-class InfrastructureError(Exception):
-    """Our own failure, not the model's: the episode says nothing about the policy and must be
-    dropped.
-    """
 
 
 class ToolSession:
@@ -282,25 +278,6 @@ class ToolSession:
                 call if isinstance(call, str) else render_call(method, named),
             )
             raise InfrastructureError(f"tool {class_name}, call {text[:200]!r}: {cause}") from error
-
-
-def render_call(name: str, arguments: Mapping[Any, Any]) -> str:
-    """Return the call string BFCL executes for decoded arguments, `name(k=repr(v), ...)`.
-
-    BFCL's one surprise: a dict whose values are all dicts is taken for a nested call, and the other
-    dicts' keys are put between quotes as they are. An empty dict, on which BFCL fails, is written
-    as one.
-    """
-    return f"{name}({', '.join(f'{key}={_argument(value)}' for key, value in arguments.items())})"
-
-
-def _argument(value: Any) -> str:
-    if not isinstance(value, dict) or not value:
-        return repr(value)
-    if all(isinstance(each, dict) for each in value.values()):
-        name, arguments = next(iter(value.items()))
-        return render_call(name, arguments)
-    return "{" + ", ".join(f"'{key}': {_argument(each)}" for key, each in value.items()) + "}"
 
 
 def _loaded(name: str, tool: type, scenario: Any, long_context: bool) -> Any:

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from fctncalling.data.types import Call
+from fctncalling.envs.python_source.value_size import MAX_NESTED
 
 MAX_TEXT_CHARS = 65_536
 """The longest text a handler reads: several times what a model says in a turn; a longer one is
 refused unread.
 """
-
-
-MAX_NESTED = 100
-"""Lists and objects inside each other, of one answer: several times what any function takes."""
 _BRACKETS = "[{("
 
 
@@ -69,7 +66,7 @@ class Handler(Protocol):
         """
         ...
 
-    def decode_official(self, text: str) -> Any:
+    def decode_ast(self, text: str) -> Any:
         """Return what BFCL's decoder of this form makes of the text: the record its AST checkers
         judge.
         """

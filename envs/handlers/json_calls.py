@@ -65,7 +65,7 @@ class JsonCalls(ToolCallForm):
         keys = '"arguments"' in text or '"parameters"' in text
         return first_key(text) in _CALL_KEYS and '"name"' in text and keys
 
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return the calls of a text that is nothing but JSON; raises DecodeError."""
         require_readable(text)
         text = text.strip()
@@ -96,7 +96,7 @@ class HermesCalls(ToolCallForm):
         """Whether a tag opens in a text that is no list or object itself."""
         return "<tool_call>" in text and not text.lstrip("`\n ").startswith(("[", "{"))
 
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return the calls between tags; a text without tags holds none. Raises DecodeError."""
         require_readable(text)
         text = text.rpartition("</think>")[2]
@@ -144,7 +144,7 @@ class LlamaJsonCalls(ToolCallForm):
         keys = first_key(text) in _CALL_KEYS and '"name"' in text and '"parameters"' in text
         return rest.startswith("{") and (tagged or keys)
 
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return the calls of the text; raises DecodeError."""
         require_readable(text)
         text = _without_tag(text).rstrip()
@@ -180,7 +180,7 @@ class LlamaPythonicCalls(CallFormat):
         """Whether a list opens the text, behind a tag perhaps."""
         return _without_tag(text).startswith("[")
 
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return the calls of the list; raises DecodeError."""
         require_readable(text)
         text = _without_tag(text).rstrip().removesuffix(_PYTHON_END).rstrip()
@@ -221,7 +221,7 @@ class OpenAIMessages(ToolCallForm):
             return _FUNCTION_OBJECT.search(text) is not None
         return key in ("role", "content", "tool_calls") and '"tool_calls"' in text
 
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return the calls of the message; raises DecodeError."""
         require_readable(text)
         value = parse_json(text)

@@ -127,9 +127,9 @@ class LenientCalls:
         """Return the calls a text holds; raises DecodeError."""
         return list(self.read(text).calls)
 
-    def decode_official(self, text: str) -> Any:
+    def decode_ast(self, text: str) -> Any:
         """Return the record the AST checkers judge, of the repaired text; raises DecodeError."""
-        return self.strict.decode_official(self._read(text)[0])
+        return self.strict.decode_ast(self._read(text)[0])
 
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings to hand to the tools, of the repaired text; raises DecodeError."""

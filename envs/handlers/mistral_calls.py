@@ -38,7 +38,7 @@ class MistralCalls(ToolCallForm):
         start = text.find(_CALLS)
         return start >= 0 and not text[:start].lstrip("`\n ").startswith(("[", "{"))
 
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return the calls behind the mark; raises DecodeError."""
         require_readable(text)
         content, mark, rest = text.partition(_CALLS)

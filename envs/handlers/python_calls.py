@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import ast
 import keyword
-import math
 import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.execution import render_call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression
 from fctncalling.envs.python_source.plain_calls import PlainCall, plain_calls, plain_executions
+from fctncalling.envs.python_source.render import literal, render_call
 
 _FENCE = "`\n "
 _WORD = re.compile(r"\w")
@@ -42,14 +41,14 @@ class PythonCalls:
         """
         calls = [
             Call(name, arguments)
-            for each in self.decode_official(text)
+            for each in self.decode_ast(text)
             for name, arguments in each.items()
         ]
         for call in calls:
             _require_text(call)
         return calls
 
-    def decode_official(self, text: str) -> list[dict[str, dict[Any, Any]]]:
+    def decode_ast(self, text: str) -> list[dict[str, dict[Any, Any]]]:
         """Return [{name: {parameter: value}}] as BFCL decodes the text; raises DecodeError.
 
         A callee that is no dotted name is called "", and `**{...}` gives a parameter called None.
@@ -195,25 +194,3 @@ def _rendered(call: Call) -> str:
         if unicodedata.normalize("NFKC", name) != name:
             raise ValueError(f"call {call.name!r}: Python reads the name {name!r} as another one")
     return f"{call.name}({', '.join(f'{key}={literal(value)}' for key, value in call.arguments.items())})"
-
-
-def literal(value: Any) -> str:
-    """Return the Python source of a value that decodes to it; ValueError where there is none."""
-    match value:
-        case None | bool() | int() | str() | bytes():
-            return repr(value)
-        case float() if math.isfinite(value):
-            return repr(value)
-        case float():
-            return "1e999-1e999" if math.isnan(value) else "1e999" if value > 0 else "-1e999"
-        case list():
-            return f"[{', '.join(map(literal, value))}]"
-        case tuple():
-            return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
-        case dict():
-            return (
-                "{"
-                + ", ".join(f"{literal(key)}: {literal(each)}" for key, each in value.items())
-                + "}"
-            )
-    raise ValueError(f"a {type(value).__name__} has no literal that decodes to it: {value!r}")

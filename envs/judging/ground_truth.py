@@ -15,7 +15,8 @@ from typing import Any
 
 from fctncalling.checkers.multi_turn import LiveTurn, Turn
 from fctncalling.data.types import Task, TurnRecord
-from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
 from fctncalling.envs.tools.snapshot import snapshot

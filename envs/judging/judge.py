@@ -143,6 +143,6 @@ def _executable(handler: Handler, text: Any) -> Sequence[str | PlainCall]:
 
 def _decoded(handler: Handler, text: Any) -> Any:
     try:
-        return handler.decode_official(text)
+        return handler.decode_ast(text)
     except DecodeError:
         return None

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from fctncalling.envs.handlers.handler import MAX_NESTED
-
+MAX_NESTED = 100
+"""Containers inside each other, of one answer or value: several times what any function takes."""
 MAX_WEIGHT = 50_000
 """Of all results of one evaluation together: items, characters / 10, integers' bits / 16."""
 CHARS_PER_WEIGHT = 10

@@ -17,9 +17,8 @@ from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.envs.episode.state import reraise_as_infrastructure
 from fctncalling.envs.episode.transcript import transcript
-from fctncalling.envs.errors import extra_module
+from fctncalling.envs.errors import InfrastructureError, extra_module
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.handlers.inline.inline_calls import InlineCalls, Pause
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call
-from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers.call_format import parse_json
-from fctncalling.envs.handlers.execution import InfrastructureError, render_call
 from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.inline.inline_calls import CallBlock, InlineCalls
 from fctncalling.envs.handlers.inline.trl_request import QUERY
+from fctncalling.envs.python_source.render import render_call
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, neutralise, python_tool
 from fctncalling.envs.tools.local_corpus import CorpusError, LocalCorpus, default_corpus

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fctncalling.envs.python_source.value_size import CHARS_PER_WEIGHT, LimitExceeded, size_of
-from fctncalling.envs.tools.bfcl.long_context import Listing
+from fctncalling.envs.tools.bfcl.long_context import CachedList
 
 MAX_RESULT_WEIGHT = 200_000
 """Of one result: some two million characters, before anything is written out."""
@@ -65,10 +65,10 @@ _container_text = _json_encoder()
 
 
 def _json_text(value: dict[Any, Any]) -> str:
-    if Listing not in map(type, value.values()) or {*map(type, value)} != {str}:
+    if CachedList not in map(type, value.values()) or {*map(type, value)} != {str}:
         return _container_text(value)
     listed = (
-        f"{_JSON.encode(key)}: {each.json_text() if type(each) is Listing else _JSON.encode(each)}"
+        f"{_JSON.encode(key)}: {each.json_text() if type(each) is CachedList else _JSON.encode(each)}"
         for key, each in value.items()
     )
     return f"{{{', '.join(listed)}}}"

@@ -23,7 +23,8 @@ from typing import Any
 from fctncalling.cli.shared.convert_records import add_arguments, as_invalid, convert_file
 from fctncalling.cli.shared.jsonl_records import Line, Record, TaskIndex
 from fctncalling.cli.shared.tool_flags import TaskTools
-from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.handlers.execution import ToolSession
 
 __all__ = ["add_arguments", "run"]
 

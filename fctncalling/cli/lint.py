@@ -25,7 +25,7 @@ from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import UnsupportedCategory
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
-from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.evaluation.lint_rules import Finding, lint_task
 

@@ -25,7 +25,7 @@ from fctncalling.data import format_sensitivity
 from fctncalling.data.categories import UnsupportedCategory, kind_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, TurnRecord
-from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.judge import FORMS, judge, replay_ground_truth
 
 __all__ = ["add_arguments", "run"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.types import Task
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.handlers.execution import InfrastructureError
 
 Policy = Callable[[str, Mapping[str, Any]], str]
 """(observation, info) -> the assistant's message."""

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.handlers.inline.inline_calls import CallBlock, Pause
 from fctncalling.envs.handlers.inline.trl_request import QUERY
 from fctncalling.envs.tool_text.tools import GivenTextTools

@@ -23,7 +23,7 @@ QUICK = {
 
 def outcome(handler: Handler, text: str) -> str:
     try:
-        return repr(handler.decode_official(text))  # as text: types and signs count
+        return repr(handler.decode_ast(text))  # as text: types and signs count
     except DecodeError:
         return "no calls"
 

@@ -83,7 +83,7 @@ def test_the_decoder_gives_the_official_values_and_failures(
     ],
 )
 def test_the_official_decoder_s_oddities_are_kept(text: str, record: Any) -> None:
-    assert JAVA.decode_official(text) == record
+    assert JAVA.decode_ast(text) == record
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_official_decoder_s_oddities_are_kept(text: str, record: Any) -> Non
 )
 def test_what_the_official_decoder_refuses_is_refused(text: str) -> None:
     with pytest.raises(DecodeError):
-        JAVA.decode_official(text)
+        JAVA.decode_ast(text)
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=25).map("".join) | st.text(max_size=60))

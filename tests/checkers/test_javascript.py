@@ -74,7 +74,7 @@ def test_the_decoder_gives_the_official_values_and_failures(
     ],
 )
 def test_the_official_decoder_s_oddities_are_kept(text: str, record: Any) -> None:
-    assert JAVASCRIPT.decode_official(text) == record
+    assert JAVASCRIPT.decode_ast(text) == record
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_official_decoder_s_oddities_are_kept(text: str, record: Any) -> Non
 )
 def test_what_the_official_decoder_refuses_is_refused(text: str) -> None:
     with pytest.raises(DecodeError):
-        JAVASCRIPT.decode_official(text)
+        JAVASCRIPT.decode_ast(text)
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=25).map("".join) | st.text(max_size=60))

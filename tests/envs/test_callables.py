@@ -16,8 +16,9 @@ import pytest
 from sample_tools import SmolTool, die, fail, flood, hang, leave, process_id, shout, spin, weather
 
 from fctncalling.data.types import Call, Task
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.tools.box.callables import (
     ToolDefinitionError,
     as_tool,

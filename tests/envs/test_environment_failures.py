@@ -12,8 +12,8 @@ from gymnasium.error import ResetNeeded
 from players import DONE, Played, Shop, shop_env, shop_task, simple_task, user
 
 from fctncalling.data.types import Task
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.judging import episode_judge
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tools.box.callables import as_tool

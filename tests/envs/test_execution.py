@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession, render_call
+from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.envs.python_source.render import render_call
 
 
 class Shop:

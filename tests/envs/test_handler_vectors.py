@@ -45,7 +45,7 @@ def test_a_text_holds_the_calls_of_its_vector(name: str, vector: dict[str, Any])
         return
     calls = [Call(*call) for call in vector["calls"]]
     assert repr(handler.decode(vector["text"])) == repr(calls)
-    assert [next(iter(each.items())) for each in handler.decode_official(vector["text"])] == [
+    assert [next(iter(each.items())) for each in handler.decode_ast(vector["text"])] == [
         (call.name, call.arguments) for call in calls
     ]
     assert len(handler.decode_execute(vector["text"])) == len(calls)

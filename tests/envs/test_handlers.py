@@ -89,7 +89,7 @@ PIECES = st.lists(
 @example(text='[{"f": "{\\"a\\": 1e999}"}]')
 def test_any_text_gives_calls_or_a_decode_error(name: str, text: str) -> None:
     handler = get_handler(name)
-    for decode in (handler.decode, handler.decode_official, handler.decode_execute):
+    for decode in (handler.decode, handler.decode_ast, handler.decode_execute):
         with contextlib.suppress(DecodeError):
             decode(text)
 
@@ -210,9 +210,9 @@ def test_arithmetic_on_what_has_no_value_fails_to_decode(source: str) -> None:
 def test_the_official_decoder_s_oddities_are_kept(text: str, official: Any) -> None:
     if official is None:
         with pytest.raises(DecodeError):
-            PYTHON.decode_official(text)
+            PYTHON.decode_ast(text)
     else:
-        assert PYTHON.decode_official(text) == official
+        assert PYTHON.decode_ast(text) == official
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ PIECES = st.lists(
 @given(text=st.text(max_size=60) | PIECES)
 def test_any_text_gives_calls_or_a_decode_error_and_a_pause(name: str, text: str) -> None:
     handler = TEXT_HANDLERS[name]
-    for decode in (handler.decode, handler.decode_official, handler.decode_execute):
+    for decode in (handler.decode, handler.decode_ast, handler.decode_execute):
         with contextlib.suppress(DecodeError):
             decode(text)
     assert handler.pause(text).kind in ("call", "submit", "open", "end")

@@ -37,7 +37,7 @@ def test_a_reading_that_another_thread_disturbed_is_no_failed_answer(
 ) -> None:
     for read, expected in (
         (
-            lambda: get_handler("python_calls").decode_official("[f(a=g(b=1))]"),
+            lambda: get_handler("python_calls").decode_ast("[f(a=g(b=1))]"),
             [{"f": {"a": {"g": {"b": 1}}}}],
         ),
         (lambda: ToolSession(["MathAPI"], {}).execute("add(a=1 + 1, b=2)"), '{"result": 4}'),
@@ -73,12 +73,12 @@ def test_what_python_only_warns_of_is_read_alike_where_warnings_are_errors(sourc
 
 FORKED = """
 import os, threading
-from fctncalling.envs.handlers import source
+from fctncalling.envs.python_source import parse
 
 held, done = threading.Event(), threading.Event()
 
 def hold():
-    with source._PARSING:
+    with parse._PARSING:
         held.set()
         done.wait(0.2)
 
@@ -86,7 +86,7 @@ threading.Thread(target=hold).start()
 held.wait()
 child = os.fork()
 if child == 0:
-    os._exit(0 if source._PARSING.acquire(timeout=60) else 1)
+    os._exit(0 if parse._PARSING.acquire(timeout=60) else 1)
 done.set()
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.handlers.execution import InfrastructureError, ToolSession
+from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.tools.bfcl.web_search import visible_text, web_search_tool
 
 PAGES = [

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.handlers.execution import InfrastructureError
 from fctncalling.envs.judging.oracle import oracle_calls
 
 PROMPTING = get_handler("python_calls")

@@ -118,7 +118,7 @@ def compare_decoded(shared: Path, language: str, counter: VerdictCounter) -> Non
 def official_record(handler: Handler, text: str) -> Any:
     """Return what a text decodes to for the checkers, None where it does not decode."""
     try:
-        return handler.decode_official(text)
+        return handler.decode_ast(text)
     except DecodeError:
         return None
 
@@ -128,7 +128,7 @@ def kinds_of_failure(handler: Handler, text: str) -> set[str]:
     other error passes.
     """
     kinds = set()
-    for decode in (handler.decode, handler.decode_official, handler.decode_execute):
+    for decode in (handler.decode, handler.decode_ast, handler.decode_execute):
         try:
             decode(text)
         except DecodeError as error:

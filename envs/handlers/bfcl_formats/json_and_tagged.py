@@ -50,7 +50,7 @@ class ReturnFormat(CallFormat):
         inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(_FENCE)
         return tag != "" and self.begins(inside) and self.opens(inside)
 
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return what BFCL's decoder makes of the text; raises DecodeError."""
         require_readable(text)
         text = text.strip(_FENCE)

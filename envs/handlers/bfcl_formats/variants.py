@@ -40,9 +40,9 @@ class VariantCalls:
         """Return the calls a text holds; raises DecodeError."""
         return self._form.decode(text)
 
-    def decode_official(self, text: str) -> Any:
+    def decode_ast(self, text: str) -> Any:
         """Return the record the AST checkers judge; raises DecodeError."""
-        return self._form.decode_official(text)
+        return self._form.decode_ast(text)
 
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings to hand to the tools; raises DecodeError."""

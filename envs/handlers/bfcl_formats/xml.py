@@ -19,8 +19,8 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import ReturnFormat
 from fctncalling.envs.handlers.call_format import Record
 from fctncalling.envs.handlers.handler import DecodeError, require_shallow
-from fctncalling.envs.handlers.python_calls import literal
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression, require_small
+from fctncalling.envs.python_source.render import literal
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}

@@ -109,7 +109,7 @@ class InlineCalls(CallFormat):
         """Whether a block opens in the text."""
         return self._opening.search(text) is not None
 
-    def decode_official(self, text: str) -> Record:
+    def decode_ast(self, text: str) -> Record:
         """Return the calls of the closed blocks of a message; raises DecodeError where a block is
         none.
         """

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.execution import render_call
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.python_source.render import render_call
 
 _FENCE = "`\n "
 _NAME = r"[A-Za-z_$][\w$]*"
@@ -58,12 +58,12 @@ class SourceCalls:
 
     def decode(self, text: str) -> list[Call]:
         """Return the call a text holds, arguments as source text; raises DecodeError."""
-        record = self.decode_official(text)
+        record = self.decode_ast(text)
         if not record and _source_in(text).strip():
             raise DecodeError("shape", "expected a function call")
         return [Call(name, arguments) for each in record for name, arguments in each.items()]
 
-    def decode_official(self, text: str) -> Any:
+    def decode_ast(self, text: str) -> Any:
         """Return the record BFCL's AST checkers judge, {} for a text that parses and holds no call;
         DecodeError.
         """

@@ -64,7 +64,7 @@ def long_context_path() -> Path:
     )
 
 
-class Listing(list[Any]):
+class CachedList(list[Any]):
     """A private copy of a table of atoms. A thousand figures take longer to write than the rest of
     an episode.
     """
@@ -122,7 +122,7 @@ class _Tables:
                 "Import it anew with `python evaluate_fctncalling.py import-bfcl`."
             )
         return (
-            Listing(self._listings[name])
+            CachedList(self._listings[name])
             if name in self._listings
             else self._copied(self._tables[name])
         )

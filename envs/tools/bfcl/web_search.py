@@ -8,6 +8,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.local_corpus import default_corpus
 
 Search = Callable[[str, int, str], list[dict[str, Any]]]
@@ -75,10 +76,6 @@ def web_search_tool(search: Search, fetch: Fetch | None = None) -> type[WebSearc
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     def ask(*arguments: Any) -> Any:
-        from fctncalling.envs.handlers.execution import (
-            InfrastructureError,
-        )  # it imports the registry of tools
-
         try:
             return function(*arguments)
         except LookupError:

@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]  # comes with gymnasium
 
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.tool_process import (

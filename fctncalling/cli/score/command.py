@@ -32,7 +32,7 @@ from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
-from fctncalling.envs.handlers.execution import InfrastructureError
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW
 
