@@ -70,7 +70,9 @@ def log_ratio(token_log_ratios: Tensor, spans: TokenGroups, config: TrainConfig)
 
 
 def average(numbers: Tensor, spans: TokenGroups) -> Tensor:
-    """Return the mean over each token's action: an action's entropy counts once, as its loss does."""
+    """Return the mean over each token's action: an action's entropy counts once,
+    as its loss does.
+    """
     return span_mean(numbers, spans.action)
 
 

@@ -625,7 +625,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device that --device names; SettingError where this machine has none of that kind."""
+    """Return the device that --device names;
+    SettingError where this machine has none of that kind.
+    """
     import torch
 
     present = {

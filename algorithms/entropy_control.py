@@ -1,4 +1,6 @@
-"""An entropy bonus whose weight follows the entropy (Skywork-OR1, arXiv:2505.22312, section 4.4)."""
+"""An entropy bonus whose weight follows the entropy (Skywork-OR1, arXiv:2505.22312,
+section 4.4).
+"""
 
 from __future__ import annotations
 

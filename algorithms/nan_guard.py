@@ -81,7 +81,9 @@ def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
 
 
 def check_weights(policy: nn.Module) -> None:
-    """Raise FloatingPointError for a NaN or infinite weight: a checkpoint of it would be of no use."""
+    """Raise FloatingPointError for a NaN or infinite weight:
+    a checkpoint of it would be of no use.
+    """
     culprit = first_bad_weight(policy)
     if culprit:
         raise FloatingPointError(

@@ -17,7 +17,9 @@ EPSILON = 1e-8  # below it returns count as equal, and nothing is divided by the
 
 @dataclass
 class ReturnStatistics:
-    """Running count, mean and sum of squared deviations of all episodes' returns (Welford's way)."""
+    """Running count, mean and sum of squared deviations of all episodes' returns
+    (Welford's way).
+    """
 
     count: float = 0.0
     mean: float = 0.0

@@ -52,7 +52,9 @@ class Target(NamedTuple):
 
 
 class Floor:
-    """A process of its own, so that neither the benchmark's threads nor its memory enter the floor."""
+    """A process of its own, so that neither the benchmark's threads nor its memory enter
+    the floor.
+    """
 
     def __init__(self) -> None:
         environment = {
@@ -162,7 +164,9 @@ def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Target]
 
 
 def throughput(rounds: int, floor: Floor) -> Target:
-    """Return the rate of two calls in flight as a share of one floor's rate, batches taking turns."""
+    """Return the rate of two calls in flight as a share of one floor's rate,
+    batches taking turns.
+    """
     batch = 20
     with PythonExecutor(num_executors=2) as executor:
         times = interleaved(

@@ -104,7 +104,9 @@ def records(data_dir: Path, category: str, number: int, seed: int) -> Iterator[d
 
 
 def compare(official: str, data_dir: Path, category: str, number: int, seed: int) -> bool:
-    """Print how the two judge a category's answers; return whether they agree on which are valid."""
+    """Print how the two judge a category's answers;
+    return whether they agree on which are valid.
+    """
     answers = list(records(data_dir, category, number, seed))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answers.jsonl"

@@ -40,7 +40,9 @@ def spread(
     label: str,
     style: str = "-",
 ) -> None:
-    """Draw the mean of rows, one a seed, and the range between the lowest and the highest of them."""
+    """Draw the mean of rows, one a seed, and the range between the lowest and the highest
+    of them.
+    """
     columns = list(zip(*rows, strict=True))
     mean = [sum(column) / len(column) for column in columns]
     axes.plot(across, mean, style, color=colour, linewidth=2, label=label)

@@ -114,7 +114,9 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
 
 
 def weights() -> None:
-    """Print what taking the weights out of a policy and into another costs, against a plain copy."""
+    """Print what taking the weights out of a policy and into another costs,
+    against a plain copy.
+    """
     policy = ActorCritic.load(embedded_path("model"))
     taken = policy_state(policy)
     size = sum(weight.nbytes for weight in taken.values())

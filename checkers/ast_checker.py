@@ -30,7 +30,9 @@ WRONG_FORMAT = Fault(
 
 
 def format_fault(record: Any) -> Fault | None:
-    """Return why a decoder's output is no list of one-key dicts of arguments; an empty list is one."""
+    """Return why a decoder's output is no list of one-key dicts of arguments;
+    an empty list is one.
+    """
     if record is None:
         return DECODER_FAILED
     if type(record) is not list:
@@ -153,7 +155,9 @@ class CallChecker:
 
 
 def contains_call(record: Any) -> bool:
-    """Whether a decoded answer holds a well-formed call; text that does not decode counts as none."""
+    """Whether a decoded answer holds a well-formed call;
+    text that does not decode counts as none.
+    """
     return format_fault(record) is None and len(record) > 0
 
 

@@ -193,7 +193,9 @@ def _hash_map(text: str) -> Any:
 
 
 def _is_made(text: str) -> bool:
-    """Whether a map is created at all: a `new HashMap<`, and on the same line the `>` of a `>()`."""
+    """Whether a map is created at all: a `new HashMap<`,
+    and on the same line the `>` of a `>()`.
+    """
     newline, created = -1, None
     for found in _MAP.finditer(text):
         if found.end() <= newline:

@@ -136,7 +136,9 @@ def _array(text: str, item: str | None) -> Any:
 
 
 def _inside(text: str) -> str | None:
-    """Return what stands between an array's brackets, up to the first closing one on the same line."""
+    """Return what stands between an array's brackets,
+    up to the first closing one on the same line.
+    """
     opening = _ARRAY.match(text)
     if not opening:
         return None
@@ -203,7 +205,9 @@ def _after_blank(text: str, start: int) -> int:
 
 
 def _dict(text: str) -> Any:
-    """An object ends at the first closing brace, which must stand on the line of the opening one."""
+    """An object ends at the first closing brace,
+    which must stand on the line of the opening one.
+    """
     end = text.find("}")
     if not text.startswith("{") or end < 0 or "\n" in text[:end]:
         return text

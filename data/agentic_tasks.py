@@ -25,7 +25,9 @@ CONVERSATIONS = "memory_prereq_conversation"
 
 
 def is_prerequisite(task: Task) -> bool:
-    """Whether a task is a conversation that only fills a memory: it has no answer, and no verdict."""
+    """Whether a task is a conversation that only fills a memory: it has no answer,
+    and no verdict.
+    """
     return task.category.startswith("memory") and task.category.endswith("_prereq")
 
 
@@ -77,7 +79,9 @@ class Variant:
 
 
 def variant_of(path: Path) -> Variant | None:
-    """Return the variant a file name speaks of; None for other names, and for a file that exists."""
+    """Return the variant a file name speaks of; None for other names,
+    and for a file that exists.
+    """
     for category in (*PREREQUISITES, *MEMORY, *WEB_SEARCH):
         if path.stem == category or path.stem.endswith(f"_{category}"):
             base = "web_search" if category in WEB_SEARCH else "memory"

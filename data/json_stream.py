@@ -81,7 +81,9 @@ def _array_entries(window: _Window) -> Iterator[tuple[int, Any]]:
 
 
 class _Window:
-    """A sliding piece of the file: the unread rest of the last chunk, and the line where it begins."""
+    """A sliding piece of the file: the unread rest of the last chunk,
+    and the line where it begins.
+    """
 
     def __init__(self, stream: TextIO, path: Path) -> None:
         self.line = 1

@@ -333,7 +333,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self._own_tools.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of everything that decides what comes next, random stream included."""
+        """Return a private copy of everything that decides what comes next,
+        random stream included.
+        """
         return {
             "np_random": copy.deepcopy(self.np_random),
             "np_random_seed": self._np_random_seed,

@@ -117,7 +117,9 @@ def _checked(value: Any, reward: UserReward) -> float:
 
 
 def scored_turns(task: Task) -> Sequence[bool]:
-    """Return, turn by turn, whether BFCL checks it; a single-turn task has one turn, which counts."""
+    """Return, turn by turn, whether BFCL checks it; a single-turn task has one turn,
+    which counts.
+    """
     if not task.is_multi_turn:
         return (True,)
     return tuple(bool(turn) for turn in task.ground_truth or ())

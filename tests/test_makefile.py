@@ -17,7 +17,8 @@ MAKEFILE = Path(__file__).parents[1] / "Makefile"
 # no script.
 FAKE = f"""#!/bin/sh
 case "$1" in
--c) exec {sys.executable} -c 'import sys; sys.version_info = (3, MINOR, 0); exec(sys.argv[1])' "$2" ;;
+-c) exec {sys.executable} -c \
+    'import sys; sys.version_info = (3, MINOR, 0); exec(sys.argv[1])' "$2" ;;
 -m) [ "$2 $3" = "venv --clear" ] || exit 9
     mkdir -p "$4/bin" && cp "$0" "$4/bin/python"
     printf '#!/bin/sh\\necho installed by 3.MINOR\\n' > "$4/bin/pip" && chmod +x "$4/bin/pip" ;;

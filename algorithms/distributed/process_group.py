@@ -35,7 +35,9 @@ ONE_ON_A_CPU = (
 
 
 class ProcessGroup:
-    """`count` processes, of which this one is number `rank`; one alone where nothing else is said."""
+    """`count` processes, of which this one is number `rank`;
+    one alone where nothing else is said.
+    """
 
     def __init__(
         self,
@@ -65,12 +67,16 @@ class ProcessGroup:
         return [(items[min(place, len(items) - 1)], place < len(items)) for place in places]
 
     def with_equal_accumulation(self, config: TrainConfig) -> TrainConfig:
-        """Return the settings with at least a microbatch for every process in each optimiser step."""
+        """Return the settings with at least a microbatch for every process in each
+        optimiser step.
+        """
         parts = -(-config.gradient_cp_steps // self.count) * self.count
         return config if self.count == 1 else dataclasses.replace(config, gradient_cp_steps=parts)
 
     def gather(self, value: T) -> list[T]:
-        """Return the value of every process, in their order; tensors come to this process's device."""
+        """Return the value of every process, in their order;
+        tensors come to this process's device.
+        """
         if self.count == 1:
             return [value]
         buffer = io.BytesIO()

@@ -70,7 +70,8 @@ class GenerationEngine(Engine):
         self.max_prefill_tokens = max_prefill_tokens
         self.max_cache_tokens = max_cache_tokens
         self.generator = generator or torch.Generator().manual_seed(0)
-        self.num_sampled_tokens = self._num_prefilled = 0
+        self.num_sampled_tokens = 0
+        self._num_prefilled = 0
         self._slots: list[Slot] = []
         self._decoder: Decoder = self._new_decoder(0)
 
@@ -85,7 +86,9 @@ class GenerationEngine(Engine):
         return self._decoder.num_bytes
 
     def start(self, num_slots: int) -> None:
-        """Forget everything and offer slots 0..num_slots-1; call it whenever the weights changed."""
+        """Forget everything and offer slots 0..num_slots-1;
+        call it whenever the weights changed.
+        """
         self._num_prefilled += self._decoder.num_tokens
         self._decoder = self._new_decoder(num_slots)
         self._slots = [Slot(number, self.generator) for number in range(num_slots)]
@@ -102,7 +105,9 @@ class GenerationEngine(Engine):
         ] = {}  # a first prompt -> the slots that hold it
 
     def begin(self, slot: int, seed: int | None = None) -> None:
-        """Empty a slot for a new sequence, with a random stream of its own where a seed is given."""
+        """Empty a slot for a new sequence, with a random stream of its own where a seed is
+        given.
+        """
         self.restart(slot)
         self._slots[slot].stream = (
             self.generator if seed is None else torch.Generator().manual_seed(seed)

@@ -91,11 +91,15 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, num_slots: int) -> None:
-        """Forget everything and offer slots 0..num_slots-1; call it whenever the weights changed."""
+        """Forget everything and offer slots 0..num_slots-1;
+        call it whenever the weights changed.
+        """
 
     @abstractmethod
     def begin(self, slot: int, seed: int | None = None) -> None:
-        """Empty a slot for a new sequence, with a random stream of its own where a seed is given."""
+        """Empty a slot for a new sequence, with a random stream of its own where a seed is
+        given.
+        """
 
     @abstractmethod
     def restart(self, slot: int) -> None:

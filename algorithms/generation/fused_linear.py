@@ -75,7 +75,9 @@ class FusedLinear:
             self._bias[: len(order)] = self._bias[order]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the outputs (N, sum of widths) for x (N, H), in the precision that is computed in."""
+        """Return the outputs (N, sum of widths) for x (N, H),
+        in the precision that is computed in.
+        """
         if self._weight is None:
             return self._by_modules(x)
         if x.dtype != self.dtype:
@@ -119,7 +121,9 @@ def _base(module: Any) -> Any:
 
 
 def _parts(module: Any, dtype: torch.dtype) -> _Parts | None:
-    """Return a linear layer's weights as they work now; None where only the module itself can tell."""
+    """Return a linear layer's weights as they work now;
+    None where only the module itself can tell.
+    """
     base = _base(module)
     if type(base) is not nn.Linear:
         return None

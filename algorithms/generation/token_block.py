@@ -10,14 +10,16 @@ from torch import Tensor
 
 
 class PrefixGroups(NamedTuple):
-    """How the n rows of a block sit at G shared prompts of up to p tokens, as many places at each."""
+    """How the n rows of a block sit at G shared prompts of up to p tokens,
+    as many places at each.
+    """
 
     prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
     mask: Tensor  # (G x heads, 1, p) additive, which of its columns a prompt has
     none: Tensor | None  # (m,) int64, the rows without a prompt, if any
     rows: (
         Tensor | None
-        # (G x places,) int64, which of the rows sits in each place; None where they sit in their order
+        # (G x places,) int64, which of the rows sits in each place; None: in their own order
     )
     back: Tensor | None  # (n,) int64, in which place each row sits
 

@@ -34,7 +34,8 @@ class RaggedCache(Cache):
         self._values: list[Tensor] = []
         self._rows: Tensor | None = None
         self._columns = torch.zeros(0, 0, dtype=torch.int64)
-        self._width = self._capacity = 0
+        self._width = 0
+        self._capacity = 0
 
     @property
     def num_bytes(self) -> int:

@@ -61,7 +61,9 @@ class ChatTemplate:
         self.opening_ids: list[int] = self._bos() if self._source == PLAIN_TEMPLATE else []
         self._forbidden: re.Pattern[str] | None = None
         self._tails: dict[tuple[tuple[str, str, str], ...], list[int]] = {}
-        self.tool_role = self.system_role = self.merges_users = False
+        self.tool_role = False
+        self.system_role = False
+        self.merges_users = False
         self.takes_tools = self._shows([_user("q")], "fctnprobefunction", tools=[_PROBE_TOOL])
         if chat_template is None and self.takes_tools and getattr(tokenizer, "chat_template", None):
             self._source = tokenizer.get_chat_template(tools=[_PROBE_TOOL])

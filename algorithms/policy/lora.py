@@ -49,7 +49,9 @@ class Adapters:
         self.switch(ACTOR)
 
     def add(self, name: str, folder: str | Path | None = None) -> None:
-        """Put in a further adapter, a fresh one or that of a folder; the one at work stays at work."""
+        """Put in a further adapter, a fresh one or that of a folder;
+        the one at work stays at work.
+        """
         if folder is None:
             self.peft.add_adapter(name, self.config)
         else:

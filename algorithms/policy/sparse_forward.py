@@ -65,7 +65,9 @@ def hidden_states_at(
 
 
 def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return the queries of normed states (..., H), turned to their positions, (..., heads, size)."""
+    """Return the queries of normed states (..., H), turned to their positions, (..., heads,
+    size).
+    """
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
     return _apply_rope(

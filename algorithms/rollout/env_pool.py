@@ -77,7 +77,9 @@ class EnvPool(ABC):
 
     @abstractmethod
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed, where there is a maker of them."""
+        """Put a fresh environment in the place of one that failed,
+        where there is a maker of them.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -117,7 +119,9 @@ class InlineEnvPool(EnvPool):
         return found
 
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed, where there is a maker of them."""
+        """Put a fresh environment in the place of one that failed,
+        where there is a maker of them.
+        """
         if self._make_env is not None:
             close_quietly(self._envs[slot])
             self._envs[slot] = self._make_env()
@@ -144,7 +148,9 @@ def call_env(slot: int, env: TextEnv, question: EnvRequest) -> EnvResponse:
 
 
 def answers_in_process(envs: Sequence[TextEnv]) -> bool:
-    """Return whether all of these say that their tools are quick and follow from seed and actions."""
+    """Return whether all of these say that their tools are quick and follow from seed and
+    actions.
+    """
     return all((getattr(env, "metadata", None) or {}).get(IN_PROCESS, False) for env in envs)
 
 

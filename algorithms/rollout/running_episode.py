@@ -169,7 +169,9 @@ class RunningEpisode:
         )
 
     def _render(self, observation: Any, text: str, last_id: int) -> None:
-        """Render what the environment answered, as the next context; where truncated, as the last."""
+        """Render what the environment answered, as the next context; where truncated,
+        as the last.
+        """
         if self.info.get("continuation") == "text":
             self.unfinished += text + str(observation)
             self.new_ids = self.template.encode_untrusted(
@@ -195,7 +197,8 @@ class RunningEpisode:
         row = self.rows[-1]
         if not self.ended and len(row.ids) + len(self.new_ids) >= self.max_tokens:
             self.overflow = len(row.ids) + len(self.new_ids)
-            self.truncated = self.ended = True
+            self.truncated = True
+            self.ended = True
             if not self.steps:
                 self.rows = []
 

@@ -149,7 +149,9 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def seed_streams(seed: int) -> None:
-    """Seed python's, numpy's and torch's global random streams: what a user's own code draws from."""
+    """Seed python's, numpy's and torch's global random streams:
+    what a user's own code draws from.
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - the global stream is what users draw from
     torch.manual_seed(seed)

@@ -19,7 +19,8 @@ class Interruption:
 
     def __init__(self, *, alone: bool = True) -> None:
         self.alone = alone
-        self._waiting = self._allowed = False
+        self._waiting = False
+        self._allowed = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:

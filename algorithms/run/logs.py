@@ -41,7 +41,9 @@ def results_folder(config: TrainConfig) -> Path:
 
 
 def _model_name(name_or_path: str) -> str:
-    """Return the last part of a model's name, also where a path such as ".." has none of its own."""
+    """Return the last part of a model's name,
+    also where a path such as ".." has none of its own.
+    """
     name = Path(name_or_path).name
     return name if name not in ("", "..") else Path(name_or_path).resolve().name
 
@@ -121,7 +123,9 @@ class RunLog:
         self._trackers.first_update = update + 1
 
     def metrics(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Write one line of deterministic numbers; a number that does not exist (NaN) becomes null."""
+        """Write one line of deterministic numbers;
+        a number that does not exist (NaN) becomes null.
+        """
         self._metrics.write(_line({"update": update, **values}))
         self._metrics.flush()
         self._trackers.scalars(update, values)

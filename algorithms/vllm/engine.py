@@ -50,7 +50,9 @@ class VllmEngine(Engine):
         self._asked: dict[int, Future[Action]] = {}
 
     def begin(self, slot: int, seed: int | None = None) -> None:
-        """Empty a slot for a new sequence, with a random stream of its own where a seed is given."""
+        """Empty a slot for a new sequence, with a random stream of its own where a seed is
+        given.
+        """
         self.restart(slot)
         if seed is not None:
             self._streams[slot] = np.random.default_rng(seed)

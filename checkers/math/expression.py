@@ -123,7 +123,8 @@ class _Parser:
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
         self._position = 0
-        self._depth = self._commands = 0  # sums and exponents, and commands, inside each other
+        self._depth = 0  # sums and exponents inside each other
+        self._commands = 0  # commands inside each other
 
     @property
     def _here(self) -> tuple[str, str]:
@@ -212,7 +213,9 @@ class _Parser:
         return tree
 
     def _script(self) -> Tree:
-        """Read an exponent: a sign and an atom, with powers that stand on it (right-associative)."""
+        """Read an exponent: a sign and an atom,
+        with powers that stand on it (right-associative).
+        """
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ExpressionError("nested too deeply")

@@ -62,11 +62,15 @@ class EpisodeState:
         return tuple(results)
 
     def knows(self, name: str) -> bool:
-        """Whether the task's tools have a function of this name; false where nothing is executed."""
+        """Whether the task's tools have a function of this name;
+        false where nothing is executed.
+        """
         return self.session is not None and self.session.known(name)
 
     def record_turn(self) -> None:
-        """Keep what the turn left behind, as the checker will see it. Raises InfrastructureError."""
+        """Keep what the turn left behind, as the checker will see it.
+        Raises InfrastructureError.
+        """
         if self.session is not None:
             self.turns.append(TurnRecord(tuple(self.results), self.session.public_state()))
 

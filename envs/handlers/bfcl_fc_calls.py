@@ -56,7 +56,7 @@ class BfclFunctionCalls:
         """
         try:
             return [
-                f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+                f"{call.name}({','.join(f'{k}={v!r}' for k, v in call.arguments.items())})"
                 for call in self.decode(text)
             ]
         except (ValueError, RecursionError) as error:

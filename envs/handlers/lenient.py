@@ -53,7 +53,9 @@ class MissingRepair(ImportError):
 
 
 class Reading(NamedTuple):
-    """What a text was taken to mean, and by what repairs; none where the strict handler reads it."""
+    """What a text was taken to mean, and by what repairs;
+    none where the strict handler reads it.
+    """
 
     calls: tuple[Call, ...]
     repairs: tuple[str, ...]
@@ -132,7 +134,9 @@ class LenientCalls:
         return self.strict.decode_ast(self._read(text)[0])
 
     def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings to hand to the tools, of the repaired text; raises DecodeError."""
+        """Return the call strings to hand to the tools, of the repaired text;
+        raises DecodeError.
+        """
         return self.strict.decode_execute(self._read(text)[0])
 
     def render(self, calls: Sequence[Call]) -> str:

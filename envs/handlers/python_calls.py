@@ -71,7 +71,9 @@ class PythonCalls:
         return self.decode_execute(text) if plain is None else plain
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls; ValueError for names or values the form cannot say."""
+        """Return the canonical text of calls;
+        ValueError for names or values the form cannot say.
+        """
         return f"[{', '.join(_rendered(call) for call in calls)}]"
 
 
@@ -193,4 +195,5 @@ def _rendered(call: Call) -> str:
             )
         if unicodedata.normalize("NFKC", name) != name:
             raise ValueError(f"call {call.name!r}: Python reads the name {name!r} as another one")
-    return f"{call.name}({', '.join(f'{key}={literal(value)}' for key, value in call.arguments.items())})"
+    arguments = ", ".join(f"{key}={literal(value)}" for key, value in call.arguments.items())
+    return f"{call.name}({arguments})"

@@ -48,7 +48,9 @@ class EpisodeJudge:
             )
 
     def passed(self, play: EpisodeState, turn: int) -> bool:
-        """Whether a turn that ended is one BFCL checks, and passes by itself, whatever came before."""
+        """Whether a turn that ended is one BFCL checks, and passes by itself,
+        whatever came before.
+        """
         if not any(scored_turns(play.task)[turn : turn + 1]):
             return False
         if not play.task.is_multi_turn:
@@ -74,7 +76,9 @@ class EpisodeJudge:
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:
-    """Return what is kept of a task, made where it is not; what was made first is forgotten first."""
+    """Return what is kept of a task, made where it is not;
+    what was made first is forgotten first.
+    """
     if key not in memory:
         while len(memory) >= TASKS_KEPT:
             del memory[next(iter(memory))]

@@ -88,7 +88,9 @@ def _handler(task: Task, form: str) -> Handler:
 
 
 def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRecord]) -> Verdict:
-    """Return the verdict on turns that were played already; `per_turn` judges each turn for itself."""
+    """Return the verdict on turns that were played already;
+    `per_turn` judges each turn for itself.
+    """
     return check(task, turns, truth)
 
 

@@ -120,7 +120,9 @@ def _withheld(task: Task, turn: int) -> set[str]:
 
 
 def _expected(task: Task, turn: int) -> set[str]:
-    """Return the functions that a turn's ground truth calls: a few call one before it is offered."""
+    """Return the functions that a turn's ground truth calls:
+    a few call one before it is offered.
+    """
     truth = (task.ground_truth or ())[turn] if task.is_multi_turn else ()
     return {str(text).partition("(")[0].strip() for text in truth}
 

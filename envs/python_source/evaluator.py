@@ -89,7 +89,9 @@ class Evaluator:
 
     @property
     def is_nested(self) -> bool:
-        """Whether what is being evaluated stands inside the text's expression and is not all of it."""
+        """Whether what is being evaluated stands inside the text's expression and is not
+        all of it.
+        """
         return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
@@ -203,7 +205,9 @@ class Evaluator:
         return function(*positional, **named)
 
     def charged(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a built-in that takes what its arguments weigh from the allowance before it runs."""
+        """Return a built-in that takes what its arguments weigh from the allowance before
+        it runs.
+        """
 
         def run(*positional: Any, **named: Any) -> Any:
             weight = sum(map(size_of, (*positional, *named.values())))

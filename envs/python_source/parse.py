@@ -95,7 +95,9 @@ def parse_expression(
 
 
 def parse_module(source: str) -> ast.Module:
-    """Return the tree of a module, however long it is; raises as `ast.parse`, and warns as it does."""
+    """Return the tree of a module, however long it is; raises as `ast.parse`,
+    and warns as it does.
+    """
     with _PARSING:
         return _untroubled(lambda: ast.parse(source))
 

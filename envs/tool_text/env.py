@@ -139,7 +139,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         )
 
     def step(self, action: str) -> Step:
-        """Take what the policy wrote; returns (observation, reward, terminated, truncated, info)."""
+        """Take what the policy wrote; returns (observation, reward, terminated, truncated,
+        info).
+        """
         message = self._required("step")
         if message.ended:
             raise ResetNeeded(
@@ -247,7 +249,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             self._comparer.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of everything that decides what comes next, random stream included."""
+        """Return a private copy of everything that decides what comes next,
+        random stream included.
+        """
         return copy.deepcopy(
             {"np_random": self.np_random, "seed": self._np_random_seed, "message": self._message}
         )

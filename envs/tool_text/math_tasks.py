@@ -90,7 +90,9 @@ class CalculatorTasks(GeneratedTasks):
 
 @dataclass(frozen=True)
 class SumOfTwo:
-    """The calculator's maker of problems; an object, for an environment that holds it is pickled."""
+    """The calculator's maker of problems; an object,
+    for an environment that holds it is pickled.
+    """
 
     limit: int
     operators: str

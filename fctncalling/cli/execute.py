@@ -44,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 class RecordExecutor:
-    """Executes records one by one, keeping the tools of the newest tasks from one call to the next."""
+    """Executes records one by one, keeping the tools of the newest tasks from one call to
+    the next.
+    """
 
     def __init__(self, data_dir: Path, tools: TaskTools | None = None) -> None:
         self._folder = TaskIndex(data_dir, tools.given if tools else ())

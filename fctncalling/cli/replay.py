@@ -97,7 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay every episode; return 0, 1 where one differs, 2 where a log or a task cannot be used."""
+    """Replay every episode; return 0, 1 where one differs,
+    2 where a log or a task cannot be used.
+    """
     counts, differences = Counter[str](), []
     try:
         for path in args.input:

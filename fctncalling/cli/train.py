@@ -39,25 +39,27 @@ if TYPE_CHECKING:
     from fctncalling.training.training_run import TrainingRun
 
 DESCRIPTION = """\
-Train a language model to call functions over several turns, with an actor-critic on BFCL-format tasks.
+Train a language model to call functions over several turns, with an actor-critic on tasks in
+BFCL's format.
 
 Without flags, the embedded small model learns the embedded tasks on one CPU core in a few minutes.
-With --dataset_path FILE alone, a fifth of its tasks is held out for the evaluation before and after.
+With --dataset_path FILE alone, a fifth of its tasks is held out for the evaluation before and
+after.
 A model of your own: --model_name_or_path FOLDER --preset SIZE.
 """
 EPILOG = """\
-TPPO is token-level PPO with exact Bellman backup with action decomposition (BAD): every token has its own advantage,
-but time passes (gamma, lam) between actions only, so a longer wording of the same call is worth the same. It is not
-trust-region PPO. --gamma_token and --lam_token below 1 give the variants that discount inside an action.
-APPO, where it is offered, is action-level PPO (one ratio and one advantage an action); it is not RLlib's APPO, which is
-asynchronous PPO.
+TPPO is token-level PPO with exact Bellman backup with action decomposition (BAD): every token has
+its own advantage, but time passes (gamma, lam) between actions only, so a longer wording of the
+same call is worth the same. It is not trust-region PPO. --gamma_token and --lam_token below 1
+give the variants that discount inside an action. APPO, where it is offered, is action-level PPO
+(one ratio and one advantage an action); it is not RLlib's APPO, which is asynchronous PPO.
 
---env_name calculator and python_math are jobs with tools in mid-generation: each has a small model, questions and
-shorter defaults of its own (fctncalling/training/run_config.py).
+--env_name calculator and python_math are jobs with tools in mid-generation: each has a small
+model, questions and shorter defaults of its own (fctncalling/training/run_config.py).
 
-Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json, metrics.jsonl (identical for equal
-seeds), timings.jsonl, tensorboard events, episodes/, checkpoints/, evaluation.json, curve.png.
-Ctrl-C saves a checkpoint; --resume goes on from it exactly.
+Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json, metrics.jsonl
+(identical for equal seeds), timings.jsonl, tensorboard events, episodes/, checkpoints/,
+evaluation.json, curve.png. Ctrl-C saves a checkpoint; --resume goes on from it exactly.
 """
 
 
@@ -290,7 +292,9 @@ def _started(config: TrainConfig) -> ProcessGroup:
 def log_of(
     config: TrainConfig, surroundings: RunConfig, folder: Path, processes: ProcessGroup
 ) -> RunLog:
-    """Return the log of the run, empty where it starts; of several processes the first writes it."""
+    """Return the log of the run, empty where it starts;
+    of several processes the first writes it.
+    """
     from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog
 
     if not processes.is_first:

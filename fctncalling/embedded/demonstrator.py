@@ -83,7 +83,8 @@ class Demonstrator:
             key: kind
             for key, (_, kind, _) in wording()["functions"][doc.name]["parameters"].items()
         }
-        return f"[{render(doc.name, {key: self.rng.choice(words[kind]) for key, kind in kinds.items()})}]"
+        arguments = {key: self.rng.choice(words[kind]) for key, kind in kinds.items()}
+        return f"[{render(doc.name, arguments)}]"
 
     def favour(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with favourite words in places, those inside a dictionary too."""

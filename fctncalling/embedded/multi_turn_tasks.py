@@ -114,7 +114,9 @@ def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) ->
 
 
 def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
-    """Split one turn in two: a request that lacks a parameter, and the user's answer that names it."""
+    """Split one turn in two: a request that lacks a parameter,
+    and the user's answer that names it.
+    """
     candidates = [
         i
         for i, turn in enumerate(turns)

@@ -83,7 +83,9 @@ class TicketScene(Scene):
         return self._about_it(kind)
 
     def _about_it(self, kind: str) -> Request:
-        """Return a request about the ticket meant by 'it', whose number only an earlier turn told."""
+        """Return a request about the ticket meant by 'it',
+        whose number only an earlier turn told.
+        """
         slots: dict[str, Any] = {
             "fix": self.draw.word("fix"),
             "priority": self.draw.word("priority"),

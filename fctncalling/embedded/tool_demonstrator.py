@@ -88,7 +88,9 @@ def text_demonstrations(
 
 
 def _spoilt(task: TextTask, fails: bool) -> str:
-    """Return a task's program with its first operator changed; or broken, so that running it fails."""
+    """Return a task's program with its first operator changed; or broken,
+    so that running it fails.
+    """
     code = str(task.extra["code"])
     operator = _OPERATOR.search(code)
     if fails or operator is None:

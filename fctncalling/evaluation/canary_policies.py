@@ -45,7 +45,9 @@ def echo(situation: PolicyInput) -> str:
 
 
 def first_function(situation: PolicyInput) -> str:
-    """Call the first offered function once in each turn, required arguments filled by their type."""
+    """Call the first offered function once in each turn,
+    required arguments filled by their type.
+    """
     return always_call(situation) if situation.step_in_turn == 0 else DONE
 
 

@@ -39,7 +39,9 @@ class PlayedEpisode:
 def play(
     env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None = None
 ) -> PlayedEpisode:
-    """Return one episode. Where the agent or infrastructure fails it is invalid, with the reason."""
+    """Return one episode. Where the agent or infrastructure fails it is invalid,
+    with the reason.
+    """
     observation, info = env.reset(seed=seed, options={"task_id": task_id})
     steps: list[StepRecord] = []
     observations: list[str] = []
@@ -79,7 +81,9 @@ def play(
 
 
 def noted(turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
-    """Return a step as an agent sees it: long results as they are shown, for they were logged so."""
+    """Return a step as an agent sees it: long results as they are shown,
+    for they were logged so.
+    """
     results = [message for message in info["messages"] if message["role"] == "tool"]
     return StepRecord(
         turn,

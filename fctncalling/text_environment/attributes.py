@@ -44,7 +44,8 @@ class FollowsAssignments:
 
     def _build(self, syntax: InlineCalls, tools: GivenTextTools) -> None:
         """Build every part for the first time."""
-        self.syntax = self._built_syntax = syntax
+        self.syntax = syntax
+        self._built_syntax = syntax
         self._built_marks = (REQUEST, CALL, RESPONSE, SUBMIT)
         self.template = RawTextTemplate(self.tokenizer, tags=syntax.tags)
         self._built_tokenizer = self.tokenizer

@@ -46,7 +46,9 @@ class TextHistory:
         self.text_spans: list[Span] = []
         self.system_spans: list[bool] = []
         self.token_spans: list[Span] = []
-        self.completed = self.truncated = self.invalid = False
+        self.completed = False
+        self.truncated = False
+        self.invalid = False
         self.reward: Any = 0.0
         self.ids: list[int] = []  # what `tokens` is made of
         self.logprobs: list[
@@ -183,9 +185,11 @@ PAINTS = (PROMPT, SYSTEM, MODEL, REWARD)
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Episode</title><style>
-body {{ font: 14px/1.6 ui-monospace, "DejaVu Sans Mono", monospace; margin: 1.5em; color: #111; background: #fff; }}
+body {{ font: 14px/1.6 ui-monospace, "DejaVu Sans Mono", monospace; margin: 1.5em; \
+color: #111; background: #fff; }}
 .text {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
-.token {{ border: 1px solid #0003; border-radius: 3px; margin: 1px; padding: 0 2px; display: inline-block; }}
+.token {{ border: 1px solid #0003; border-radius: 3px; margin: 1px; padding: 0 2px; \
+display: inline-block; }}
 {classes}
 </style></head><body><div class="text">{body}</div>
 <p><span class="reward">Reward: {reward}</span>{ending}</p><p>{legend}</p></body></html>

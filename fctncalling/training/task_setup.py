@@ -336,7 +336,9 @@ def text_environments(config: TrainConfig, surroundings: RunConfig) -> Environme
 
 
 def _tools(config: TrainConfig, surroundings: RunConfig) -> dict[str, Any]:
-    """Return the tools and, where their configuration says so, how many calls of an answer are run."""
+    """Return the tools and, where their configuration says so,
+    how many calls of an answer are run.
+    """
     asked = (
         surroundings.enable_tool_use
         or surroundings.tool_config_path

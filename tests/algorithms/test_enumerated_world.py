@@ -44,7 +44,9 @@ def enumerated(values: dict[tuple[int, ...], float]) -> Trajectories:
 
 
 def reach(policy: dict[tuple[int, ...], Tensor]) -> list[Tensor]:
-    """Return the probability of each trajectory; policy: state -> probabilities of the two tokens."""
+    """Return the probability of each trajectory; policy:
+    state -> probabilities of the two tokens.
+    """
     return [
         torch.stack([policy[tokens[:i]][tokens[i]] for i in range(len(tokens))]).prod()
         for tokens in TRAJECTORIES

@@ -1,4 +1,6 @@
-"""Losses: tables of closed forms for value and gradient, and masks that keep everything else out."""
+"""Losses: tables of closed forms for value and gradient,
+and masks that keep everything else out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Targets: the same for every layout, whole over an update, and from the right end of an episode."""
+"""Targets: the same for every layout, whole over an update,
+and from the right end of an episode.
+"""
 
 from __future__ import annotations
 

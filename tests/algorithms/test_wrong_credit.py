@@ -20,7 +20,9 @@ GAMMA, LAM = 0.9, 0.8
 def backward(
     rewards: list[float], values: list[float], discounts: list[float], traces: list[float]
 ) -> tuple[list[float], list[float]]:
-    """Return advantages and targets of a recursion, given what stands between a token and the next."""
+    """Return advantages and targets of a recursion,
+    given what stands between a token and the next.
+    """
     advantages, later, later_value = list[float](), 0.0, 0.0
     for reward, value, discount, trace in zip(
         *(reversed(x) for x in (rewards, values, discounts, traces)), strict=True

@@ -1,4 +1,6 @@
-"""Calls written in JavaScript: BFCL's decoder, its converter and its verdicts, oddities included."""
+"""Calls written in JavaScript: BFCL's decoder, its converter and its verdicts,
+oddities included.
+"""
 
 from __future__ import annotations
 

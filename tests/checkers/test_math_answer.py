@@ -1,4 +1,6 @@
-"""Free-form answers are judged by what they mean: equal in value is equal, alike in writing is not."""
+"""Free-form answers are judged by what they mean: equal in value is equal,
+alike in writing is not.
+"""
 
 from __future__ import annotations
 

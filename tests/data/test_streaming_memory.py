@@ -16,7 +16,8 @@ import re, sys
 from pathlib import Path
 from evaluate_fctncalling import main
 from fctncalling.data.bfcl import iter_tasks
-came_to = sum(1 for _ in iter_tasks(sys.argv[2])) if sys.argv[1] == "iter_tasks" else main(sys.argv[1:])
+reads = sys.argv[1] == "iter_tasks"
+came_to = sum(1 for _ in iter_tasks(sys.argv[2])) if reads else main(sys.argv[1:])
 peak_kb = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]
 sys.exit(f"{came_to} {peak_kb}")
 """

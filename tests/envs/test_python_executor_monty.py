@@ -1,4 +1,6 @@
-"""The monty backend gives the same answers as the confined interpreter wherever its Python reaches."""
+"""The monty backend gives the same answers as the confined interpreter wherever its Python
+reaches.
+"""
 
 from __future__ import annotations
 

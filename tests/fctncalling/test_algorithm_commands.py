@@ -49,9 +49,7 @@ def named(words: list[str]) -> str:
     return f"{config.algorithm_name}-{config.dataset_path or 'embedded'}"
 
 
-def test_the_parser_takes_a_command_of_appo_and_of_grpo_for_embedded_tasks_and_for_an_official_file() -> (
-    None
-):
+def test_the_parser_takes_commands_of_appo_and_grpo_for_embedded_and_official_tasks() -> None:
     found = {named(words) for words in commands()}
     assert found == {
         f"{name}-{tasks}" for name in ("APPO", "GRPO") for tasks in ("embedded", OFFICIAL)

@@ -1,4 +1,6 @@
-"""--profile: the table adds up, and knows the parts that a slow tool and a slow update make long."""
+"""--profile: the table adds up, and knows the parts that a slow tool and a slow update
+make long.
+"""
 
 from __future__ import annotations
 

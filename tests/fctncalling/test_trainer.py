@@ -1,4 +1,6 @@
-"""Training from Python: an environment and a model in memory, a result that says what came of it."""
+"""Training from Python: an environment and a model in memory,
+a result that says what came of it.
+"""
 
 from __future__ import annotations
 

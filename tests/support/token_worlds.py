@@ -1,4 +1,6 @@
-"""Tiny language models, tiny Gymnasium worlds of tokens, and the parts of an update by themselves."""
+"""Tiny language models, tiny Gymnasium worlds of tokens,
+and the parts of an update by themselves.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ import gymnasium
 
 
 class TwoStepEnv(gymnasium.Env[str, str]):
-    """Two steps; `faults` maps a task to what its first step does: raise, kill, or what is called."""
+    """Two steps; `faults` maps a task to what its first step does: raise, kill,
+    or what is called.
+    """
 
     observation_space = gymnasium.spaces.Text(1000)
     action_space = gymnasium.spaces.Text(1000)

@@ -25,7 +25,9 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
 
 
 class VariantCalls:
-    """Reads and writes the return format of a prompt variant, which its instructions are worded by."""
+    """Reads and writes the return format of a prompt variant,
+    which its instructions are worded by.
+    """
 
     def __init__(self, variant: PromptVariant) -> None:
         self.variant = variant

@@ -78,7 +78,9 @@ class Directory:
             self.add_file(name)
 
     def add_directory(self, name: Any) -> Directory:
-        """Put a new empty directory last and return it; raises ValueError where the name is taken."""
+        """Put a new empty directory last and return it;
+        raises ValueError where the name is taken.
+        """
         if name in self.contents:
             raise ValueError(f"Directory '{name}' already exists in directory '{self.name}'.")
         added = self.contents[name] = Directory(name, self)

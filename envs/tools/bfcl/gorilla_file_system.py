@@ -103,7 +103,9 @@ class GorillaFileSystem:
         return {"current_working_directory": "/" + "/".join(reversed(names))}
 
     def ls(self, a: Any = False) -> dict[str, Any]:
-        """Return the names in the current directory, those that begin with "." only if asked for."""
+        """Return the names in the current directory,
+        those that begin with "." only if asked for.
+        """
         names = list(self._current_dir.contents)
         return {
             "current_directory_content": names
@@ -340,7 +342,9 @@ class _Extension:
         self._tail: str = long_context_table("FILE_CONTENT_EXTENSION")
 
     def lengthened(self, name: str, content: Any) -> Any:
-        """Return the content with the tail appended, unless the file's name is one of those spared."""
+        """Return the content with the tail appended,
+        unless the file's name is one of those spared.
+        """
         return content if name in self._spared else content + self._tail
 
 

@@ -94,7 +94,8 @@ class MathAPI:
                 digits = int(precision)
                 if digits > MAX_DIGITS or _has_huge_exponent(value) or _has_huge_exponent(base):
                     return {"error": f"More than {MAX_DIGITS} digits are not supported"}
-                context.dps = self._log_digits = digits
+                context.dps = digits
+                self._log_digits = digits
                 return {"result": context.log(value) / context.log(base)}
             except Exception as error:  # BFCL answers every failure so, its text can be empty
                 return {"error": str(error)}
@@ -224,7 +225,9 @@ class MathAPI:
             return {"error": "Input must be a number"}
 
     def round_number(self, number: Any, decimal_places: Any = 0) -> dict[str, Any]:
-        """Return Python's round: halves go to the even side, integers stay integers, floats floats."""
+        """Return Python's round: halves go to the even side, integers stay integers,
+        floats floats.
+        """
         if (
             isinstance(number, int)
             and isinstance(decimal_places, int)
@@ -277,7 +280,9 @@ class MathAPI:
 
 
 def _sum(numbers: Iterable[Any]) -> Any:
-    """Return the plain left-to-right sum: the built-in one compensates floats from Python 3.12 on."""
+    """Return the plain left-to-right sum: the built-in one compensates floats from Python
+    3.12 on.
+    """
     total: Any = 0
     for number in numbers:
         total = total + number

@@ -1,4 +1,6 @@
-"""What BFCL's memory tools share: their bounds, how they begin, and what they show a model unasked."""
+"""What BFCL's memory tools share: their bounds, how they begin,
+and what they show a model unasked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""BFCL's memory by summary (`MemoryAPI_rec_sum`): one bounded text that the model keeps rewriting."""
+"""BFCL's memory by summary (`MemoryAPI_rec_sum`):
+one bounded text that the model keeps rewriting.
+"""
 
 from __future__ import annotations
 

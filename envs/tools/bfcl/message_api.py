@@ -85,7 +85,9 @@ class MessageAPI:
         }
 
     def delete_message(self, receiver_id: Any) -> dict[str, Any]:
-        """Remove the receiver's latest message, or rather the first entry equal to it; counts stay."""
+        """Remove the receiver's latest message, or rather the first entry equal to it;
+        counts stay.
+        """
         if not self.current_user:
             return {"error": _NO_USER}
         for entry in reversed(self.inbox):
@@ -108,7 +110,9 @@ class MessageAPI:
         return {"messages": messages}
 
     def add_contact(self, user_name: Any) -> dict[str, Any]:
-        """Add a user under the next id; the count is raised even if that id turns out to be taken."""
+        """Add a user under the next id; the count is raised even if that id turns out to
+        be taken.
+        """
         if user_name in self.user_map:
             return {"error": f"User name '{user_name}' already exists."}
         self.user_count += 1

@@ -116,7 +116,9 @@ class ToolBox:
         return tuple(self._tools[name].doc.parameters["properties"])
 
     def call(self, call: Call) -> str:
-        """Return one call's result text; raises InfrastructureError where the tool's process died."""
+        """Return one call's result text; raises InfrastructureError where the tool's
+        process died.
+        """
         tool = self._tools.get(call.name)
         if tool is None:
             return f"Tool error: unknown tool {call.name!r}; there are {', '.join(self._tools)}"
@@ -214,7 +216,9 @@ class ToolBox:
 
 
 class _ProcessPool:
-    """The tool processes of one operating system process: at most so many, kept warm between calls."""
+    """The tool processes of one operating system process: at most so many,
+    kept warm between calls.
+    """
 
     def __init__(self, num_processes: int) -> None:
         self.owner = os.getpid()
@@ -320,7 +324,8 @@ def _method(box: ToolBox, tool: Tool) -> Callable[..., str]:
             raise TypeError(f"{tool.name}() got multiple values for argument {min(twice)!r}")
         return box.call(Call(tool.name, arguments | named))
 
-    method.__name__ = method.__qualname__ = tool.name
+    method.__name__ = tool.name
+    method.__qualname__ = tool.name
     method.__doc__ = tool.doc.description
     names = ["self", *parameters]
     method.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

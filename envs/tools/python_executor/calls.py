@@ -274,7 +274,9 @@ class CallInFlight:
         for descriptor in (self._out, self._err, self._code_out):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._out = self._err = self._code_out = -1
+        self._out = -1
+        self._err = -1
+        self._code_out = -1
 
 
 class NotStarted(Exception):

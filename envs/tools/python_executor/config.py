@@ -87,7 +87,9 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class ExecutorConfig:
-    """Everything a PythonExecutor holds to. Times in seconds, memory in MiB, lengths in characters."""
+    """Everything a PythonExecutor holds to. Times in seconds, memory in MiB,
+    lengths in characters.
+    """
 
     enabled: bool = True  # False: every call is denied
     description: str = (

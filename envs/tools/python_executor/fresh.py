@@ -108,7 +108,9 @@ class FreshChild:
         return self.wait_status is not None or bool(self.lost)
 
     def read_news(self) -> None:
-        """Take the next word: the child's, that it is confined, or the waiter's, that it has ended."""
+        """Take the next word: the child's, that it is confined, or the waiter's,
+        that it has ended.
+        """
         kind = os.read(self._news, 1)
         if kind == CONFINED:
             # its start-up costs the snippet nothing

@@ -306,7 +306,9 @@ class ZygoteLink:
             self._process.wait()
 
     def close(self) -> None:
-        """End the zygote and everything below it; a fork of the trainer only lets go of its copy."""
+        """End the zygote and everything below it;
+        a fork of the trainer only lets go of its copy.
+        """
         with self._lock:
             if self._control is not None:
                 if self._owner == os.getpid():

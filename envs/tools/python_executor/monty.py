@@ -92,7 +92,9 @@ class MontyExecutor:
             )
 
     def report(self) -> dict[str, Any]:
-        """Return what holds: everything by the virtual machine's construction, nothing of it tried."""
+        """Return what holds: everything by the virtual machine's construction,
+        nothing of it tried.
+        """
         areas = dict.fromkeys(
             ("files", "network", "processes", "signals", "memory"), "monty virtual machine"
         )

@@ -177,7 +177,9 @@ class PythonExecutor:
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     def report(self) -> dict[str, Any]:
-        """Return what holds here, area by area, as found by trying it when this executor started."""
+        """Return what holds here, area by area,
+        as found by trying it when this executor started.
+        """
         if self._report is None:
             return {"enabled": False}
         return {"backend": self.backend, **self._report.as_dict(), "notes": list(self.config.notes)}
@@ -214,7 +216,9 @@ class PythonExecutor:
         return _rebuild, (self.config, self.backend, self._layers)
 
     def after_fork(self) -> None:
-        """Forget, in a fork of the process, the calls and locks of its parent: they end over there."""
+        """Forget, in a fork of the process, the calls and locks of its parent:
+        they end over there.
+        """
         self.places = threading.BoundedSemaphore(self.config.max_running)
         self._threads = None
         for session in list(self._sessions):

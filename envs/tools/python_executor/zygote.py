@@ -31,11 +31,9 @@ from fctncalling.envs.tools.python_executor.confinement import Confinement, Laye
 from fctncalling.envs.tools.python_executor.preload import preload
 from fctncalling.envs.tools.python_executor.snippet import MainModule, leave
 
-REQUEST = struct.Struct(
-    "=QIQ???"
-    # memory bytes, cpu seconds, seed, whether there is one, whether the policy holds, whether it is a
-    # session
-)
+# Memory bytes, cpu seconds, seed, whether there is one, whether the policy holds, whether it is a
+# session.
+REQUEST = struct.Struct("=QIQ???")
 CODE_SIZE = struct.Struct("=Q")
 SESSION_CALL = struct.Struct("=Q?Q")  # seed, whether there is one, bytes of code
 STARTED, CONFINED, ENDED, FAILED = b"S", b"C", b"E", b"F"
@@ -55,7 +53,9 @@ class ChildProcess(NamedTuple):
 
 
 def reserve_low_descriptors() -> None:
-    """Fill descriptors up to 9, so that what arrives later never lies where a child puts its own."""
+    """Fill descriptors up to 9, so that what arrives later never lies where a child puts
+    its own.
+    """
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(DEV_NULL, 10):
         if descriptor != null:

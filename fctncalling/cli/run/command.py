@@ -282,7 +282,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def expanded(names: list[str]) -> list[str]:
-    """Return categories, groups replaced by theirs, each once; raises InputError for a near miss."""
+    """Return categories, groups replaced by theirs, each once;
+    raises InputError for a near miss.
+    """
     known = {*GROUPS, *SIZES, CATEGORY}
     for name in names:
         near = [] if name in known else difflib.get_close_matches(name, known, n=1, cutoff=0.8)

@@ -133,7 +133,9 @@ def score_all(
     strict: bool = False,
     tools: TaskTools | None = None,
 ) -> dict[str, ModelScores]:
-    """Return each model's scores, writing score files where a folder is given; raises InputError."""
+    """Return each model's scores, writing score files where a folder is given;
+    raises InputError.
+    """
     use_tables_beside(data_dir)
     models: dict[str, ModelScores] = {}
     for results in found:

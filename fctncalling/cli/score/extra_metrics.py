@@ -23,7 +23,9 @@ class ExtraMetrics:
     def add(
         self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False
     ) -> None:
-        """Count one answer; only valid ones cost a strict look, and none that `broke_off` passes."""
+        """Count one answer; only valid ones cost a strict look,
+        and none that `broke_off` passes.
+        """
         self._count += 1
         self._progress += 0.0 if broke_off else progress_of(task, verdict)
         self.samples.add(task.id, success=verdict.valid)

@@ -1,4 +1,6 @@
-"""JSON Lines of records, read and written in order, with one clear message for what cannot be read."""
+"""JSON Lines of records, read and written in order,
+with one clear message for what cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def _opened(path: Path, mode: str) -> IO[str]:
 def shown_progress(
     items: Iterable[Item], told: str, unit: str, total: int | None = None
 ) -> Iterator[Item]:
-    """Yield the items, showing progress on stderr where that is a terminal and tqdm is installed."""
+    """Yield the items, showing progress on stderr where that is a terminal and tqdm is
+    installed.
+    """
     if sys.stderr.isatty():
         try:
             from tqdm import tqdm

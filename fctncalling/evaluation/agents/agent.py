@@ -23,7 +23,9 @@ class EpisodeCut(Exception):
 
 
 class ContextOverflow(Exception):
-    """The conversation is longer than the model's context: the episode is a failure, not invalid."""
+    """The conversation is longer than the model's context: the episode is a failure,
+    not invalid.
+    """
 
 
 class AgentSetupError(Exception):
@@ -42,7 +44,9 @@ class Player(Protocol):
 
 
 class Agent(Protocol):
-    """Makes a player for each episode. Players of one agent may answer in several threads at once."""
+    """Makes a player for each episode. Players of one agent may answer in several threads
+    at once.
+    """
 
     name: str
 

@@ -1,4 +1,6 @@
-"""A model behind an OpenAI-compatible HTTP interface: `chat/completions`, prompted or with tools."""
+"""A model behind an OpenAI-compatible HTTP interface: `chat/completions`,
+prompted or with tools.
+"""
 
 from __future__ import annotations
 

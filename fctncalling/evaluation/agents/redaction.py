@@ -1,4 +1,6 @@
-"""Redaction of secrets: API keys and URL credentials never reach results, logs or error messages."""
+"""Redaction of secrets: API keys and URL credentials never reach results,
+logs or error messages.
+"""
 
 from __future__ import annotations
 

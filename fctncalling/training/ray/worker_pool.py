@@ -136,7 +136,9 @@ class WorkerPool:
             )
 
     def _settle(self, ticket: Any, awaited: Job, on_result: Callable[[Any], None] | None) -> None:
-        """Take what a ready ticket brings: a worker, a result, or the news that a worker is lost."""
+        """Take what a ready ticket brings: a worker, a result,
+        or the news that a worker is lost.
+        """
         if ticket in self._hiring:
             number, worker = self._hiring.pop(ticket)
             try:
