@@ -1,4 +1,4 @@
-"""Architecture tests: imports, file and function sizes, no eval."""
+"""Architecture tests: imports, circles, names, sizes of files and folders, no eval."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import mending
 import pytest
+from house_rules import (
+    PACKAGE,
+    ROOMS,
+    box_circles,
+    crowded_folders,
+    file_circles,
+    joint_assignments,
+    large_faces,
+    long_files,
+    long_functions,
+    long_lines,
+    python_files,
+    repeated_classes,
+)
 
 from fctncalling.data.function_docs import DOC_FILES
 
@@ -23,19 +38,26 @@ FORBIDDEN = {
     "envs": {"torch", "transformers"},
     "algorithms": set[str](),
 }
-MAX_FILE_LINES = 340
-MAX_FUNCTION_LINES = 55
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 40
+MAX_COLUMNS = 100
+FACE = {"lines": 15, "names": 5}
+# Python files lying in one folder, by its top folder.
+MAX_FILES = {**dict.fromkeys((*ROOMS, PACKAGE, "benchmarks", "examples"), 18), "tests": 45}
+# Files that may be longer, with functions that may be: lists of settings and classes of one API.
 TABLES = {
-    ROOT / "algorithms" / "config.py",
-    ROOT / "fctncalling" / "cli" / "run.py",
-}  # lists of settings: long, not deep
-API_CLASSES = TABLES | {ROOT / "envs" / "tools" / f"{stem}.py" for stem in DOC_FILES.values()}
-
-
-def python_files(folder: Path) -> list[Path]:
-    return sorted(
-        file for file in folder.rglob("*.py") if not any(part.is_symlink() for part in file.parents)
-    )
+    "algorithms/config.py",
+    *(f"envs/tools/bfcl/{stem}.py" for stem in DOC_FILES.values()),
+}
+# Faces that are more than a face: the package's public names and three registries.
+LARGE_FACES = {
+    "checkers/__init__.py",
+    "envs/__init__.py",
+    "envs/handlers/__init__.py",
+    "envs/tools/__init__.py",
+    "envs/tools/python_executor/__init__.py",
+    "fctncalling/__init__.py",
+}
 
 
 def top_floor() -> list[Path]:
@@ -46,7 +68,7 @@ def top_floor() -> list[Path]:
     return [*files, *sorted(ROOT.glob("*_fctncalling.py")), ROOT / "setup.py"]
 
 
-def package_files() -> list[Path]:
+def product_files() -> list[Path]:
     return [*(file for room in FLOORS for file in python_files(ROOT / room)), *top_floor()]
 
 
@@ -117,33 +139,130 @@ def test_the_import_rule_sees_each_forbidden_form(tmp_path: Path) -> None:
     assert sorted(lines) == [2, 3, 4, 5, 6, 7, 9, 10]
 
 
-def test_no_file_is_longer_than_its_cap() -> None:
-    lengths = {
-        str(file.relative_to(ROOT)): len(file.read_text(encoding="utf-8").splitlines())
-        for file in package_files()
-        if file not in API_CLASSES
-    }
-    assert {file: length for file, length in lengths.items() if length > MAX_FILE_LINES} == {}
+def allowed_length(place: str) -> bool:
+    return place.split(":")[0] in TABLES or place in mending.LONG
 
 
-def test_no_function_is_longer_than_its_cap() -> None:
-    long = {}
-    for file in package_files():
-        if file in API_CLASSES:
-            continue
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1
-                if length > MAX_FUNCTION_LINES:
-                    long[f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"] = length
-    assert long == {}
+def test_no_file_and_no_function_is_longer_than_its_cap() -> None:
+    long = {**long_files(ROOT, MAX_FILE_LINES), **long_functions(ROOT, MAX_FUNCTION_LINES)}
+    assert {place: lines for place, lines in long.items() if not allowed_length(place)} == {}
+
+
+def test_no_line_is_wider_than_its_cap() -> None:
+    assert long_lines(ROOT, tuple(MAX_FILES), MAX_COLUMNS) == []
+
+
+def test_no_folder_holds_more_files_than_a_reader_can_survey() -> None:
+    assert crowded_folders(ROOT, MAX_FILES).keys() - mending.FOLDERS == set()
+
+
+def test_no_two_classes_share_a_name() -> None:
+    assert repeated_classes(ROOT).keys() - mending.CLASSES == set()
+
+
+def test_files_and_boxes_import_each_other_in_no_circle() -> None:
+    assert file_circles(ROOT) == []
+    circles = box_circles(ROOT)
+    assert {folder: circles[folder] for folder in circles.keys() - mending.BOXES} == {}
+
+
+def test_a_statement_assigns_one_attribute() -> None:
+    assert joint_assignments(ROOT) == []
+
+
+def test_faces_show_a_few_names_and_do_nothing_else() -> None:
+    assert set(large_faces(ROOT, **FACE)) - LARGE_FACES == set()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return a small tree that breaks no rule."""
+    for folder in ("data", "checkers", "envs/tools", "algorithms", "fctncalling", "tests"):
+        (tmp_path / folder).mkdir(parents=True)
+    write(tmp_path / "data/types.py", "class Task:\n    pass\n")
+    write(tmp_path / "envs/state.py", "from fctncalling.data.types import Task\n")
+    write(tmp_path / "envs/__init__.py", "from fctncalling.envs.state import Task\n")
+    write(tmp_path / "envs/tools/clock.py", "import time\n")
+    return tmp_path
+
+
+def write(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+def test_a_tree_in_order_breaks_no_rule(tree: Path) -> None:
+    assert long_files(tree, 2) == long_functions(tree, 1) == {}
+    assert crowded_folders(tree, {"envs": 1, "data": 1}) == {}
+    assert repeated_classes(tree) == box_circles(tree) == {}
+    assert long_lines(tree, ("data", "envs"), 40) == joint_assignments(tree) == []
+    assert file_circles(tree) == large_faces(tree, 15, 5) == []
+
+
+def test_the_length_rules_see_a_long_file_function_and_line(tree: Path) -> None:
+    write(tree / "data/bfcl.py", "async def load():\n    x = 1\n    return x\n")
+    assert long_files(tree, 2) == {"data/bfcl.py": 3}
+    assert long_functions(tree, 2) == {"data/bfcl.py:load": 3}
+    assert long_lines(tree, ("data",), 16) == ["data/bfcl.py:1"]
+
+
+def test_the_folder_rule_counts_all_files_but_the_face(tree: Path) -> None:
+    write(tree / "envs/spaces.py", "")
+    assert crowded_folders(tree, {"envs": 1}) == {"envs": 2}
+    assert crowded_folders(tree, {"envs": 2}) == {}
+
+
+def test_the_name_rule_sees_two_classes_of_one_name(tree: Path) -> None:
+    write(tree / "envs/tools/clock.py", "def f():\n    class Task:\n        pass\n")
+    assert repeated_classes(tree) == {"Task": ["data/types.py", "envs/tools/clock.py"]}
+
+
+@pytest.mark.parametrize(
+    ("late", "circles"),
+    [
+        ("from fctncalling.envs.state import x", 1),
+        ("import fctncalling.envs.state", 1),
+        ("from fctncalling.envs import state", 1),
+        ("try:\n    from fctncalling.envs.state import x\nexcept ImportError:\n    pass", 1),
+        ("if TYPE_CHECKING:\n    from fctncalling.envs.state import x", 0),
+        ("def f():\n    from fctncalling.envs.state import x", 0),
+        ("from fctncalling.envs import Task", 0),
+    ],
+)
+def test_the_circle_rule_sees_files_that_import_each_other(
+    tree: Path, late: str, circles: int
+) -> None:
+    write(tree / "envs/state.py", "from fctncalling.envs.spaces import y\n")
+    write(tree / "envs/spaces.py", late)
+    expected = [["fctncalling.envs.spaces", "fctncalling.envs.state"]] * circles
+    assert file_circles(tree) == expected
+    assert box_circles(tree) == ({"fctncalling.envs": [["spaces", "state"]]} if circles else {})
+
+
+def test_the_circle_rule_sees_boxes_whose_files_are_in_no_circle(tree: Path) -> None:
+    write(tree / "envs/state.py", "from fctncalling.envs.tools.clock import x\n")
+    write(tree / "envs/tools/watch.py", "from fctncalling.envs.state import x\n")
+    assert file_circles(tree) == []
+    assert box_circles(tree) == {"fctncalling.envs": [["state", "tools"]]}
+
+
+def test_the_assignment_rule_sees_tuples_of_attributes(tree: Path) -> None:
+    write(tree / "data/types.py", "self.a, b = 1, 2\nself.a, self.b = 1, 2\na = self.b = 1\n")
+    assert joint_assignments(tree) == ["data/types.py:2"]
+    write(tree / "data/paths.py", "self.a = self.b = 1\n")
+    assert joint_assignments(tree) == ["data/paths.py:1", "data/types.py:2"]
+
+
+def test_the_face_rule_sees_many_lines_and_many_names(tree: Path) -> None:
+    write(tree / "data/__init__.py", "\n" * 16)
+    write(tree / "envs/__init__.py", '__all__ = ["a", "b", "c", "d", "e", "f"]\n')
+    assert large_faces(tree, 15, 5) == ["data/__init__.py", "envs/__init__.py"]
 
 
 def test_nothing_is_evaluated_outside_the_confined_executor() -> None:
     executor = ROOT / "envs" / "tools" / "python_executor"
     calls = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
-        for file in package_files()
+        for file in product_files()
         if executor not in file.parents
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and called_name(node.func) in ("eval", "exec")
