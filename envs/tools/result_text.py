@@ -68,7 +68,7 @@ def _json_text(value: dict[Any, Any]) -> str:
     if CachedList not in map(type, value.values()) or {*map(type, value)} != {str}:
         return _container_text(value)
     listed = (
-        f"{_JSON.encode(key)}: {each.json_text() if type(each) is CachedList else _JSON.encode(each)}"
-        for key, each in value.items()
+        f"{_JSON.encode(k)}: {v.json_text() if type(v) is CachedList else _JSON.encode(v)}"
+        for k, v in value.items()
     )
     return f"{{{', '.join(listed)}}}"
