@@ -35,8 +35,8 @@ from fctncalling.cli.score.results import tasks_of
 from fctncalling.cli.score.score_files import folder_of
 from fctncalling.cli.shared.jsonl_records import TaskIndex
 from fctncalling.data.types import Task
+from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.judge import TRUTHS, judge
-from fctncalling.evaluation.agents.agent import handler_for
 from fctncalling.evaluation.agents.scripted import ScriptedAgent
 
 HERE = Path(__file__).parent
@@ -47,7 +47,7 @@ TARGETS = {"multi-turn": 4.0, "AST": 1.5, "score, whole process": 3.0}
 
 def answer(task: Task) -> Any:
     """Return the ground truth as a prompted model would write it."""
-    player = ScriptedAgent("oracle").player(task, handler_for(task, "prompting"), 0)
+    player = ScriptedAgent("oracle").player(task, handler_for(task, "prompting").name, 0)
     texts = [player.answer("", {"turn": turn}) for turn in range(len(task.question))]
     return [[text] for text in texts] if task.is_multi_turn else texts[0]
 

@@ -28,7 +28,7 @@ from fctncalling.cli.shared.jsonl_records import Line
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
-from fctncalling.evaluation.agents.agent import handler_for
+from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.evaluation.agents.scripted import ScriptedAgent
 
 HERE = Path(__file__).parent
@@ -65,7 +65,7 @@ class OddAnswers:
     def one(self) -> tuple[Task, str]:
         """Return a task and an answer to it."""
         task = self._random.choice(self._tasks)
-        name = handler_for(task, "prompting")
+        name = handler_for(task, "prompting").name
         handler = get_handler(name)
         calls = handler.decode(
             ScriptedAgent("oracle").player(task, name, 0).answer("", {"turn": 0})

@@ -21,7 +21,8 @@ from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE,
 from fctncalling.cli.score.results import FORMAT_SENSITIVITY, tasks_of
 from fctncalling.cli.score.score_files import folder_of
 from fctncalling.data.types import Task
-from fctncalling.evaluation.agents.agent import handler_for, task_for_form
+from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.evaluation.agents.agent import task_for_form
 from fctncalling.evaluation.agents.scripted import ScriptedAgent
 
 SCORED = (
@@ -173,7 +174,9 @@ class Model:
 def truth(task: Task, calls: bool) -> list[str]:
     """Return the messages of an agent that knows the truth."""
     form = "tool_call" if calls else "prompting"
-    player = ScriptedAgent("oracle").player(task_for_form(task, form), handler_for(task, form), 0)
+    player = ScriptedAgent("oracle").player(
+        task_for_form(task, form), handler_for(task, form).name, 0
+    )
     return [player.answer("", {"turn": turn}) for turn in range(len(task.question))]
 
 

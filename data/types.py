@@ -104,6 +104,22 @@ class StepRecord:
     )
     reward: float = 0.0
 
+    @classmethod
+    def from_info(cls, turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
+        """Return a step as an agent sees it in the `info` behind it: long results as they are
+        shown.
+        """
+        results = [each for each in info.get("messages") or () if each.get("role") == "tool"]
+        return cls(
+            turn,
+            text,
+            calls=tuple(info.get("calls") or ()),
+            executed=tuple(str(each.get("name", "")) for each in results),
+            results=tuple(str(each.get("content", "")) for each in results),
+            error=info.get("error"),
+            reward=reward,
+        )
+
 
 @dataclass(frozen=True)
 class TurnRecord:

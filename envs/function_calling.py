@@ -21,7 +21,9 @@ from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.episode.transcript import transcript
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
-from fctncalling.envs.handlers import Handler, LenientCalls, get_handler
+from fctncalling.envs.handlers import Handler, get_handler
+from fctncalling.envs.handlers.lenient import LenientCalls
+from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
@@ -358,12 +360,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self._num_rendered = len(play.conversation) if play else 0
 
     def _handler_of(self, task: Task) -> Handler:
-        if self._handler.name != "auto":
-            return self._handler
-        if "prompt_variant" in task.extra:
-            return get_handler(str(task.extra["prompt_variant"]))
-        language = task.language
-        return self._handler if language == "python" else get_handler(f"{language}_calls")
+        return handler_for(task, "auto") if self._handler.name == "auto" else self._handler
 
     def _offer(self, task: Task) -> TaskPrompt:
         return bounded_memo(self._offers, task.id, lambda: TaskPrompt(task, self._handler_of(task)))

@@ -210,21 +210,10 @@ class RunningEpisode:
         _append_context(self.rows[-1], self.new_ids[:room])
 
     def _append_step(self, turn: int, text: str, reward: float) -> None:
-        error = self.info.get("error")
-        results = [m for m in self.info.get("messages") or () if m.get("role") == "tool"]
-        self.steps.append(
-            StepRecord(
-                turn,
-                text,
-                calls=tuple(self.info.get("calls") or ()),
-                executed=tuple(str(m.get("name", "")) for m in results),
-                results=tuple(str(m.get("content", "")) for m in results),
-                error=error,
-                reward=reward,
-            )
-        )
-        if error:
-            self.errors.append(str(error))
+        step = StepRecord.from_info(turn, text, reward, self.info)
+        self.steps.append(step)
+        if step.error:
+            self.errors.append(str(step.error))
 
 
 def _messages(info: dict[str, Any], observation: Any) -> list[Message]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers import DecodeError, Handler, LenientCalls
+from fctncalling.envs.handlers import DecodeError, Handler
+from fctncalling.envs.handlers.lenient import LenientCalls
 
 
 class ParsedMessage(NamedTuple):

@@ -14,8 +14,9 @@ from fctncalling.checkers import check
 from fctncalling.checkers.agentic import NOT_ONE_TURN
 from fctncalling.checkers.multi_turn import check_pairs
 from fctncalling.data.types import Task, TurnRecord, Verdict
-from fctncalling.envs.handlers import DecodeError, Handler, get_handler
+from fctncalling.envs.handlers import DecodeError, Handler
 from fctncalling.envs.handlers.python_calls import PythonCalls
+from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.ground_truth import (
     ExtraTools,
     GroundTruthCache,
@@ -26,8 +27,7 @@ from fctncalling.envs.python_source.plain_calls import PlainCall
 
 __all__ = ["FORMS", "judge", "judge_turns", "replay_ground_truth"]
 
-_HANDLER_OF_FORM = {"prompting": "python_calls", "tool_call": "tool_calls"}
-FORMS = (*_HANDLER_OF_FORM, "decoded_calls")
+FORMS = ("prompting", "tool_call", "decoded_calls")
 TRUTHS = GroundTruthCache()
 """What `judge` remembers of the tasks that it is asked about more than once."""
 
@@ -63,28 +63,20 @@ def judge(
         # truth goes.
         turns = replay_turns(
             task,
-            [_calls_of_turn(turn, form) for turn in response[:num_expected]],
+            [_calls_of_turn(task, turn, form) for turn in response[:num_expected]],
             extra_tools,
             "model",
         )
         return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
     if task.kind == "agentic":
-        return check(task, _last_message(response, form))
+        return check(task, _last_message(task, response, form))
     if form == "decoded_calls":
         raise ValueError(
             f'task "{task.id}": form decoded_calls is for multi-turn categories, not '
             f"{task.category}"
         )
-    record = _decoded(_handler(task, form), response)
+    record = _decoded(handler_for(task, form), response)
     return check(task, record, underscore_to_dot=form == "tool_call")
-
-
-def _handler(task: Task, form: str) -> Handler:
-    if form == "prompting" and "prompt_variant" in task.extra:
-        return get_handler(str(task.extra["prompt_variant"]))
-    if form == "prompting":
-        return get_handler(f"{task.language}_calls")
-    return get_handler(_HANDLER_OF_FORM[form])
 
 
 def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRecord]) -> Verdict:
@@ -94,7 +86,7 @@ def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRec
     return check(task, turns, truth)
 
 
-def _calls_of_turn(turn: Any, form: str) -> list[str | PlainCall]:
+def _calls_of_turn(task: Task, turn: Any, form: str) -> list[str | PlainCall]:
     """Return one turn's calls to execute; steps that do not decode, or decode to nothing, are
     dropped as in BFCL.
     """
@@ -106,12 +98,11 @@ def _calls_of_turn(turn: Any, form: str) -> list[str | PlainCall]:
             for call in (step if isinstance(step, list) else [step])
             if _is_call(call)
         ]
-    return [
-        call for step in steps for call in _executable(get_handler(_HANDLER_OF_FORM[form]), step)
-    ]
+    handler = handler_for(task, form)
+    return [call for step in steps for call in _executable(handler, step)]
 
 
-def _last_message(response: Any, form: str) -> Any:
+def _last_message(task: Task, response: Any, form: str) -> Any:
     """Return the last step that decodes to no call, or to nothing; None where every step calls."""
     if isinstance(response, str):
         response = [[response]]
@@ -124,7 +115,7 @@ def _last_message(response: Any, form: str) -> Any:
     steps = list(
         response[0]
     )  # BFCL goes through whatever a turn is: a text's characters, a call's name
-    handler = get_handler(_HANDLER_OF_FORM.get(form, _HANDLER_OF_FORM["prompting"]))
+    handler = handler_for(task, "prompting" if form == "decoded_calls" else form)
     return next((step for step in reversed(steps) if not any(_executable(handler, step))), None)
 
 

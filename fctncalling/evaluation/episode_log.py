@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Episode, StepRecord, Task, Verdict
@@ -62,7 +62,7 @@ def play(
             truncated = True
             break
         observation, reward, terminated, truncated, info = env.step(text)
-        steps.append(noted(turn, text, float(reward), info))
+        steps.append(StepRecord.from_info(turn, text, float(reward), info))
         observations.append(observation)
         messages.append(list(info["messages"]))
         reason = str(info.get("invalid_reason", ""))
@@ -78,22 +78,6 @@ def play(
         seed=seed,
     )
     return PlayedEpisode(episode, observations, reason, messages, failure)
-
-
-def noted(turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
-    """Return a step as an agent sees it: long results as they are shown,
-    for they were logged so.
-    """
-    results = [message for message in info["messages"] if message["role"] == "tool"]
-    return StepRecord(
-        turn,
-        text,
-        calls=tuple(info["calls"]),
-        executed=tuple(str(each["name"]) for each in results),
-        results=tuple(str(each["content"]) for each in results),
-        error=info["error"],
-        reward=reward,
-    )
 
 
 def response_of(task: Task, steps: Sequence[StepRecord]) -> Any:

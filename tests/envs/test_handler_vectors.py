@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from test_handlers import IDENTIFIERS, JSON_VALUES, NAMES, PYTHON_VALUES, calls_with
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers import HANDLERS, DecodeError, LenientCalls, get_handler
+from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler
 from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.envs.handlers.lenient import LenientCalls
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
     (Path(__file__).parents[1] / "support" / "handler_vectors.json").read_text(encoding="utf-8")

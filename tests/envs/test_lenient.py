@@ -12,14 +12,8 @@ import pytest
 from players import DONE, Played, shop_env, shop_task
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers import (
-    HANDLERS,
-    DecodeError,
-    LenientCalls,
-    MissingRepair,
-    get_handler,
-    lenient,
-)
+from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler, lenient
+from fctncalling.envs.handlers.lenient import LenientCalls, MissingRepair
 
 CALLS = (Call("f", {"a": 1}),)
 JSON = '{"name": "f", "arguments": {"a": 1}}'

@@ -16,9 +16,10 @@ from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.local_corpus import CorpusError
-from fctncalling.evaluation.agents.agent import handler_for, task_for_form
+from fctncalling.evaluation.agents.agent import task_for_form
 
 MISSING = (MissingExtra, CorpusError, LongContextError)
 """What a category's tools need is not there: told once, for all its tasks would fail alike."""
@@ -78,7 +79,7 @@ class RunTasks:
                         break
                     continue
                 counts[category] += 1
-                handler = "auto" if reads_any else handler_for(task, form)
+                handler = "auto" if reads_any else handler_for(task, form).name
                 for sample in range(self._args.num_samples):
                     if not is_done(category, task.id, sample):
                         yield PlannedTask(category, task_for_form(task, form), handler, sample)
@@ -109,7 +110,7 @@ class RunTasks:
         """Whether a category's tools work here; False, told once, only where a group named it."""
         if category not in self._playable:
             try:
-                env = self.env((task,), handler_for(task, "prompting"))
+                env = self.env((task,), handler_for(task, "prompting").name)
                 env.reset(options={"task_id": task.id})
                 self._playable[category] = True
             except MISSING as error:

@@ -73,13 +73,11 @@ def _is_strictly_valid(task: Task, response: Any, form: str, verdict: Verdict) -
 def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
     """Return an answer's messages as the steps they would have been."""
     from fctncalling.envs.episode.parsing import parse_message
-    from fctncalling.envs.handlers import get_handler
+    from fctncalling.envs.handlers.registry import handler_for
 
     if form == "decoded_calls":
         return []
-    variant = task.extra.get("prompt_variant")
-    prompted = str(variant) if variant else f"{task.language}_calls"
-    handler = get_handler("tool_calls" if form == "tool_call" else prompted)
+    handler = handler_for(task, form)
     executes = task.executes_calls
     turns = response if executes and isinstance(response, list) else [[response]]
     steps = []

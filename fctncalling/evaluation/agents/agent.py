@@ -58,27 +58,13 @@ class Agent(Protocol):
         """Let go of connections."""
 
 
-def handler_for(task: Task, form: str) -> str:
-    """Return the name of the one handler that reads a task's calls as BFCL does in a form."""
-    if form == "tool_call":
-        return "tool_calls"
-    if form == "tools_text":
-        return "auto"  # each server writes calls in its model's own way
-    if "prompt_variant" in task.extra:
-        return str(task.extra["prompt_variant"])
-    return f"{task.language}_calls"
-
-
 def task_for_form(task: Task, form: str) -> Task:
     """Return the task as it is put to an agent: as tool calls, names of single-turn tasks have no
     dots.
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """
-    if form not in ("tool_call", "tools_text") or task.kind in (
-        "multi_turn",
-        "agentic",
-    ):
+    if form not in ("tool_call", "tools_text") or task.executes_calls:
         return task
     truth = task.ground_truth
     if truth is not None:

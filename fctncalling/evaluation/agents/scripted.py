@@ -8,9 +8,10 @@ from typing import Any
 
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer
-from fctncalling.evaluation.agents.agent import Player, handler_for
+from fctncalling.evaluation.agents.agent import Player
 from fctncalling.evaluation.canary_policies import DONE, placeholder
 
 SCRIPTED = ("oracle", "noop", "random")
@@ -60,7 +61,7 @@ def _truth_texts(task: Task, handler: str) -> list[str]:
     form = "tool_call" if handler == "tool_calls" else "prompting"
     if (
         kind != "multi_turn"
-        and handler == handler_for(task, form)
+        and handler == handler_for(task, form).name
         and "prompt_variant" not in task.extra
     ):
         accepted = accepted_answer(task, form) if task.ground_truth is not None else None
