@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.leaderboard import LIVE, MULTI_TURN, NON_LIVE
-from fctncalling.cli.score.results import tasks_of
-from fctncalling.cli.score.score_files import folder_of
+from fctncalling.cli.shared.category_files import folder_of, tasks_of
 from fctncalling.cli.shared.jsonl_records import TaskIndex
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.registry import handler_for

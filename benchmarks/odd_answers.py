@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.score.results import tasks_of
+from fctncalling.cli.shared.category_files import tasks_of
 from fctncalling.cli.shared.jsonl_records import Line
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.data.types import Call, Task

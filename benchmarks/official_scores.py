@@ -28,7 +28,7 @@ from typing import Any
 
 from official_trees import SCORED, Tables, write_trees
 
-from fctncalling.cli.score.results import FORMAT_SENSITIVITY
+from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 
 HERE = Path(__file__).parent
 TABLES = ("overall", "non_live", "live", "multi_turn", "agentic", "format_sensitivity")

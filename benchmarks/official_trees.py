@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, WEB_SEARCH
-from fctncalling.cli.score.results import FORMAT_SENSITIVITY, tasks_of
-from fctncalling.cli.score.score_files import folder_of
+from fctncalling.cli.shared.category_files import folder_of, tasks_of
+from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.evaluation.agents.agent import task_for_form

@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.run.runner import MISSING
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
     Line,
@@ -29,6 +28,7 @@ from fctncalling.cli.shared.jsonl_records import (
     shown_progress,
     use_tables_beside,
 )
+from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
@@ -38,12 +38,16 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.evaluation.agents.agent import ContextOverflow, EpisodeCut, task_for_form
-from fctncalling.evaluation.episode_log import (
+from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
+    ContextOverflow,
+    EpisodeCut,
     PlayedEpisode,
+    task_for_form,
+)
+from fctncalling.evaluation.episode_log import (
     episode_json,
-    play,
+    play_episode,
     verdict_fields,
 )
 
@@ -191,7 +195,7 @@ class Replayer:
         task = self._task(line)
         cut = ContextOverflow if line.record.get(CONTEXT_OVERFLOW) else EpisodeCut
         player = _Recorded(texts, cut)
-        played = play(self._env(line, task), task.id, player, line.record.get("seed"))
+        played = play_episode(self._env(line, task), task.id, player, line.record.get("seed"))
         return list(_compared(line.record, task, played))
 
     def task_id(self, line: Line) -> str:

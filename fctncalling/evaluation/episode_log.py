@@ -13,35 +13,19 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.rewards import progress_of
 from fctncalling.evaluation.agents.agent import (
+    CONTEXT_OVERFLOW,
     AgentUnavailable,
     ContextOverflow,
     EpisodeCut,
+    PlayedEpisode,
     Player,
 )
 
-CONTEXT_OVERFLOW = "context_overflow"
-"""Why an episode failed whose conversation outgrew the model's context."""
 
-
-@dataclasses.dataclass
-class PlayedEpisode:
-    """One episode as an agent saw it."""
-
-    episode: Episode
-    observations: list[str] = dataclasses.field(default_factory=list)  # after each step
-    reason: str = ""  # why it is invalid
-    messages: list[list[Any]] = dataclasses.field(default_factory=list)
-    """What the environment said, in OpenAI form: the opening messages, then those behind each step.
-    """
-    failure: str = ""  # why it failed beside its verdict: CONTEXT_OVERFLOW, or nothing
-
-
-def play(
+def play_episode(
     env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None = None
 ) -> PlayedEpisode:
-    """Return one episode. Where the agent or infrastructure fails it is invalid,
-    with the reason.
-    """
+    """Play one episode; where the agent or infrastructure fails it is invalid, with the reason."""
     observation, info = env.reset(seed=seed, options={"task_id": task_id})
     steps: list[StepRecord] = []
     observations: list[str] = []

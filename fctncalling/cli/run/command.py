@@ -37,8 +37,9 @@ from fctncalling.checkers.leaderboard import (
 from fctncalling.cli.run.output_file import OutputFile
 from fctncalling.cli.run.report import as_report, table
 from fctncalling.cli.run.result_tree import write_result_tree
-from fctncalling.cli.run.runner import MISSING, Runner
+from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY

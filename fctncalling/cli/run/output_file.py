@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW
+from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 from fctncalling.evaluation.pass_at_k import SampledTasks
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from fctncalling.cli.run.planned_tasks import PlannedTask
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.judging.judge import judge
+from fctncalling.evaluation.agents.agent import PlayedEpisode
 from fctncalling.evaluation.agents.tool_call_answers import as_tool_calls
 from fctncalling.evaluation.episode_log import (
-    PlayedEpisode,
     as_json,
     episode_json,
     response_of,

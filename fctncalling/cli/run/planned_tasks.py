@@ -9,20 +9,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fctncalling.cli.score.results import tasks_of
+from fctncalling.cli.shared.category_files import tasks_of
 from fctncalling.cli.shared.jsonl_records import InputError, use_tables_beside
+from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.types import Task
-from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.envs.tools.bfcl.long_context import LongContextError
-from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.evaluation.agents.agent import task_for_form
-
-MISSING = (MissingExtra, CorpusError, LongContextError)
-"""What a category's tools need is not there: told once, for all its tasks would fail alike."""
 
 IsDone = Callable[[str, str, int], bool]
 """(category, task id, number of the sample) -> whether the output holds the episode already."""

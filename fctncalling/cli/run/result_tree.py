@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.score.score_files import folder_name, folder_of
+from fctncalling.cli.shared.category_files import folder_name, folder_of
 from fctncalling.cli.shared.jsonl_records import InputError, Record, read_records, write_records
 from fctncalling.data.categories import kind_of
 from fctncalling.data.format_sensitivity import CATEGORY

@@ -12,12 +12,12 @@ from typing import Any
 
 from fctncalling.cli.run.output_file import OutputFile, require_new
 from fctncalling.cli.run.output_lines import result_line
-from fctncalling.cli.run.planned_tasks import MISSING, PlannedTask, RunTasks
+from fctncalling.cli.run.planned_tasks import PlannedTask, RunTasks
 from fctncalling.cli.run.thread_workers import Workers
 from fctncalling.cli.shared.jsonl_records import InputError, shown_progress
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
-from fctncalling.evaluation.agents.agent import Agent, AgentSetupError
+from fctncalling.evaluation.agents.agent import Agent, AgentSetupError, PlayedEpisode
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.evaluation.agents.local_model import (
     LocalModel,
@@ -25,9 +25,7 @@ from fctncalling.evaluation.agents.local_model import (
     require_model_folder,
 )
 from fctncalling.evaluation.agents.scripted import SCRIPTED, ScriptedAgent
-from fctncalling.evaluation.episode_log import PlayedEpisode, play
-
-__all__ = ["MISSING", "Runner"]
+from fctncalling.evaluation.episode_log import play_episode
 
 _AT_LEAST = {
     "limit": 1,
@@ -116,7 +114,7 @@ class Runner:
         player = _Interruptible(
             self._agent.player(item.task, item.handler, seed), self._workers.stopped
         )
-        played = play(env, item.task.id, player, seed)
+        played = play_episode(env, item.task.id, player, seed)
         return self._line(item, played, {"latency": time.perf_counter() - started})
 
     def _local_lines(self, items: Iterator[PlannedTask]) -> Iterator[dict[str, Any]]:

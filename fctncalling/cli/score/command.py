@@ -25,16 +25,17 @@ from typing import Any
 
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.responses import response_of
-from fctncalling.cli.score.results import Results, official_results, paired, split_lines, tasks_of
+from fctncalling.cli.score.results import Results, official_results, paired, split_lines
 from fctncalling.cli.score.score_files import ModelScores, ScoreFile, failure, write_csv
 from fctncalling.cli.score.tables import as_json, as_text
+from fctncalling.cli.shared.category_files import tasks_of
 from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.judge import judge
-from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW
+from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,20 +87,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"--score_dir {args.score_dir}: is a file: name a folder")
         tools = TaskTools(args)
         with TemporaryDirectory() if args.input.is_file() else nullcontext() as parts:
-            found = (
-                split_lines(args.input, Path(parts))
-                if parts
-                else official_results(args.input, args.form)
-            )
-            chosen = [each for each in found if not args.category or each.category in args.category]
-            if not chosen:
-                told = ", ".join(dict.fromkeys(each.category for each in found)) or "any category"
-                wanted = (
-                    f"{', '.join(args.category)}, but of {told}"
-                    if args.category and found
-                    else told
-                )
-                raise InputError(f"{args.input}: there are no results of {wanted}")
+            chosen = _chosen(args, parts)
             models = score_all(
                 chosen,
                 args.data_dir,
@@ -122,6 +110,20 @@ def run(args: argparse.Namespace) -> int:
         )
         print(f"error: {told}", file=sys.stderr)
     return 1 if invalid else 0
+
+
+def _chosen(args: argparse.Namespace, parts: str | None) -> list[Results]:
+    """Return the results of the wanted categories; `parts` is a folder for JSON Lines' parts."""
+    found = (
+        split_lines(args.input, Path(parts)) if parts else official_results(args.input, args.form)
+    )
+    chosen = [each for each in found if not args.category or each.category in args.category]
+    if not chosen:
+        told = ", ".join(dict.fromkeys(each.category for each in found)) or "any category"
+        if args.category and found:
+            told = f"{', '.join(args.category)}, but of {told}"
+        raise InputError(f"{args.input}: there are no results of {told}")
+    return chosen
 
 
 def score_all(

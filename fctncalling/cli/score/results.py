@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records
-from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of
-from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import ALIASES
-from fctncalling.data.errors import TaskError
-from fctncalling.data.format_sensitivity import load_format_sensitivity
+from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
-from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW
+from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 
-FORMAT_SENSITIVITY = "format_sensitivity"
 FORMS = ("prompting", "tool_call")
 GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 """Folders in which BFCL sorts a model's files."""
@@ -116,43 +113,17 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
     InputError.
     """
     found: dict[tuple[str, str, str], Results] = {}
-    files: dict[tuple[str, str, str], Any] = {}
-    try:
+    with ExitStack() as stack:
+        files: dict[tuple[str, str, str], IO[str]] = {}
         for line in read_records(path):
             if line.record.get("invalid") is True:
                 continue  # an episode whose endpoint or tools failed: it counts neither way
-            category = line.field("category", str, "a category's name")
-            form = line.record.get("form", FORMS[0])
-            form = "tool_call" if form == "tools_text" else form  # answers are written alike
-            if form not in (*FORMS, "decoded_calls"):
-                raise line.error(
-                    "form", f'expected one of {", ".join(FORMS)}, decoded_calls, got "{form}"'
-                )
-            if "response" not in line.record:
-                raise line.error("response", "expected the answer, but there is no such field")
-            key = (
-                str(line.record.get("model", _MODEL_OF_LINES)),
-                str(ALIASES.get(category, category)),
-                str(form),
-            )
+            key = _model_category_form(line)
             if key not in files:
                 part = folder / f"{len(files)}.jsonl"
-                files[key] = part.open("w", encoding="utf-8")
-                found[key] = Results(key[0], key[1], part, form, path)
-            entry = {
-                "id": line.field("id", str, "a task's id"),
-                "result": line.record["response"],
-                "line": line.number,
-                **{
-                    key: line.record[key]
-                    for key in ("sample", CONTEXT_OVERFLOW)
-                    if key in line.record
-                },
-            }
-            files[key].write(json.dumps(entry) + "\n")
-    finally:
-        for file in files.values():
-            file.close()
+                files[key] = stack.enter_context(part.open("w", encoding="utf-8"))
+                found[key] = Results(key[0], key[1], part, key[2], path)
+            files[key].write(json.dumps(_part_entry(line)) + "\n")
     for results in found.values():
         if sum(each[:2] == (results.model, results.category) for each in found) > 1:
             raise InputError(
@@ -161,43 +132,28 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
     return list(found.values())
 
 
-def tasks_of(folder: Path, category: str, self_documented: Collection[str] = ()) -> Iterator[Task]:
-    """Yield the tasks of a category, in constant memory (format sensitivity's apart); raises
-    InputError.
-
-    Of the `self_documented` classes, which a user brings, function docs may be missing.
-    """
-    path = folder / f"BFCL_v4_{category}.json"
-    if category != FORMAT_SENSITIVITY and not path.is_file() and variant_of(path) is None:
-        name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
-        others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))
-        if not others:
-            raise InputError(
-                f"{path}: there is no task file of category {category}. {_instead(folder)}"
-            )
-        path = others[-1]
-    try:
-        if category == FORMAT_SENSITIVITY:
-            yield from load_format_sensitivity(folder)
-        else:
-            yield from iter_tasks(path, self_documented=self_documented)
-    except TaskError as error:
-        raise InputError(str(error)) from None
+def _model_category_form(line: Line) -> tuple[str, str, str]:
+    """Return what an answer belongs to; raises InputError for what no line of answers has."""
+    category = line.field("category", str, "a category's name")
+    form = line.record.get("form", FORMS[0])
+    form = "tool_call" if form == "tools_text" else form  # answers are written alike
+    if form not in (*FORMS, "decoded_calls"):
+        raise line.error("form", f'expected one of {", ".join(FORMS)}, decoded_calls, got "{form}"')
+    if "response" not in line.record:
+        raise line.error("response", "expected the answer, but there is no such field")
+    model = str(line.record.get("model", _MODEL_OF_LINES))
+    return model, str(ALIASES.get(category, category)), str(form)
 
 
-def _instead(folder: Path) -> str:
-    """Return what can be asked for where a category's file is not there."""
-    stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
-    if not stems:
-        return (
-            "Import the official data with `evaluate_fctncalling.py import-bfcl`, or pass "
-            "--data_dir."
-        )
-    variants = {"memory": MEMORY, "web_search": WEB_SEARCH}
-    return (
-        "Expected one of "
-        f"{', '.join(name for stem in stems for name in variants.get(stem, (stem,)))}."
-    )
+def _part_entry(line: Line) -> dict[str, Any]:
+    """Return an answer as a result file has it, with the number of the line it stands on."""
+    optional = ("sample", CONTEXT_OVERFLOW)
+    return {
+        "id": line.field("id", str, "a task's id"),
+        "result": line.record["response"],
+        "line": line.number,
+        **{name: line.record[name] for name in optional if name in line.record},
+    }
 
 
 def paired(
@@ -221,15 +177,7 @@ def paired(
             sampled[entry_id][1].add(sample)
             yield sampled[entry_id][0], line
             continue
-        while entry_id not in waiting:
-            task = next(tasks, None)
-            if task is None:
-                told = (
-                    f'no task of {results.category} is called "{entry_id}", or it was answered '
-                    "already"
-                )
-                raise line.error("id", told)
-            waiting[task.id] = task
+        _read_up_to(entry_id, tasks, waiting, results, line)
         if "result" not in line.record:
             raise results.fault(line, "expected the answer, but there is no such field")
         if sample is not None:
@@ -241,6 +189,20 @@ def paired(
             f"is {missing[0]}. "
             "Pass --partial to score those that have one."
         )
+
+
+def _read_up_to(
+    entry_id: str, tasks: Iterator[Task], waiting: dict[str, Task], results: Results, line: Line
+) -> None:
+    """Read tasks into `waiting` until the wanted one is there; InputError where none is."""
+    while entry_id not in waiting:
+        task = next(tasks, None)
+        if task is None:
+            told = (
+                f'no task of {results.category} is called "{entry_id}", or it was answered already'
+            )
+            raise line.error("id", told)
+        waiting[task.id] = task
 
 
 def _official_id(entry_id: str) -> str:

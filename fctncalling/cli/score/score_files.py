@@ -25,7 +25,9 @@ from fctncalling.checkers.leaderboard import (
 )
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.latencies import Latencies
-from fctncalling.cli.score.results import FORMAT_SENSITIVITY, Results
+from fctncalling.cli.score.results import Results
+from fctncalling.cli.shared.category_files import folder_name, folder_of
+from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.format_sensitivity import VARIANTS, parse_id
 from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Task, Verdict
@@ -125,22 +127,6 @@ class ModelScores:
         }
 
 
-def folder_name(model: str) -> str:
-    """Return a model's name as BFCL makes one folder of it, whatever slashes and dots it has."""
-    name = model.replace("/", "_").replace("\\", "_")
-    return "_" if name in ("", ".", "..") else name
-
-
-def folder_of(category: str) -> Path:
-    """Return where BFCL puts a category's files, below the model's folder."""
-    if category == FORMAT_SENSITIVITY:
-        return Path(FORMAT_SENSITIVITY)
-    if category.startswith("memory"):
-        return Path("agentic", "memory", category.removeprefix("memory_"))
-    groups = {"live": "live", "multi_turn": "multi_turn", "web_search": "agentic"}
-    return Path(next((groups[name] for name in groups if category.startswith(name)), "non_live"))
-
-
 def failure(
     results: Results, task: Task, record: Mapping[str, Any], verdict: Verdict
 ) -> dict[str, Any]:
@@ -187,40 +173,37 @@ def _rows(
         str(sensitivity.get(key, NOT_SHOWN)) for key in ("accuracy_max_delta", "accuracy_std")
     ]
     by_variant = [sensitivity.get(str(variant)) for variant in VARIANTS]
+    shown = (str(Score(each["accuracy"], 0)) if each else NOT_SHOWN for each in by_variant)
     non_live = [named["non_live_ast"], named["non_live_simple"]]
-    agentic = [named["web_search"], *_of(one, WEB_SEARCH), named["memory"], *_of(one, MEMORY)]
-    overall = [
-        *non_live,
-        *_of(one, NON_LIVE[3:]),
-        named["live"],
-        *_of(one, LIVE),
-        named["multi_turn"],
-    ]
-    overall += [*_of(one, MULTI_TURN), *agentic, one["live_relevance"], named["irrelevance"]]
-    latency = scores.latencies.shown() or (NOT_SHOWN,) * 3
+    non_live += _of(one, (*NON_LIVE, "irrelevance"))
+    live = [named["live_ast"], *_of(one, (*LIVE, "live_irrelevance", "live_relevance"))]
     return {
-        "overall": [
-            *[str(named["overall"]), scores.model, NOT_SHOWN, NOT_SHOWN, *latency],
-            *map(str, overall),
-            *[*spread, NOT_SHOWN, NOT_SHOWN],
-        ],
-        "non_live": _texts(
-            scores, named["non_live"], *non_live, *_of(one, (*NON_LIVE, "irrelevance"))
-        ),
-        "live": _texts(
-            scores,
-            named["live"],
-            named["live_ast"],
-            *_of(one, (*LIVE, "live_irrelevance", "live_relevance")),
-        ),
+        "overall": _overall_row(scores, named, one, spread),
+        "non_live": _texts(scores, named["non_live"], *non_live),
+        "live": _texts(scores, named["live"], *live),
         "multi_turn": _texts(scores, named["multi_turn"], *_of(one, MULTI_TURN)),
-        "agentic": _texts(scores, named["agentic"], *agentic),
-        "format_sensitivity": [
-            scores.model,
-            *spread,
-            *(str(Score(each["accuracy"], 0)) if each else NOT_SHOWN for each in by_variant),
-        ],
+        "agentic": _texts(scores, named["agentic"], *_agentic(named, one)),
+        "format_sensitivity": [scores.model, *spread, *shown],
     }
+
+
+def _overall_row(
+    scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Score], spread: list[str]
+) -> list[str]:
+    """Return the row of data_overall.csv; what BFCL knows of its own models only is N/A."""
+    latency = scores.latencies.shown() or (NOT_SHOWN,) * 3
+    cells = [named["non_live_ast"], named["non_live_simple"], *_of(one, NON_LIVE[3:])]
+    cells += [named["live"], *_of(one, LIVE), named["multi_turn"], *_of(one, MULTI_TURN)]
+    cells += [*_agentic(named, one), one["live_relevance"], named["irrelevance"]]
+    return [
+        *[str(named["overall"]), scores.model, NOT_SHOWN, NOT_SHOWN, *latency],
+        *map(str, cells),
+        *[*spread, NOT_SHOWN, NOT_SHOWN],
+    ]
+
+
+def _agentic(named: Mapping[str, Score], one: Mapping[str, Score]) -> list[Score]:
+    return [named["web_search"], *_of(one, WEB_SEARCH), named["memory"], *_of(one, MEMORY)]
 
 
 def _of(one: Mapping[str, Score], categories: Sequence[str]) -> list[Score]:

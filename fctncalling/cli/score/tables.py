@@ -16,9 +16,9 @@ from fctncalling.checkers.leaderboard import (
     version_3,
     version_4,
 )
-from fctncalling.cli.score.results import FORMAT_SENSITIVITY
 from fctncalling.cli.score.score_files import NOT_SHOWN, ModelScores
 from fctncalling.cli.shared.text_table import aligned, sampled_rows
+from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 
 _V3_LIVE = (*LIVE, "live_irrelevance", "live_relevance")
 _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {

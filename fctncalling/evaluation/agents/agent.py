@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.data.types import Episode, FunctionDoc, Task
 
 FORMS = ("prompting", "tool_call", "tools_text")
 """How an agent is asked; tools_text: schemas go to the server, calls are read from the text."""
+
+CONTEXT_OVERFLOW = "context_overflow"
+"""Why an episode failed whose conversation outgrew the model's context."""
 
 
 class AgentUnavailable(Exception):
@@ -30,6 +33,19 @@ class ContextOverflow(Exception):
 
 class AgentSetupError(Exception):
     """The agent cannot work at all (a refused key, a missing extra): the run ends, saying so."""
+
+
+@dataclass
+class PlayedEpisode:
+    """One episode as an agent saw it."""
+
+    episode: Episode
+    observations: list[str] = field(default_factory=list)  # after each step
+    reason: str = ""  # why it is invalid
+    messages: list[list[Any]] = field(default_factory=list)
+    """What the environment said, in OpenAI form: the opening messages, then those behind each step.
+    """
+    failure: str = ""  # why it failed beside its verdict: CONTEXT_OVERFLOW, or nothing
 
 
 class Player(Protocol):

@@ -15,8 +15,7 @@ import gymnasium
 
 from fctncalling.data.types import Episode, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.evaluation.agents.agent import AgentSetupError
-from fctncalling.evaluation.episode_log import CONTEXT_OVERFLOW, PlayedEpisode
+from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW, AgentSetupError, PlayedEpisode
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.batch import EpisodeRecord

@@ -1,0 +1,70 @@
+"""A category's task file, and its folder in BFCL's trees of results and scores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of
+from fctncalling.data.bfcl import iter_tasks
+from fctncalling.data.errors import TaskError
+from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
+from fctncalling.data.format_sensitivity import load_format_sensitivity
+from fctncalling.data.types import Task
+
+
+def tasks_of(folder: Path, category: str, self_documented: Collection[str] = ()) -> Iterator[Task]:
+    """Yield the tasks of a category, in constant memory (format sensitivity's apart); raises
+    InputError.
+
+    Of the `self_documented` classes, which a user brings, function docs may be missing.
+    """
+    path = folder / f"BFCL_v4_{category}.json"
+    if category != FORMAT_SENSITIVITY and not path.is_file() and variant_of(path) is None:
+        name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
+        others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))
+        if not others:
+            raise InputError(
+                f"{path}: there is no task file of category {category}. {_instead(folder)}"
+            )
+        path = others[-1]
+    try:
+        if category == FORMAT_SENSITIVITY:
+            yield from load_format_sensitivity(folder)
+        else:
+            yield from iter_tasks(path, self_documented=self_documented)
+    except TaskError as error:
+        raise InputError(str(error)) from None
+
+
+def _instead(folder: Path) -> str:
+    """Return what can be asked for where a category's file is not there."""
+    stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
+    if not stems:
+        return (
+            "Import the official data with `evaluate_fctncalling.py import-bfcl`, or pass "
+            "--data_dir."
+        )
+    variants = {"memory": MEMORY, "web_search": WEB_SEARCH}
+    return (
+        "Expected one of "
+        f"{', '.join(name for stem in stems for name in variants.get(stem, (stem,)))}."
+    )
+
+
+def folder_name(model: str) -> str:
+    """Return a model's name as BFCL makes one folder of it, whatever slashes and dots it has."""
+    name = model.replace("/", "_").replace("\\", "_")
+    return "_" if name in ("", ".", "..") else name
+
+
+def folder_of(category: str) -> Path:
+    """Return where BFCL puts a category's files, below the model's folder."""
+    if category == FORMAT_SENSITIVITY:
+        return Path(FORMAT_SENSITIVITY)
+    if category.startswith("memory"):
+        return Path("agentic", "memory", category.removeprefix("memory_"))
+    groups = {"live": "live", "multi_turn": "multi_turn", "web_search": "agentic"}
+    return Path(next((groups[name] for name in groups if category.startswith(name)), "non_live"))
