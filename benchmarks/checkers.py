@@ -69,7 +69,7 @@ class Official:
     """The official checkers in a process of their own."""
 
     def __init__(self, python: str, results: Path) -> None:
-        command = [python, str(HERE / "official_checkers.py"), "serve", str(results)]
+        command = [python, str(HERE / "peers/official_checkers.py"), "serve", str(results)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
@@ -172,7 +172,7 @@ def whole_process(python: str, data_dir: Path, work: Path, rounds: int) -> Itera
     results, theirs, own = work / "result", work / "official_score", work / "our_score"
     official = [
         python,
-        str(HERE / "official_checkers.py"),
+        str(HERE / "peers/official_checkers.py"),
         "score",
         str(results),
         str(theirs),

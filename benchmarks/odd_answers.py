@@ -115,7 +115,7 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
             official,
             "-W",
             "ignore",
-            str(HERE / "official_checkers.py"),
+            str(HERE / "peers/official_checkers.py"),
             "verdicts",
             str(path),
         ]

@@ -68,7 +68,7 @@ def contexts(
     return [texts[0][::group].repeat_interleave(group, 0), *texts[1:]]
 
 
-def kept(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
+def generate_with_cache(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
     """Return every slot's tokens, greedy, each token read once."""
     engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
     batch = len(texts[0])
@@ -108,7 +108,7 @@ def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
     held = []
     for name, batch, sizes, new, group, least in cases:
         texts = contexts(batch, sizes, options.vocabulary, group)
-        ways = [partial(way, model, texts, new) for way in (kept, prefilled_again)]
+        ways = [partial(way, model, texts, new) for way in (generate_with_cache, prefilled_again)]
         first = [way() for way in ways]  # warms, and compares
         pairs = [[cpu_seconds(way) for way in ways] for _ in range(options.rounds)]
         speed = batch * len(sizes) * new / median(ours for ours, _ in pairs)
@@ -244,7 +244,7 @@ def main() -> int:
     if "slow" in options.parts:
         held.append(told("throughput beside 4 of 32 tools of 1 s", *slow_tools(options.rounds)))
     if "trl" in options.parts:
-        from rollout_trl import against_trl
+        from peers.rollout_trl import against_trl
 
         held += [told(*figure) for figure in against_trl(options.trl, options.rounds)]
     return 0 if all(held) else 1

@@ -36,7 +36,7 @@ from fctncalling.envs.tools.box.calculator import calculate
 from fctncalling.envs.tools.box.callables import as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
 
-PEER = Path(__file__).with_name("tool_engine_trl.py")
+PEER = Path(__file__).parent / "peers/tool_engine_trl.py"
 SNIPPET = "print(sum(n % 3 == 0 for n in range(100)))"
 
 

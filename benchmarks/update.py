@@ -14,8 +14,8 @@ worst case, and misses the bound.
 Beside TRL, both start from the same collected tokens of embedded tasks, their masks and rewards,
 and end with new weights: log-probabilities before the update, advantages in groups, one epoch of as
 many clipped AdamW steps. Ours is the whole of `update`, metrics included; TRL's is its trainer's
-own loop (see trl_update.py), without what it spends on receiving the rows. That both learn the same
-is shown first: one step on the whole batch has one gradient norm.
+own loop (see peers/trl_update.py), without what it spends on receiving the rows. That both learn
+the same is shown first: one step on the whole batch has one gradient norm.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from statistics import median
 from typing import Any
 
 import torch
+from peers.trl_peer import GROUP_SIZE, TRL, embedded_batch
 from transformers import LlamaConfig, LlamaForCausalLM
-from trl_peer import GROUP_SIZE, TRL, embedded_batch
 
 from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig

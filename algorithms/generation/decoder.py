@@ -139,7 +139,7 @@ class TransformersDecoder:
         `counts[i]` tokens.
         """
         device, model = self._parameter.device, self.model
-        places = self.cache.place(counts, len(block[0]), rows, device)
+        places = self.cache.append_plan(counts, len(block[0]), rows, device)
         self.num_tokens += sum(counts)
         output: Any = model(
             input_ids=torch.tensor(block, device=device),

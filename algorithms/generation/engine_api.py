@@ -77,7 +77,7 @@ class Action:
 
 
 class Engine(ABC):
-    """Answers requests: a model behind a `GenerationEngine`, a `ScriptedActor`.
+    """Answers requests: a model behind a `GenerationEngine`, a `ScriptedEngine`.
 
     A slot holds one growing sequence. Requests of several slots are worked on side by side:
     `submit` hands one over, `advance` works until some are answered. `generate` does both and waits

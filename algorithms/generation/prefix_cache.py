@@ -139,7 +139,7 @@ class PrefixKVCache(KVCache):
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
     def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
-        """Return what `KeptRows.mask` does: for products of a row's own columns, else of its
+        """Return what `KVCache.mask` does: for products of a row's own columns, else of its
         prompt's too.
         """
         mask = super().mask(block, groups)

@@ -42,7 +42,7 @@ class RaggedCache(Cache):
         """Memory of all buffers."""
         return sum(buffer.nbytes for buffer in (*self._keys, *self._values))
 
-    def place(
+    def append_plan(
         self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any
     ) -> Places:
         """Announce a left-padded block: its row i brings `counts[i]` tokens, 0 or more, to row

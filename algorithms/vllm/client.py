@@ -71,7 +71,7 @@ class VllmClient:
         self._away_since: float | None = None
 
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
-        """Return what a model writes after a prompt of token ids; ActorError where it cannot be
+        """Return what a model writes after a prompt of token ids; EngineError where it cannot be
         had.
         """
         body = {
@@ -194,7 +194,7 @@ class VllmClient:
 
 
 def _json(reply: Any) -> Any:
-    """Return what a reply says; ActorError where it says that it failed."""
+    """Return what a reply says; EngineError where it says that it failed."""
     if reply.status_code >= 300:
         raise EngineError(f"{reply.url}: HTTP {reply.status_code}: {reply.text[:300]}")
     return reply.json()

@@ -56,7 +56,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     says, and nothing inside a call, is an answer.
 
     `tasks`: a list of TextTask, or a maker of them; `dataset_path`: a JSON Lines file instead;
-    neither: sums. `tools`: see `TextTools`; one ToolBox may serve many environments. `handler`:
+    neither: sums. `tools`: see `InlineTools`; one ToolBox may serve many environments. `handler`:
     "request_call" (TRL's), "python_block" (OpenRLHF's), "markdown_block", "hermes_text". `reward`:
     how the final answer is compared with the task's, for a reward of 1; or a callable of the
     answer's text

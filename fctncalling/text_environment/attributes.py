@@ -113,7 +113,7 @@ def overridden(environment: object, name: str, own: Any) -> bool:
 
 
 def _listed(tools: Any) -> Any:
-    """Return tools that can be gone through twice; what is none is left for TextTools to refuse."""
+    """Return tools that can be gone through twice; what is no tool InlineTools refuses."""
     return list(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else tools
 
 

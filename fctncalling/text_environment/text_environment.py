@@ -37,7 +37,7 @@ class TextEnvironment(FollowsAssignments):
     `tokenizer`: its own. `tools`: a mapping from names to tools, or a list of them (an object
     without a name is called by its class);
         functions run in processes with a time limit, `as_tool(f, timeout_s=...)` sets it (see
-        `TextTools`). The attribute is a dict from names to the tools as they were given.
+        `InlineTools`). The attribute is a dict from names to the tools as they were given.
     `reward_fn`: see `rewards_of`; it is given the policy's words behind the last result, without
     its calls. `prompt`: what stands before every query. `max_turns`: calls that are answered. The
     last one's result ends the

@@ -41,7 +41,7 @@ class Trainer:
     function as `env`;
         by default train_0, train_1, ... and held_out_0, ...: the seed of `reset` decides what they
         are.
-    `surroundings`: what learning does not see (handlers, tools, trackers), as `Surroundings` of the
+    `surroundings`: what learning does not see (handlers, tools, trackers), as `RunConfig` of the
     command line.
     """
 

@@ -52,7 +52,7 @@ def published(server: VllmClient, folder: Path) -> str:
     return PublishedAdapters(server, folder).publish(Adapters(tiny_model(), r=2, alpha=4.0), 0)
 
 
-def asked(actor: VllmEngine, *requests: Request) -> list[Action]:
+def sampled(actor: VllmEngine, *requests: Request) -> list[Action]:
     actor.start(len(requests))
     for request in requests:
         actor.begin(request.slot, seed=request.slot)
@@ -94,7 +94,7 @@ def test_an_action_comes_back_as_ids_with_log_probabilities_and_why_it_ended(
     with vllm_stub(model) as stub:
         server = VllmClient(stub.url + "/v1")
         actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=6)
-        cut, stopped, ended = asked(
+        cut, stopped, ended = sampled(
             actor,
             Request(0, [5, 6, 7], on_token=lambda token, logprob: seen.append((token, logprob))),
             Request(1, [5, 6, 7], stop_ids=range(3, 259)),
@@ -120,11 +120,11 @@ def test_the_next_request_of_a_slot_goes_on_where_its_last_action_ended(
     with vllm_stub(model) as stub:
         server = VllmClient(stub.url)
         actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=4)
-        [first] = asked(actor, Request(0, [5, 6, 7]))
+        [first] = sampled(actor, Request(0, [5, 6, 7]))
         [second] = actor.generate([Request(0, [8, 9])])
         assert stub.bodies[1]["prompt"] == [5, 6, 7, *first.ids, 8, 9]
         assert stub.bodies[0]["seed"] != stub.bodies[1]["seed"]
-        again = asked(actor, Request(0, [5, 6, 7]))  # begun with the same seed
+        again = sampled(actor, Request(0, [5, 6, 7]))  # begun with the same seed
         server.close()
     assert again == [first]
     assert second.ids
@@ -140,7 +140,7 @@ def test_what_answers_a_stop_is_read_and_the_action_goes_on(model: Path, tmp_pat
     with vllm_stub(model) as stub:
         server = VllmClient(stub.url)
         actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=20)
-        [action] = asked(actor, Request(0, [5, 6, 7], stop_ids=range(3, 259), on_stop=answer))
+        [action] = sampled(actor, Request(0, [5, 6, 7], stop_ids=range(3, 259), on_stop=answer))
         server.close()
     assert calls == [1, 4]
     assert action.ids[1:3] == [40, 41]

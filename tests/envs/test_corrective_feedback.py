@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from players import DONE, SHOP_DOCS, Played, shop_env, shop_task, simple_task
+from players import DONE, SHOP_DOCS, Replay, shop_env, shop_task, simple_task
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.envs.episode.feedback import EXECUTION_ERROR
@@ -82,7 +82,7 @@ def test_a_flood_of_names_is_cut(call: str) -> None:
 def test_single_turn_tasks_end_as_they_did() -> None:
     for text in ("[sel()]", "[sell()]", "no"):
         one, other = (
-            Played(shop_env(simple_task(), corrective_feedback=flag), [text]).steps
+            Replay(shop_env(simple_task(), corrective_feedback=flag), [text]).steps
             for flag in (True, False)
         )
         assert one[0][1:4] == other[0][1:4]
@@ -102,7 +102,7 @@ def test_the_record_of_an_episode_and_its_verdict_are_those_without_feedback() -
     records = []
     for flag in (False, True):
         env = shop_env(shop_task(["look()"], ["look()"]), corrective_feedback=flag)
-        played = Played(env, texts)
+        played = Replay(env, texts)
         records.append((env.episode.steps, env.episode.verdict, played.rewards))
     assert records[0] == records[1]
 
@@ -122,7 +122,7 @@ def test_official_tasks_under_random_calls_keep_their_verdicts(shared: Path) -> 
         plain, corrective = (
             FunctionCallingEnv(tasks=[task], corrective_feedback=flag) for flag in (False, True)
         )
-        one, other = Played(plain, texts), Played(corrective, texts)
+        one, other = Replay(plain, texts), Replay(corrective, texts)
         assert one.info["verdict"] == other.info["verdict"]
         assert one.rewards == other.rewards
         assert plain.episode.steps == corrective.episode.steps

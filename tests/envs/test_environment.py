@@ -15,7 +15,7 @@ from gymnasium.error import ResetNeeded
 from players import (
     DONE,
     SHOP_DOCS,
-    Played,
+    Replay,
     Shop,
     perfect_texts,
     shop_env,
@@ -111,7 +111,7 @@ def test_calls_are_answered_by_their_results_and_text_ends_the_turn() -> None:
 @pytest.mark.parametrize("limit", [1, 2, 20])
 def test_the_step_over_the_limit_is_executed_and_ends_the_task(limit: int) -> None:
     env = shop_env(shop_task(["look()"], ["look()"]), max_steps_per_turn=limit)
-    played = Played(env, ["[look()]"] * 50)
+    played = Replay(env, ["[look()]"] * 50)
     assert len(played.steps) == limit + 1
     assert played.steps[-1][2:4] == (True, False)
     assert played.info["error"] == "step_limit"
@@ -122,7 +122,7 @@ def test_the_step_over_the_limit_is_executed_and_ends_the_task(limit: int) -> No
 
 def test_step_limit_in_the_last_turn_is_graded_as_usual() -> None:
     task = shop_task(["look()"], ["look()"])
-    played = Played(shop_env(task, max_steps_per_turn=2), ["[look()]", DONE, *["[look()]"] * 9])
+    played = Replay(shop_env(task, max_steps_per_turn=2), ["[look()]", DONE, *["[look()]"] * 9])
     assert (len(played.steps), played.info["error"], played.valid, played.total) == (
         5,
         "step_limit",
@@ -134,7 +134,7 @@ def test_step_limit_in_the_last_turn_is_graded_as_usual() -> None:
 def test_limit_counts_calling_steps_of_one_turn_only() -> None:
     task = shop_task(["look()"], ["look()"])
     texts = ["[look()]", "[look()]", DONE, "[look()]", "[look()]", DONE]
-    assert Played(shop_env(task, max_steps_per_turn=2), texts).valid
+    assert Replay(shop_env(task, max_steps_per_turn=2), texts).valid
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_limit_counts_calling_steps_of_one_turn_only() -> None:
 def test_single_turn_is_one_step_checked_at_once(
     text: str, error_type: str | None, error: str | None
 ) -> None:
-    played = Played(shop_env(simple_task()), [text])
+    played = Replay(shop_env(simple_task()), [text])
     assert played.steps[0][2:4] == (True, False)
     assert (played.info["verdict"].error_type, played.info["error"]) == (error_type, error)
     assert played.total == float(error_type is None)
@@ -172,7 +172,7 @@ def test_single_turn_is_one_step_checked_at_once(
     ],
 )
 def test_error_names_the_mistake_of_a_step(text: str, error: str | None) -> None:
-    played = Played(shop_env(shop_task(["look()"])), [text])
+    played = Replay(shop_env(shop_task(["look()"])), [text])
     assert played.info["error"] == error
 
 
@@ -185,17 +185,17 @@ def test_retry_malformed_answers_what_cannot_be_read_and_nothing_else() -> None:
     assert (terminated, info["turn"], info["error"]) == (False, 0, "malformed")
     assert env.step("[look()]")[4]["messages"][0]["content"] == "till 10"
     assert env.step(DONE)[2]
-    assert Played(shop_env(shop_task(["look()"])), ["[look("]).ended
+    assert Replay(shop_env(shop_task(["look()"])), ["[look("]).ended
 
 
 def test_retries_count_towards_the_step_limit() -> None:
     for task in (shop_task(["look()"]), simple_task()):
-        played = Played(shop_env(task, retry_malformed=True, max_steps_per_turn=3), ["[look("] * 99)
+        played = Replay(shop_env(task, retry_malformed=True, max_steps_per_turn=3), ["[look("] * 99)
         assert (len(played.steps), played.info["error"], played.valid) == (4, "step_limit", False)
 
 
 def test_retried_single_turn_answer_is_judged_by_its_last_message() -> None:
-    assert Played(shop_env(simple_task(), retry_malformed=True), ["[sell(", SELL]).valid
+    assert Replay(shop_env(simple_task(), retry_malformed=True), ["[sell(", SELL]).valid
 
 
 def test_user_answers_a_message_without_calls_within_the_turn() -> None:
@@ -206,7 +206,7 @@ def test_user_answers_a_message_without_calls_within_the_turn() -> None:
         return "An apple." if "?" in messages[-1]["content"] else None
 
     env = shop_env(shop_task(["sell('apple')"], ["look()"]), user=customer)
-    played = Played(env, ["What do you want?", SELL, DONE, "[look()]", DONE])
+    played = Replay(env, ["What do you want?", SELL, DONE, "[look()]", DONE])
     assert played.valid
     assert played.steps[0][0] == "An apple."
     assert played.steps[0][4]["messages"] == user("An apple.")
@@ -226,7 +226,7 @@ def test_a_chatty_user_cannot_keep_an_episode_alive() -> None:
     env = shop_env(
         shop_task(["look()"]), user=lambda messages, about: "Go on.", max_steps_per_turn=5
     )
-    assert len(Played(env, ["Hm?"] * 99).steps) == 6
+    assert len(Replay(env, ["Hm?"] * 99).steps) == 6
 
 
 def test_held_out_functions_are_offered_at_their_turn() -> None:
@@ -257,7 +257,7 @@ def test_held_out_functions_are_offered_at_their_turn() -> None:
 
 def test_infos_share_nothing_with_the_environment_or_the_task() -> None:
     task = shop_task(["look()"], ["sell('apple')"])
-    untouched, expected = copy.deepcopy(task), Played(shop_env(task), perfect_texts(task))
+    untouched, expected = copy.deepcopy(task), Replay(shop_env(task), perfect_texts(task))
     env = shop_env(task)
     for _ in range(2):
         outputs: list[tuple[Any, ...]] = [env.reset(options={"task_id": task.id})]
@@ -280,9 +280,9 @@ def test_the_same_episode_twice_gives_identical_observations() -> None:
     texts = ["[sell(item='apple'), nothing()]", "[shout(text='é\ud83d')]", "nonsense("]
     first, second = shop_env(*tasks), shop_env(*tasks)
     for seed in range(5):
-        one, other = Played(first, texts, seed=seed), Played(second, texts, seed=seed)
+        one, other = Replay(first, texts, seed=seed), Replay(second, texts, seed=seed)
         assert (one.first, one.steps) == (other.first, other.steps)
-        assert Played(first, texts).first == Played(second, texts).first
+        assert Replay(first, texts).first == Replay(second, texts).first
 
 
 @pytest.mark.parametrize("cut", range(5))
@@ -308,7 +308,7 @@ def test_restored_state_continues_identically(cut: int) -> None:
 def test_state_before_the_first_reset_and_after_the_end_can_be_kept() -> None:
     env = shop_env(simple_task())
     fresh = env.get_state()
-    Played(env, ["No."])
+    Replay(env, ["No."])
     ended = env.get_state()
     env.set_state(fresh)
     with pytest.raises(ResetNeeded, match="no task has begun"):
@@ -334,7 +334,7 @@ def test_long_observation_is_cut_and_the_cut_is_told(monkeypatch: pytest.MonkeyP
 
 def test_episode_holds_every_step() -> None:
     env = shop_env(shop_task(["sell('apple')"]), reward="progress")
-    played = Played(env, [SELL, DONE], seed=4)
+    played = Replay(env, [SELL, DONE], seed=4)
     episode = env.episode
     assert [step.text for step in episode.steps] == [SELL, DONE]
     assert episode.steps[0].executed == ("sell(item='apple')",)
@@ -350,11 +350,11 @@ def test_episode_holds_every_step() -> None:
 
 
 def test_numpy_strings_are_actions_too() -> None:
-    assert Played(shop_env(simple_task()), np.array([SELL])).valid
+    assert Replay(shop_env(simple_task()), np.array([SELL])).valid
 
 
 def test_a_task_without_answers_is_played_but_not_judged() -> None:
-    played = Played(shop_env(simple_task(ground_truth=None)), [SELL])
+    played = Replay(shop_env(simple_task(ground_truth=None)), [SELL])
     assert (played.ended, played.info["verdict"], played.total) == (True, None, 0.0)
     assert "invalid" not in played.info
 
@@ -362,5 +362,5 @@ def test_a_task_without_answers_is_played_but_not_judged() -> None:
 def test_tools_of_one_episode_are_never_those_of_another() -> None:
     env = shop_env(shop_task(["look()"]))
     for _ in range(3):
-        assert Played(env, [SELL]).info["messages"][0]["content"] == '{"till": 11}'
+        assert Replay(env, [SELL]).info["messages"][0]["content"] == '{"till": 11}'
     assert not hasattr(Shop, "till")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gymnasium.error import ResetNeeded
-from players import DONE, Played, Shop, shop_env, shop_task, simple_task, user
+from players import DONE, Replay, Shop, shop_env, shop_task, simple_task, user
 
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError
@@ -35,7 +35,7 @@ def test_failed_infrastructure_is_told_and_never_scored(
     if stage == "checker":
         monkeypatch.setattr(episode_judge, "judge_turns", broken)
     env = shop_env(task, user=broken if stage == "user" else None, reward="progress")
-    played = Played(env, ["[burn()]" if stage == "call" else "[look()]", DONE])
+    played = Replay(env, ["[burn()]" if stage == "call" else "[look()]", DONE])
     observation, reward, terminated, truncated, info = played.steps[-1]
     assert (observation, reward, terminated, truncated) == ("", 0.0, False, True)
     assert info["invalid"] is True
@@ -47,7 +47,7 @@ def test_failed_infrastructure_is_told_and_never_scored(
     with pytest.raises(ResetNeeded):
         env.step(DONE)
     healthy = shop_env(shop_task(["look()"]), task)
-    assert Played(healthy, ["[look()]", DONE], task_id="multi_turn_base_0").ended
+    assert Replay(healthy, ["[look()]", DONE], task_id="multi_turn_base_0").ended
 
 
 def test_a_decoders_crash_is_the_models_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_a_decoders_crash_is_the_models_mistake(monkeypatch: pytest.MonkeyPatch)
         raise InfrastructureError("decoder")
 
     monkeypatch.setattr(type(env._handler), "decode", lambda self, text: crash(text))
-    played = Played(env, ["[look()]"])
+    played = Replay(env, ["[look()]"])
     assert "invalid" not in played.info
     assert played.info["error"] == "malformed"
 
@@ -68,7 +68,7 @@ def test_a_decoders_crash_is_the_models_mistake(monkeypatch: pytest.MonkeyPatch)
     ["(" * 10_000, "[" * 100_000, "\x00", "\ud83d(", "f(a=" + "9" * 5000 + ")", "x" * 300_000],
 )
 def test_hostile_text_ends_a_turn_and_nothing_more(text: str) -> None:
-    played = Played(shop_env(shop_task(["look()"], ["look()"])), [text, text])
+    played = Replay(shop_env(shop_task(["look()"], ["look()"])), [text, text])
     assert played.ended
     assert "invalid" not in played.info
     assert played.info["verdict"].error_type == "multi_turn:empty_turn_model_response"
@@ -134,9 +134,9 @@ def error_cases() -> list[tuple[str, type[Exception], list[str], Any]]:
             "after the end",
             ResetNeeded,
             ["simple_python_0", "reset()"],
-            lambda: Played(e := shop_env(task), ["x"]) and e.step("y"),
+            lambda: Replay(e := shop_env(task), ["x"]) and e.step("y"),
         ),
-        ("action", TypeError, ["list", "str"], lambda: Played(shop_env(task), [["x"]])),  # type: ignore[list-item]
+        ("action", TypeError, ["list", "str"], lambda: Replay(shop_env(task), [["x"]])),  # type: ignore[list-item]
         (
             "tool class",
             LookupError,
@@ -147,7 +147,7 @@ def error_cases() -> list[tuple[str, type[Exception], list[str], Any]]:
             "user",
             TypeError,
             ["7", "None"],
-            lambda: Played(shop_env(task, user=lambda m, a: 7), ["x"]),
+            lambda: Replay(shop_env(task, user=lambda m, a: 7), ["x"]),
         ),
         (
             "retired category",

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import VerdictCounter
-from players import DONE, Played, perfect_texts
+from players import DONE, Replay, perfect_texts
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
@@ -66,7 +66,7 @@ def spoilt_texts(task: Task) -> list[str]:
 def test_ground_truth_of_every_single_turn_task_succeeds(shared: Path, category: str) -> None:
     tasks = tasks_of(shared, category)
     env = FunctionCallingEnv(tasks=tasks, reward="progress")
-    failed = {task.id for task in tasks if Played(env, perfect_texts(task), task.id).total != 1.0}
+    failed = {task.id for task in tasks if Replay(env, perfect_texts(task), task.id).total != 1.0}
     assert failed == {task.id for task in tasks} & UNSATISFIABLE
 
 
@@ -78,8 +78,8 @@ def test_perfect_episode_after_a_bad_one_succeeds_on_every_multi_turn_task(
     env = FunctionCallingEnv(tasks=tasks, reward="progress")
     flipped = []
     for task in tasks:
-        spoilt = Played(env, spoilt_texts(task), task.id)
-        perfect = Played(env, perfect_texts(task), task.id)
+        spoilt = Replay(env, spoilt_texts(task), task.id)
+        perfect = Replay(env, perfect_texts(task), task.id)
         if spoilt.ended or perfect.total != 1.0 or not perfect.valid:
             flipped.append(task.id)
     assert flipped == []
@@ -90,8 +90,8 @@ def play_in_thread(tasks: Sequence[Task]) -> list[str]:
     env = FunctionCallingEnv(tasks=tasks)
     failed = []
     for task in tasks:
-        Played(env, spoilt_texts(task), task.id)
-        if not Played(env, perfect_texts(task), task.id).valid:
+        Replay(env, spoilt_texts(task), task.id)
+        if not Replay(env, perfect_texts(task), task.id).valid:
             failed.append(task.id)
     return failed
 
@@ -114,7 +114,7 @@ def test_eight_threads_never_affect_each_other(shared: Path, category: str, step
 def test_empty_actions_never_succeed(shared: Path, category: str) -> None:
     tasks = tasks_of(shared, category)
     env = FunctionCallingEnv(tasks=tasks)
-    assert not any(Played(env, itertools.repeat(""), task.id).valid for task in tasks)
+    assert not any(Replay(env, itertools.repeat(""), task.id).valid for task in tasks)
 
 
 @pytest.mark.parametrize("category", [*SINGLE_TURN, *RELEVANCE])
@@ -125,7 +125,7 @@ def test_single_turn_verdicts_are_the_official_ones(
     records = list(records_of(shared, category))[:: 2 if "live_" in category else 10]
     differ = []
     for record in records:
-        verdict = Played(env, [record["response"]], record["id"]).info["verdict"]
+        verdict = Replay(env, [record["response"]], record["id"]).info["verdict"]
         if (verdict.valid, verdict.error_type) != (record["valid"], record["error_type"]):
             differ.append((record, verdict))
     assert differ == []

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from players import DONE, Played, perfect_texts
+from players import DONE, Replay, perfect_texts
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
@@ -61,7 +61,7 @@ def play_side_by_side(tasks: Sequence[Task], together: threading.Barrier) -> lis
     for task in tasks:
         texts = perfect_texts(task)
         together.wait(600)
-        Played(envs[0], [text for text in texts if text != DONE for _ in range(2)], task.id)
+        Replay(envs[0], [text for text in texts if text != DONE for _ in range(2)], task.id)
         for env in envs:
             env.reset(options={"task_id": task.id})
         steps = [[env.step(text) for env in envs] for text in texts]
@@ -97,8 +97,8 @@ def play_all(tasks: Sequence[Task]) -> int:
     valid = 0
     for task in tasks:
         texts = perfect_texts(task)
-        assert not Played(env, texts[:1], task.id).ended
-        played = Played(env, texts, task.id)
+        assert not Replay(env, texts[:1], task.id).ended
+        played = Replay(env, texts, task.id)
         valid += played.valid and judge(task, _by_turn(texts)).valid
     return valid
 
@@ -117,7 +117,7 @@ def test_no_tool_survives_its_episode(shared: Path) -> None:
     before = tools_alive()
     env = FunctionCallingEnv(tasks=tasks)
     for task in tasks:
-        Played(env, perfect_texts(task), task.id)
+        Replay(env, perfect_texts(task), task.id)
     assert tools_alive() - before <= len(tasks[-1].involved_classes), (
         "those of the episode that the environment shows"
     )

@@ -9,7 +9,7 @@ import random
 import time
 
 import pytest
-from players import DONE, Played, shop_env, shop_task
+from players import DONE, Replay, shop_env, shop_task
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler, lenient
@@ -126,10 +126,10 @@ def _installed() -> bool:
 def test_the_environment_tells_what_was_repaired_and_a_strict_one_has_nothing_to_tell() -> None:
     texts = ["Sure:\n```python\n[sell(item='apple')]\n```", "[look()]", DONE]
     task = shop_task(["sell(item='apple')"])
-    played = Played(shop_env(task, handler="lenient:python_calls"), texts)
+    played = Replay(shop_env(task, handler="lenient:python_calls"), texts)
     assert [step[4]["repairs"] for step in played.steps] == [["code fence dropped"], [], []]
     assert played.valid
-    strict = Played(shop_env(task, handler="python_calls"), texts)
+    strict = Replay(shop_env(task, handler="python_calls"), texts)
     assert not strict.valid
     assert all("repairs" not in step[4] for step in strict.steps)
 

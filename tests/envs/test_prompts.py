@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from players import DONE, PROMPTING, SHOP_DOCS, Played, doc, shop_env, shop_task, simple_task, user
+from players import DONE, PROMPTING, SHOP_DOCS, Replay, doc, shop_env, shop_task, simple_task, user
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, StepRecord, Task
@@ -177,7 +177,7 @@ def test_tool_text_cannot_leave_its_place_in_the_feedback(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_tool_text_in_an_episode_stays_in_one_tool_message(text: str) -> None:
-    played = Played(shop_env(shop_task(["look()"])), [f"[shout(text={text!r})]", DONE])
+    played = Replay(shop_env(shop_task(["look()"])), [f"[shout(text={text!r})]", DONE])
     assert ast.literal_eval(played.steps[0][0]) == played.steps[0][4]["messages"]
     assert [message["content"] for message in played.steps[0][4]["messages"]] == [text]
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from players import DONE, Played, perfect_texts, shop_env, shop_task, simple_task
+from players import DONE, Replay, perfect_texts, shop_env, shop_task, simple_task
 
 from fctncalling.data.types import StepRecord, Verdict
 from fctncalling.envs.rewards import Outcome, get_reward, progress, scored_turns
@@ -24,7 +24,7 @@ def outcome(verdict: Verdict | None, shares: int, paid: float) -> Outcome:
 @pytest.mark.parametrize("num_turns", range(1, 12))
 def test_progress_of_a_perfect_episode_returns_exactly_one(num_turns: int) -> None:
     task = shop_task(*[SELL] * num_turns)
-    assert Played(shop_env(task, reward="progress"), perfect_texts(task)).total == 1.0
+    assert Replay(shop_env(task, reward="progress"), perfect_texts(task)).total == 1.0
 
 
 @pytest.mark.parametrize("passes", list(itertools.product([True, False], repeat=3)))
@@ -36,7 +36,7 @@ def test_progress_pays_each_turn_that_passes_by_itself(passes: tuple[bool, ...])
         for ok in passes
         for text in ("[look(), sell(item='apple')]" if ok else "[sell(item='apple')]", DONE)
     ]
-    played = Played(shop_env(task, reward="progress"), texts)
+    played = Replay(shop_env(task, reward="progress"), texts)
     # The last share waits for the verdict, hence three passes are one whole and never two thirds of
     # an invalid one.
     assert played.total == pytest.approx(float(Fraction(sum(passes), 3)))
@@ -45,9 +45,9 @@ def test_progress_pays_each_turn_that_passes_by_itself(passes: tuple[bool, ...])
 
 def test_a_turn_with_empty_ground_truth_is_worth_nothing() -> None:
     task = shop_task(SELL, [], SELL)
-    played = Played(shop_env(task, reward="progress"), [*perfect_texts(task)[:2], DONE, DONE])
+    played = Replay(shop_env(task, reward="progress"), [*perfect_texts(task)[:2], DONE, DONE])
     assert played.rewards == [0.0, 0.5, 0.0, 0.0]
-    assert Played(shop_env(task, reward="progress"), perfect_texts(task)).rewards == [
+    assert Replay(shop_env(task, reward="progress"), perfect_texts(task)).rewards == [
         0.0,
         0.5,
         0.0,
@@ -57,7 +57,7 @@ def test_a_turn_with_empty_ground_truth_is_worth_nothing() -> None:
 
 
 def test_task_of_empty_turns_only_returns_one() -> None:
-    assert Played(shop_env(shop_task([], []), reward="progress"), [DONE, DONE]).rewards == [
+    assert Replay(shop_env(shop_task([], []), reward="progress"), [DONE, DONE]).rewards == [
         0.0,
         1.0,
     ]
@@ -68,7 +68,7 @@ def test_all_shares_but_no_valid_verdict_is_not_a_whole_return() -> None:
     # before the last.
     task = shop_task(SELL, [], [])
     env = shop_env(task, reward="progress", max_steps_per_turn=1)
-    played = Played(env, [*perfect_texts(task)[:2], "[look()]", "[look()]"])
+    played = Replay(env, [*perfect_texts(task)[:2], "[look()]", "[look()]"])
     assert played.info["verdict"].error_type == "multi_turn:force_terminated"
     assert played.total == 0.0
 
@@ -76,7 +76,7 @@ def test_all_shares_but_no_valid_verdict_is_not_a_whole_return() -> None:
 @pytest.mark.parametrize("text", ["[sell(item='apple')]", "[sell(item='pear')]", "No."])
 def test_progress_equals_success_in_single_turn_tasks(text: str) -> None:
     rewards = [
-        Played(shop_env(simple_task(), reward=reward), [text]).rewards
+        Replay(shop_env(simple_task(), reward=reward), [text]).rewards
         for reward in ("success", "progress")
     ]
     assert rewards[0] == rewards[1] == [1.0 if "apple" in text else 0.0]
@@ -84,13 +84,13 @@ def test_progress_equals_success_in_single_turn_tasks(text: str) -> None:
 
 def test_success_is_paid_once_at_the_end() -> None:
     task = shop_task(SELL, SELL)
-    assert Played(shop_env(task), perfect_texts(task)).rewards == [0.0, 0.0, 0.0, 1.0]
+    assert Replay(shop_env(task), perfect_texts(task)).rewards == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_no_reward_changes_the_verdict() -> None:
     task = shop_task(SELL, SELL)
     verdicts = [
-        Played(shop_env(task, reward=reward), ["[look()]", DONE, DONE]).info["verdict"]
+        Replay(shop_env(task, reward=reward), ["[look()]", DONE, DONE]).info["verdict"]
         for reward in ("success", "progress", lambda step, verdict: -7.0)
     ]
     assert verdicts[0] == verdicts[1] == verdicts[2]
@@ -104,7 +104,7 @@ def test_callable_sees_every_step_and_the_verdict_at_the_end_only() -> None:
         return len(step.calls)
 
     task = shop_task(SELL, ["look()", "look()"])
-    played = Played(shop_env(task, reward=price), perfect_texts(task))
+    played = Replay(shop_env(task, reward=price), perfect_texts(task))
     assert played.rewards == [1.0, 0.0, 2.0, 0.0]
     assert all(type(reward) is float for reward in played.rewards)
     assert [verdict is not None for _, verdict in seen] == [False, False, False, True]
@@ -114,7 +114,7 @@ def test_callable_sees_every_step_and_the_verdict_at_the_end_only() -> None:
 @pytest.mark.parametrize("value", [None, "much", float("nan"), float("inf"), [1]])
 def test_a_reward_that_is_no_finite_number_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="finite number"):
-        Played(shop_env(simple_task(), reward=lambda step, verdict: value), ["No."])
+        Replay(shop_env(simple_task(), reward=lambda step, verdict: value), ["No."])
 
 
 def test_exceptions_of_a_users_reward_are_not_swallowed() -> None:
@@ -122,7 +122,7 @@ def test_exceptions_of_a_users_reward_are_not_swallowed() -> None:
         raise ZeroDivisionError("user's bug")
 
     with pytest.raises(ZeroDivisionError):
-        Played(shop_env(simple_task(), reward=broken), ["No."])
+        Replay(shop_env(simple_task(), reward=broken), ["No."])
 
 
 def test_unknown_rewards_are_named_with_the_known_ones() -> None:
@@ -155,7 +155,7 @@ def test_strict_rewards_pay_for_nothing_that_was_forgiven(turn: str, total: floa
     task = shop_task(["look()", *SELL], ["look()"])
     texts = [turn, DONE, "[look()]", DONE]
     returns = {
-        reward: Played(shop_env(task, reward=reward), texts).total
+        reward: Replay(shop_env(task, reward=reward), texts).total
         for reward in ("success", "progress", "strict", "strict_progress")
     }
     assert returns == {
@@ -169,7 +169,7 @@ def test_strict_rewards_pay_for_nothing_that_was_forgiven(turn: str, total: floa
 def test_strict_progress_pays_the_strict_turns_of_an_episode_that_is_not_strict() -> None:
     task = shop_task(["look()"], SELL, ["look()"])
     texts = ["[look()]", DONE, "[sell(item=apple)]", DONE, "[look()]", DONE]
-    played = Played(shop_env(task, reward="strict_progress"), texts)
+    played = Replay(shop_env(task, reward="strict_progress"), texts)
     assert played.valid
     assert played.rewards == pytest.approx([0.0, 1 / 3, 0.0, 0.0, 0.0, 1 / 3])
     assert played.info["strict_verdict"].error_type == "strict:lenient_syntax"
@@ -178,7 +178,7 @@ def test_strict_progress_pays_the_strict_turns_of_an_episode_that_is_not_strict(
 def test_strict_progress_equals_progress_of_an_episode_without_leniency() -> None:
     task = shop_task(SELL, [], SELL)
     rewards = [
-        Played(shop_env(task, reward=reward), perfect_texts(task)).rewards
+        Replay(shop_env(task, reward=reward), perfect_texts(task)).rewards
         for reward in ("progress", "strict_progress")
     ]
     assert rewards[0] == rewards[1]

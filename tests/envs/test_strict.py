@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from players import DONE, Played, doc, shop_env, shop_task, simple_task, user
+from players import DONE, Replay, doc, shop_env, shop_task, simple_task, user
 
 from fctncalling.checkers.agentic import answer_fault
 from fctncalling.cli.score.extra_metrics import steps_of
@@ -38,7 +38,7 @@ SELL = "[sell(item='apple')]"
     ],
 )
 def test_single_turn_answers_that_only_bfcl_accepts(text: str, strict_error: str | None) -> None:
-    played = Played(shop_env(simple_task(), strict=True), [text])
+    played = Replay(shop_env(simple_task(), strict=True), [text])
     if not played.valid:
         assert played.info["strict_verdict"] == played.info["verdict"]
         return
@@ -48,7 +48,7 @@ def test_single_turn_answers_that_only_bfcl_accepts(text: str, strict_error: str
 
 
 def test_calls_in_an_empty_turn_are_forgiven_officially_and_reported() -> None:
-    played = Played(
+    played = Replay(
         shop_env(shop_task([], ["look()"]), strict=True), ["[look()]", DONE, "[look()]", DONE]
     )
     assert played.valid
@@ -58,7 +58,7 @@ def test_calls_in_an_empty_turn_are_forgiven_officially_and_reported() -> None:
 
 @pytest.mark.parametrize("extra", ["nothing()", "burrow(deep=1)"])
 def test_calls_of_unknown_functions_are_reported(extra: str) -> None:
-    played = Played(shop_env(shop_task(["look()"]), strict=True), [f"[look(), {extra}]", DONE])
+    played = Replay(shop_env(shop_task(["look()"]), strict=True), [f"[look(), {extra}]", DONE])
     assert played.valid
     assert played.info["strict_verdict"].error_type == "strict:function_not_offered"
 
@@ -67,24 +67,24 @@ def test_functions_still_held_out_are_reported() -> None:
     task = shop_task(
         [SELL[1:-1]], ["look()"], question=[user("Sell."), []], missed_functions={1: ("look",)}
     )
-    played = Played(shop_env(task, strict=True), ["[look()]", SELL, DONE, "[look()]", DONE])
+    played = Replay(shop_env(task, strict=True), ["[look()]", SELL, DONE, "[look()]", DONE])
     assert played.valid
     assert played.info["strict_verdict"].error_type == "strict:function_not_offered"
 
 
 def test_without_strict_nothing_is_reported() -> None:
-    assert "strict_verdict" not in Played(shop_env(simple_task()), [SELL]).info
+    assert "strict_verdict" not in Replay(shop_env(simple_task()), [SELL]).info
 
 
 def test_a_failure_stays_the_official_failure() -> None:
-    info = Played(shop_env(simple_task(), strict=True), ["[sell(item=pear)]"]).info
+    info = Replay(shop_env(simple_task(), strict=True), ["[sell(item=pear)]"]).info
     assert info["strict_verdict"] == info["verdict"]
     assert info["verdict"].error_type == "value_error:string"
 
 
 def verdict_of(task: Task, *texts: str) -> Verdict:
     """Return the strict verdict on an episode that BFCL calls solved."""
-    played = Played(shop_env(task, strict=True), texts)
+    played = Replay(shop_env(task, strict=True), texts)
     assert played.valid, played.info["verdict"]
     strict: Verdict = played.info["strict_verdict"]
     assert (strict.error_type is None) == strict.valid
@@ -122,7 +122,7 @@ def test_calls_nested_in_arguments_are_named(held_out: bool, error: str, handler
         if handler == "bfcl_json"
         else f"[shout(text={arguments['text']})]"
     )
-    played = Played(shop_env(task, strict=True, handler=handler), [text, DONE, DONE])
+    played = Replay(shop_env(task, strict=True, handler=handler), [text, DONE, DONE])
     assert played.valid
     assert played.info["strict_verdict"].error_type == f"strict:{error}"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from players import DONE, Played, Shop, shop_task, simple_task
+from players import DONE, Replay, Shop, shop_task, simple_task
 from sample_tools import SmolTool, die, fail, flood, hang, shout
 
 from fctncalling.data.types import Task
@@ -90,7 +90,7 @@ def test_calls_of_tools_change_no_verdict_and_are_not_held_against_strictness() 
         tasks=[two_turns()], tools=[Shop, Notes, calculator_tool()], strict=True
     )
     texts = ["[calculator(expression='1+1'), note(text='x'), sell(item='apple')]", DONE, DONE]
-    played = Played(env, texts)
+    played = Replay(env, texts)
     assert played.valid
     assert played.info["strict_verdict"].valid
     assert [step[4]["error"] for step in played.steps[:1]] == [None]
@@ -142,7 +142,7 @@ def test_output_of_a_tool_cannot_end_an_episode_nor_pose_as_a_call_or_an_answer(
     assert not any(tag in shown for tag in TAGS)
     assert (reward, terminated, truncated, info["turn"]) == (0.0, False, False, 0)
     assert "till 10" in env.step("[look()]")[0]
-    assert not Played(env, [DONE, DONE]).valid
+    assert not Replay(env, [DONE, DONE]).valid
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Ours and the official package's verdicts are the same, on answers anybody can have judged.
 
-`benchmarks/official_checkers.py` tells how the file is made; the tables of the shared data are far
-larger.
+`benchmarks/peers/official_checkers.py` tells how the file is made; the tables of the shared data
+are far larger.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def recorded() -> Path:
     default = official_data_folder() / "verdicts" / "official.jsonl"
     path = Path(os.environ.get("FCTNCALLING_VERDICTS", default))
     if not path.is_file():
-        pytest.skip("needs official verdicts: benchmarks/official_checkers.py record makes them")
+        pytest.skip("needs official verdicts: benchmarks/peers/official_checkers.py makes them")
     return path
 
 

@@ -98,7 +98,7 @@ def said(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
-def asked(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+def call_reply(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     tool_calls = [
         {
             "id": f"c{i}",
@@ -287,7 +287,7 @@ def test_tool_calls_are_asked_answered_and_judged_in_their_own_form(tmp_path: Pa
         [tool] = body["tools"]
         assert tool["function"]["name"] == "math_add"
         number = int(body["messages"][-1]["content"].split()[1])
-        return asked(("math_add" if number else "math.add", {"a": number, "b": 1}))
+        return call_reply(("math_add" if number else "math.add", {"a": number, "b": 1}))
 
     output = tmp_path / "out.jsonl"
     with endpoint(reply) as stub:
@@ -304,9 +304,9 @@ def test_many_turns_of_tool_calls_keep_a_conversation_that_interfaces_accept(
     tmp_path: Path,
 ) -> None:
     script = [
-        asked(("mkdir", {"dir_name": "x"})),
+        call_reply(("mkdir", {"dir_name": "x"})),
         said("Made."),
-        asked(("pwd", {})),
+        call_reply(("pwd", {})),
         said("[not a call]"),
     ]
     tasks = tmp_path / "tasks.json"

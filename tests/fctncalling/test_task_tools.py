@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from players import DONE, Played
+from players import DONE, Replay
 
 from fctncalling.data.bfcl import TaskError, load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -104,11 +104,11 @@ def test_a_class_named_by_its_path_is_played_and_documented(
         "description": "How often.",
         "default": 1,
     }
-    played = Played(env, PERFECT)
+    played = Replay(env, PERFECT)
     assert played.valid
     assert "2" in played.steps[0][0]  # the scenario's note and the new one
-    assert not Played(env, [*PERFECT[:2], DONE]).valid
-    assert Played(env, PERFECT).valid
+    assert not Replay(env, [*PERFECT[:2], DONE]).valid
+    assert Replay(env, PERFECT).valid
 
 
 def test_nothing_is_imported_unless_it_is_asked_for(folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_class_that_is_given_goes_before_the_path_and_needs_no_leave(folder: P
 
     for tools in ({"Notes": Notes}, [Notes]):
         env = FunctionCallingEnv(dataset_path=write(folder, entry()), tools=tools)
-        assert "ignored" in Played(env, PERFECT[:1]).steps[0][0]
+        assert "ignored" in Replay(env, PERFECT[:1]).steps[0][0]
     assert not (folder / "imported").exists()
 
 

@@ -54,4 +54,5 @@ LONG = {
 }
 CLASSES = {"Request", "_Parser"}
 BOXES = {"fctncalling.algorithms", "fctncalling.envs", "fctncalling.evaluation"}
-FOLDERS = {"benchmarks"}
+FOLDERS: set[str] = set()
+NAMES = {"environments", "WhenLoaded"}

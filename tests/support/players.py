@@ -106,7 +106,7 @@ def perfect_texts(task: Task) -> list[str]:
     return texts
 
 
-class Played:
+class Replay:
     """What an episode gave: every step's answer, the return and the last info."""
 
     def __init__(

@@ -65,7 +65,7 @@ class RayTransport:
     def start_worker(self, number: int) -> tuple[Any, Any]:
         """Start an actor; the ticket is ready when its environments and its model are."""
         worker = self._kind.remote(*self._arguments, number)
-        return worker, worker.place.remote()
+        return worker, worker.location.remote()
 
     def ask(self, worker: Any, share: Share) -> Any:
         """Hand a share to an actor; Ray brings the weights to its machine, once for all actors

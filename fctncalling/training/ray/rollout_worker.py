@@ -46,7 +46,7 @@ class RolloutWorker:
         )  # what it notes of slow tools' answers has a file of its own
         self._rollout = LocalRollout(self.config, self.policy, template, make_env, own)
 
-    def place(self) -> tuple[str, int, str]:
+    def location(self) -> tuple[str, int, str]:
         """Return the name of this machine, this process's number and the number Ray has for the
         node.
         """

@@ -1,7 +1,7 @@
 """What runs of the jobs with tools in mid-generation show: success before and after, and what
 follows a failed call.
 
-`python benchmarks/text_jobs_report.py RESULTS_FOLDER` prints, over all logged training episodes of
+`python benchmarks/tool_jobs_report.py RESULTS_FOLDER` prints, over all logged training episodes of
 a run, how often an episode succeeds whose first call failed.
 """
 

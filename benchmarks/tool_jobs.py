@@ -1,6 +1,6 @@
 """How surely the jobs with tools in mid-generation learn: many seeds of one training command.
 
-`python benchmarks/text_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py
+`python benchmarks/tool_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py
 --env_name calculator` does once a seed, prints a table and writes runs.json, report.md and a figure
 into --output. Finished runs are kept: the same command again goes on where the last one was
 stopped. `--set lora_r=8` sets more flags of the training command.
@@ -18,7 +18,7 @@ import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from text_jobs_report import Run, draw, report
+from tool_jobs_report import Run, draw, report
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,7 +54,7 @@ def parsed() -> argparse.Namespace:
         "--algorithms", default="TPPO", help="names, parted by commas (default TPPO)"
     )
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--output", type=Path, help="folder (default: results/text_jobs/JOB)")
+    parser.add_argument("--output", type=Path, help="folder (default: results/tool_jobs/JOB)")
     parser.add_argument(
         "--set",
         nargs="*",
@@ -63,7 +63,7 @@ def parsed() -> argparse.Namespace:
         help="more flags of the training command",
     )
     options = parser.parse_args()
-    options.output = options.output or ROOT / "results" / "text_jobs" / options.job
+    options.output = options.output or ROOT / "results" / "tool_jobs" / options.job
     options.output.mkdir(parents=True, exist_ok=True)
     return options
 
