@@ -47,7 +47,7 @@ def supports_fused_decoder(model: Any) -> bool:
 
 
 class FusedDecoder:
-    """Decodes as `TransformersDecoder` does, under `torch.inference_mode`; joined weights are those of
+    """Decodes as `TransformersDecoder` does, in inference mode; joined weights are those of
     the first read.
 
     The precisions are `pass_dtypes`' of the model. Weights are cast once, and autocast is off in
