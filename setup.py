@@ -93,7 +93,6 @@ setup(
         "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
         "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
         "math": ["sympy>=1.12"],
-        "monty": ["pydantic-monty>=1.4"],
         "vllm": [
             "httpx>=0.27,<1"
         ],  # --rollout_engine vllm; the server lives in an environment of its own

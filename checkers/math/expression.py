@@ -85,7 +85,7 @@ def parse(text: str) -> Tree:
     """Return the tree of a mathematical text; raises ExpressionError for all else."""
     if len(text) > MAX_CHARACTERS:
         raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
-    return _Parser(_tokens(text)).answer()
+    return _ExpressionParser(_tokens(text)).answer()
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ def _words(word: str) -> list[tuple[str, str]]:
     return [("command", letter) if letter in CONSTANTS else ("letter", letter) for letter in word]
 
 
-class _Parser:
+class _ExpressionParser:
     """Recursive descent; each method leaves the position behind what it has read."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:

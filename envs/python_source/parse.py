@@ -94,14 +94,6 @@ def parse_expression(
             return _untroubled(lambda: ast.parse(source, filename, mode="eval")).body
 
 
-def parse_module(source: str) -> ast.Module:
-    """Return the tree of a module, however long it is; raises as `ast.parse`,
-    and warns as it does.
-    """
-    with _PARSING:
-        return _untroubled(lambda: ast.parse(source))
-
-
 def _untroubled(parse: Callable[[], Tree]) -> Tree:
     """Return what `parse` does, tried again where another thread's parsing came between."""
     for _ in range(_TRIES - 1):

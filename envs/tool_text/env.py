@@ -155,12 +155,16 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         message.num_steps += 1
         pause = self._syntax.pause(message.words, start)
         try:
-            if pause.kind == "open" and message.num_steps <= self._max_turns * 4:
+            outcome = pause.outcome(
+                calls_left=message.num_calls < self._max_turns,
+                pauses_left=message.num_steps <= self._max_turns * 4,
+            )
+            if outcome == "continue":
                 observation, info = self._observation_and_info(message, "", [], {})
                 return observation, 0.0, False, False, info
-            if pause.kind == "call" and message.num_calls < self._max_turns:
+            if outcome == "answer":
                 return self._answered(message, pause)
-            return self._ended(message, "step_limit" if pause.kind in ("call", "open") else None)
+            return self._ended(message, "step_limit" if outcome == "step_limit" else None)
         except InfrastructureError as failure:
             message.ended = True
             extra = {"verdict": None, "invalid": True, "invalid_reason": str(failure)}

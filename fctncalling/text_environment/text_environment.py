@@ -203,14 +203,13 @@ class TextEnvironment(FollowsAssignments):
             over = over and history.system_spans[-1]
             return full or over, full or over
         _, pause = self._pause(history)
-        if pause.kind == "call":
-            return over, over
-        if pause.kind == "submit":
+        if pause.kind == "open" and self._stopped(history):
             return False, True
-        if pause.kind == "end" or self._stopped(history):
-            return full and not self._stopped(history), True
         rambles = len(history.system_spans) > MAX_PAUSES * (self.max_turns + 1)
-        return full or rambles, full or rambles
+        outcome = pause.outcome(calls_left=not over, pauses_left=not (full or rambles))
+        if outcome == "end":
+            return pause.kind == "end" and full and not self._stopped(history), True
+        return outcome == "step_limit", outcome == "step_limit"
 
     def compute_reward(
         self, histories: Sequence[TextHistory], **reward_kwargs: Any

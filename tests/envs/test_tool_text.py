@@ -334,7 +334,7 @@ def test_no_question_is_its_own_answer(job: Any) -> None:
     env = job(tools=("calculator",))
     marked = "Result={}<submit>" if job is calculator else r"So \boxed{{{}}}"
     for number in range(40):
-        task = env.tasks.named(f"held_out_{number}")
+        task = env.tasks.by_id(f"held_out_{number}")
         asked = task.prompt.removeprefix("What is ").strip(" ?")
         tries = [asked, task.extra["code"].removeprefix("print(").removesuffix(")")]
         value = float(task.answer)

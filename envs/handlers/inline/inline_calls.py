@@ -22,6 +22,9 @@ class CallBlock(NamedTuple):
     complaint: str = ""  # why it is none
 
 
+MessageOutcome = Literal["answer", "continue", "end", "step_limit"]
+
+
 class Pause(NamedTuple):
     """What a message has come to, as far as it is written.
 
@@ -32,6 +35,18 @@ class Pause(NamedTuple):
 
     kind: Literal["call", "submit", "open", "end"]
     block: CallBlock | None = None
+
+    def outcome(self, *, calls_left: bool, pauses_left: bool) -> MessageOutcome:
+        """Return what becomes of the message: the rule of every environment with inline calls.
+
+        A call is answered while the limit of calls allows it, a pause that means nothing goes on
+        while that of pauses does; the policy's own end is no limit's.
+        """
+        if self.kind == "call":
+            return "answer" if calls_left else "step_limit"
+        if self.kind == "open":
+            return "continue" if pauses_left else "step_limit"
+        return "end"
 
 
 class InlineCalls(CallFormat):

@@ -60,7 +60,7 @@ def calculate(expression: str) -> str:
 
 def evaluate(expression: str) -> Fraction:
     """Return an expression's exact value; only roots, such as 2**0.5, go through floats."""
-    parser = _Parser(_tokens(expression))
+    parser = _CalculatorParser(_tokens(expression))
     value = parser.expression(1, 0)
     if not parser.token.is_end:
         raise CalculatorError(f"unexpected {parser.token.text!r}")
@@ -93,7 +93,7 @@ def _tokens(expression: str) -> list[_Token]:
     return [*found, _Token("")]
 
 
-class _Parser:
+class _CalculatorParser:
     """Precedence climbing over the tokens, computing as it goes."""
 
     def __init__(self, tokens: list[_Token]) -> None:
