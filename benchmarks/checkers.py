@@ -3,10 +3,10 @@ start-up included.
 
 The official package goes into a virtual environment of its own, with what its checker imports and
 nothing else:
-  python3.11 -m venv /tmp/official /tmp/official/bin/pip install --no-deps bfcl-eval==2026.3.23
-  tree_sitter==0.21.3 tree-sitter-java==0.21.0 \\
-      tree-sitter-javascript==0.21.4 mpmath==1.3.0 tenacity overrides filelock python-dotenv tqdm
-      numpy==1.26.4 \\ pandas==2.2.3 python-dateutil pytz six tzdata
+  python3.11 -m venv /tmp/official
+  /tmp/official/bin/pip install --no-deps bfcl-eval==2026.3.23 tree_sitter==0.21.3 \\
+      tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4 mpmath==1.3.0 tenacity overrides \\
+      filelock python-dotenv tqdm numpy==1.26.4 pandas==2.2.3 python-dateutil pytz six tzdata
   python benchmarks/checkers.py --official /tmp/official/bin/python --data_dir data/bfcl
 
 Both sides judge the ground truths as a prompted model would write them, and take turns; CPU seconds

@@ -1,9 +1,10 @@
 """What the rollout engine saves: against `model.generate`, over long episodes, beside slow tools,
 and against TRL.
 
-  python benchmarks/rollout.py python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install torch==2.13.0
-  trl==1.16.0 transformers==5.23.0 jmespath python benchmarks/rollout.py --parts trl --trl
-  /tmp/trl/bin/python
+  python benchmarks/rollout.py
+  python3.11 -m venv /tmp/trl
+  /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0 jmespath
+  python benchmarks/rollout.py --parts trl --trl /tmp/trl/bin/python
 
 Everything takes turns in one run, on one thread; CPU seconds are compared (of slow tools: seconds)
 and medians over the rounds are told. A miss is told with the profile of its part; exits 1 then.

@@ -1,8 +1,10 @@
 """What an update costs: growth with the number of steps, one row a step, and TRL's GRPO trainer on
 the same batch.
 
-  python benchmarks/update.py python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install torch==2.13.0
-  trl==1.16.0 transformers==5.23.0 python benchmarks/update.py --vs trl --trl /tmp/trl/bin/python
+  python benchmarks/update.py
+  python3.11 -m venv /tmp/trl
+  /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0
+  python benchmarks/update.py --vs trl --trl /tmp/trl/bin/python
 
 Everything takes turns in one run, on one thread in fp32; CPU seconds are compared and medians over
 the rounds are told. Exits 1 where a target is missed.

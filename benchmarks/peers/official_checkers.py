@@ -4,8 +4,8 @@ nothing of ours.
 By itself it records a small set of official verdicts in some seconds, for anybody to compare ours
 with (`checkers.py` tells what goes into /tmp/official):
   python evaluate_fctncalling.py import-bfcl
-  /tmp/official/bin/python benchmarks/peers/official_checkers.py \\
-      record data/bfcl/verdicts/official.jsonl
+  /tmp/official/bin/python benchmarks/peers/official_checkers.py record \\
+      data/bfcl/verdicts/official.jsonl
   python -m pytest tests/fctncalling/test_official_verdicts.py
 
 `bfcl_eval.constants.model_config` imports every vendor's SDK to look up one boolean, so a stand-in

@@ -1,9 +1,9 @@
 """Make an ordinary model of a checkpoint: its adapters merged into the base, tokenizer and critic
 beside it.
 
-example: evaluate_fctncalling.py export --checkpoint
-results/check/embedded/embedded/TPPO/checkpoints/update_000040 \\
-             --output my_model
+example:
+  evaluate_fctncalling.py export --output my_model \\
+      --checkpoint results/check/embedded/embedded/TPPO/checkpoints/update_000040
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Random answers of odd source text, judged by us and by the official package: where do the
 verdicts differ?
 
-  python benchmarks/odd_answers.py --official /tmp/official/bin/python --data_dir data/bfcl
+  python benchmarks/peers/odd_answers.py --official /tmp/official/bin/python --data_dir data/bfcl
   --answers 10000
 
 (`benchmarks/checkers.py` says how the official package gets its virtual environment.) An answer is

@@ -4,8 +4,8 @@ digit printed.
 The official package goes into a virtual environment of its own, as `checkers.py` tells; an unpacked
 wheel of its last V3 release (`pip download --no-deps bfcl-eval==2025.7.9`) adds what V3 makes of
 the same accuracies:
-  python benchmarks/official_scores.py --official /tmp/official/bin/python --official_v3 /tmp/v3 \\
-      --data_dir data/bfcl --tables ../shared/bfcl/verdicts
+  python benchmarks/peers/official_scores.py --official /tmp/official/bin/python \\
+      --official_v3 /tmp/v3 --data_dir data/bfcl --tables ../shared/bfcl/verdicts
 
 Compared are every header of a score file, the ids and kinds of its failures, and every cell of the
 leaderboard's tables but those that need the official list of models (link, cost, organization,
