@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
 from fctncalling.cli.shared.missing_tools import MISSING
+from fctncalling.cli.shared.text_table import aligned
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.categories import UnsupportedCategory, kind_of
@@ -31,7 +31,9 @@ from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import ToolsArgument
-from fctncalling.evaluation.canary_policies import Policy, PolicyInput, policies
+from fctncalling.evaluation.agents.scripted import PolicyPlayer
+from fctncalling.evaluation.canary_policies import Policy, policies
+from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.official_faults import official_fault
 
 Rates = dict[
@@ -150,38 +152,19 @@ def play_all(
 
 def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict | None, str]:
     """Return the verdict of one episode and why it is not valid; None where there is no verdict."""
-    _, info = env.reset(options={"task_id": task.id})
-    instructions, user_text, ended, step_in_turn = info["instructions"], _user_text(info), False, 0
-    while not ended:
-        turn = info["turn"]
-        situation = PolicyInput(task, turn, step_in_turn, user_text, info["tools"], instructions)
-        try:
-            text = policy(situation)
-        except ValueError as error:  # a ground truth that cannot be written as calls
-            return Verdict(False, 0.0, None, str(error)), str(error)
-        _, _, terminated, truncated, info = env.step(text)
-        ended, step_in_turn = terminated or truncated, step_in_turn + 1
-        if info["turn"] != turn:
-            step_in_turn, user_text = 0, _user_text(info)
-    verdict: Verdict | None = info["verdict"]
+    player = PolicyPlayer(policy, task)
+    played = play_episode(env, task.id, player)
+    if player.error:
+        return Verdict(False, 0.0, None, player.error), player.error
+    verdict = played.episode.verdict
     if verdict is None:
-        return None, str(info.get("invalid_reason", "the task has no ground truth"))
+        return None, played.reason or "the task has no ground truth"
     return verdict, f"{verdict.error_type}: {verdict.message}"
 
 
 def table(rates: Rates, counts: Counter[str]) -> str:
     """Return the rates in percent as a plain table."""
-    rows = list(_rows(rates, counts))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    )
+    return aligned(list(_rows(rates, counts)))
 
 
 def show(rates: Rates, counts: Counter[str]) -> None:
@@ -209,15 +192,6 @@ def _rows(rates: Rates, counts: Counter[str]) -> Iterator[list[str]]:
 
 def _percent(rate: float | None) -> str:
     return "-" if rate is None else f"{100 * rate:.1f}"
-
-
-def _user_text(info: dict[str, Any]) -> str:
-    texts = [
-        str(message.get("content") or "")
-        for message in info["messages"]
-        if message["role"] == "user"
-    ]
-    return texts[-1] if texts else ""
 
 
 def _is_supported(task: Task) -> bool:

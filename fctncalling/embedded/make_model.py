@@ -31,6 +31,7 @@ from fctncalling.embedded.demonstrator import Demonstrator
 from fctncalling.embedded.make_tasks import EMBEDDED, SHARES, make_tasks
 from fctncalling.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.evaluation.episode_log import play_episode
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -101,22 +102,32 @@ def episode_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator
     """
     env = FunctionCallingEnv(tasks=tasks)
     for task in tasks:
-        _, info = env.reset(options={"task_id": task.id})
-        step_in_turn, ended = 0, False
-        while not ended:
-            for message in info["messages"]:
-                yield (
-                    message["content"].rpartition("\n")[2]
-                    if message.get("tools")
-                    else message["content"]
-                )
-            yield signatures(info["tools"])
-            turn = info["turn"]
-            action = demonstrator(task.id, turn, step_in_turn, info)
-            yield action
-            _, _, terminated, truncated, info = env.step(action)
-            ended = terminated or truncated
-            step_in_turn = step_in_turn + 1 if info["turn"] == turn else 0
+        player = _RecordingPlayer(task.id, demonstrator)
+        play_episode(env, task.id, player)
+        yield from player.texts
+
+
+class _RecordingPlayer:
+    """A demonstrator as the player of one episode; keeps every text a model would read or write."""
+
+    def __init__(self, task_id: str, demonstrator: Demonstrator) -> None:
+        self.texts: list[str] = []
+        self._task_id = task_id
+        self._demonstrator = demonstrator
+        self._turn = -1
+        self._step_in_turn = 0
+
+    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+        """Return the demonstrator's action."""
+        for message in info["messages"]:
+            content = message["content"]
+            self.texts.append(content.rpartition("\n")[2] if message.get("tools") else content)
+        self.texts.append(signatures(info["tools"]))
+        self._step_in_turn = self._step_in_turn + 1 if info["turn"] == self._turn else 0
+        self._turn = info["turn"]
+        action = self._demonstrator(self._task_id, self._turn, self._step_in_turn, info)
+        self.texts.append(action)
+        return action
 
 
 def signatures(tools: Sequence[Any]) -> str:

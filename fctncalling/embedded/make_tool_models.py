@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +26,7 @@ from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTask
 from fctncalling.envs.tool_text.presets import JOBS
 from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
+from fctncalling.evaluation.episode_log import play_episode
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.batch import EpisodeRecord
@@ -209,15 +210,25 @@ def episode_text(
 ) -> Iterator[str]:
     """Yield every text of the demonstrator's episodes."""
     for task_id in task_ids:
-        observation, info = env.reset(options={"task_id": task_id})
-        step, ended = 0, False
-        while not ended:
-            yield observation
-            action = script(task_id, 0, step, info)
-            yield action
-            observation, _, terminated, truncated, info = env.step(action)
-            ended, step = terminated or truncated, step + 1
+        player = _TextRecordingPlayer(task_id, script)
+        play_episode(env, task_id, player)
+        yield from player.texts
     env.close()
+
+
+class _TextRecordingPlayer:
+    """A demonstrator as the player of one episode; keeps every text a model would read or write."""
+
+    def __init__(self, task_id: str, script: TextDemonstrator) -> None:
+        self.texts: list[str] = []
+        self._task_id = task_id
+        self._script = script
+
+    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+        """Return the demonstrator's action."""
+        action = self._script(self._task_id, 0, len(self.texts) // 2, info)
+        self.texts += [observation, action]
+        return action
 
 
 def _tools(job: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, Task
+from fctncalling.envs.handlers.registry import get_handler, handler_for
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
 
@@ -29,6 +30,7 @@ class PolicyInput(NamedTuple):
     user_text: str  # the newest user message
     tools: Sequence[Mapping[str, Any]]  # OpenAI schemas offered now
     instructions: str  # the system text
+    handler: str = ""  # how calls are written; none: as the task's language does
 
 
 Policy = Callable[[PolicyInput], str]
@@ -55,11 +57,15 @@ def always_call(situation: PolicyInput) -> str:
     """Call the first offered function in every message."""
     if not situation.tools:
         return DONE
-    function = situation.tools[0]["function"]
+    return _written(situation, [placeholder_call(situation.tools[0])])
+
+
+def placeholder_call(tool: Mapping[str, Any]) -> Call:
+    """Return a call of an offered function, required arguments filled by their type."""
+    function = tool["function"]
     properties = function["parameters"].get("properties", {})
     required = function["parameters"].get("required", [])
-    arguments = {key: placeholder(properties.get(key, {})) for key in required}
-    return _written(situation.task, [Call(function["name"], arguments)])
+    return Call(function["name"], {key: placeholder(properties.get(key, {})) for key in required})
 
 
 def placeholder(schema: Mapping[str, Any]) -> Any:
@@ -81,16 +87,46 @@ def placeholder(schema: Mapping[str, Any]) -> Any:
 
 
 def oracle(situation: PolicyInput) -> str:
-    """Play the ground truth; an agentic task's is its final message."""
-    if situation.task.kind == "agentic":
-        return str(situation.task.ground_truth[0]) if situation.task.ground_truth else DONE
+    """Play the ground truth; an agentic task's is its final message.
+
+    Raises ValueError where calls cannot be written.
+    """
+    task = situation.task
+    if task.kind == "agentic":
+        return str(task.ground_truth[0]) if task.ground_truth else DONE
     if situation.step_in_turn:
         return DONE
-    if situation.task.language != "python" and (
-        accepted := accepted_answer(situation.task, "prompting")
-    ):
+    if (accepted := _accepted(situation)) is not None:
         return accepted
-    return _written(situation.task, oracle_calls(situation.task)[situation.turn])
+    turns = oracle_calls(task)
+    return _written(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
+
+
+def _accepted(situation: PolicyInput) -> str | None:
+    """Return an answer in BFCL's own form that passes: some truths do in one spelling only."""
+    task, handler = situation.task, situation.handler
+    if task.is_multi_turn or task.ground_truth is None or "prompt_variant" in task.extra:
+        return None
+    form = "tool_call" if handler == "tool_calls" else "prompting"
+    if handler not in ("", handler_for(task, form).name):
+        return None
+    return accepted_answer(task, form)
+
+
+class RandomCalls:
+    """Calls one offered function with placeholder arguments, or ends the turn, at even odds."""
+
+    def __init__(self, seed: str) -> None:
+        self._draw = random.Random(seed)
+
+    def __call__(self, situation: PolicyInput) -> str:
+        """Return the next message; what no call can say ends the turn."""
+        if not situation.tools or self._draw.random() < 0.5:
+            return DONE
+        try:
+            return _written(situation, [placeholder_call(self._draw.choice(situation.tools))])
+        except ValueError:
+            return DONE
 
 
 class HistoryBlind:
@@ -122,7 +158,7 @@ class HistoryBlind:
         draw = random.Random(f"{self._seed} {situation.task.id} {situation.turn}")
         words = set(_WORD.findall(situation.instructions.casefold()))
         guessed = [self._guessed(call, situation, words, draw) for call in _turn(situation)]
-        return _written(situation.task, guessed)
+        return _written(situation, guessed)
 
     def _guessed(
         self, call: Call, situation: PolicyInput, words: set[str], draw: random.Random
@@ -177,8 +213,12 @@ def _turn(situation: PolicyInput) -> list[Call]:
     return oracle_calls(situation.task)[situation.turn]
 
 
-def _written(task: Task, calls: Sequence[Call]) -> str:
-    return render_calls(task, calls) if calls else DONE
+def _written(situation: PolicyInput, calls: Sequence[Call]) -> str:
+    if not calls:
+        return DONE
+    if situation.handler:
+        return get_handler(situation.handler).render(calls)
+    return render_calls(situation.task, calls)
 
 
 def policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:

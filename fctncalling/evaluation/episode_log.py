@@ -8,8 +8,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
+
 from fctncalling.data.types import Episode, StepRecord, Task, Verdict
-from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.rewards import progress_of
 from fctncalling.evaluation.agents.agent import (
@@ -23,7 +24,7 @@ from fctncalling.evaluation.agents.agent import (
 
 
 def play_episode(
-    env: FunctionCallingEnv, task_id: str, player: Player, seed: int | None = None
+    env: gymnasium.Env[str, str], task_id: str, player: Player, seed: int | None = None
 ) -> PlayedEpisode:
     """Play one episode; where the agent or infrastructure fails it is invalid, with the reason."""
     observation, info = env.reset(seed=seed, options={"task_id": task_id})

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
-from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.evaluation.accepted_answers import accepted_answer
-from fctncalling.evaluation.agents.agent import Player
-from fctncalling.evaluation.canary_policies import DONE, placeholder
+from fctncalling.data.types import Task
+from fctncalling.evaluation.agents.agent import EpisodeCut, Player
+from fctncalling.evaluation.canary_policies import (
+    DONE,
+    Policy,
+    PolicyInput,
+    RandomCalls,
+    noop,
+    oracle,
+)
 
 SCRIPTED = ("oracle", "noop", "random")
 
@@ -27,72 +29,64 @@ class ScriptedAgent:
 
     def player(self, task: Task, handler: str, seed: int) -> Player:
         """Return a player for an episode."""
-        if self.name == "oracle":
-            return _Oracle(task, handler)
-        return _Random(handler, f"{seed} {task.id}") if self.name == "random" else _Noop()
+        policies: dict[str, Policy] = {
+            "oracle": oracle,
+            "noop": noop,
+            "random": RandomCalls(f"{seed} {task.id}"),
+        }
+        return PolicyPlayer(policies[self.name], task, handler, fallback=DONE)
 
     def close(self) -> None:
         """Do nothing: a script holds nothing open."""
 
 
-class _Noop:
-    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        return ""
+class PolicyPlayer:
+    """A scripted policy as the player of one episode.
 
+    Where the policy's calls cannot be written, it says `fallback` from then on; without one the
+    episode is cut there, and `error` tells why.
+    """
 
-class _Oracle:
-    """Plays each turn's calls in its first message. Where none can be written, it gives up."""
-
-    def __init__(self, task: Task, handler: str) -> None:
-        self._texts = _truth_texts(task, handler)
-        self._turn = -1
-
-    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        if info["turn"] == self._turn:
-            return DONE
-        self._turn = int(info["turn"])
-        return self._texts[self._turn] if self._turn < len(self._texts) else DONE
-
-
-def _truth_texts(task: Task, handler: str) -> list[str]:
-    kind = task.kind
-    if kind == "agentic":
-        return [str(task.ground_truth[0])] if task.ground_truth else []
-    form = "tool_call" if handler == "tool_calls" else "prompting"
-    if (
-        kind != "multi_turn"
-        and handler == handler_for(task, form).name
-        and "prompt_variant" not in task.extra
-    ):
-        accepted = accepted_answer(task, form) if task.ground_truth is not None else None
-        if accepted is not None:
-            return [accepted]
-    texts = []
-    try:
-        for calls in oracle_calls(task):
-            texts.append(get_handler(handler).render(calls) if calls else DONE)
-    except ValueError:  # a truth that this form cannot say
-        texts.append(DONE)
-    return texts
-
-
-class _Random:
-    """Calls one offered function with placeholder arguments, or ends the turn, at even odds."""
-
-    def __init__(self, handler: str, seed: str) -> None:
-        self._handler = get_handler(handler)
-        self._draw = random.Random(seed)
+    def __init__(
+        self, policy: Policy, task: Task, handler: str = "", fallback: str | None = None
+    ) -> None:
+        self.error = ""
+        self._policy = policy
+        self._fallback = fallback
+        self._situation = PolicyInput(task, -1, 0, "", (), "", handler)
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        if not info["tools"] or self._draw.random() < 0.5:
-            return DONE
-        function = self._draw.choice(info["tools"])["function"]
-        properties = function["parameters"].get("properties", {})
-        required = function["parameters"].get("required", [])
-        call = Call(
-            function["name"], {key: placeholder(properties.get(key, {})) for key in required}
-        )
-        try:
-            return self._handler.render([call])
-        except ValueError:
-            return DONE
+        """Return the policy's message."""
+        self._situation = _next_situation(self._situation, info)
+        if not self.error:
+            try:
+                return self._policy(self._situation)
+            except ValueError as error:  # a ground truth that cannot be written as calls
+                self.error = str(error)
+        if self._fallback is None:
+            raise EpisodeCut
+        return self._fallback
+
+
+def _next_situation(before: PolicyInput, info: Mapping[str, Any]) -> PolicyInput:
+    """Return what the policy sees now; user text and step are counted anew in every turn."""
+    turn, tools = int(info.get("turn", 0)), info.get("tools", ())
+    if turn == before.turn:
+        return before._replace(step_in_turn=before.step_in_turn + 1, tools=tools)
+    is_first = before.turn < 0
+    return before._replace(
+        turn=turn,
+        step_in_turn=0,
+        user_text=_user_text(info),
+        tools=tools,
+        instructions=str(info.get("instructions", "")) if is_first else before.instructions,
+    )
+
+
+def _user_text(info: Mapping[str, Any]) -> str:
+    texts = [
+        str(message.get("content") or "")
+        for message in info.get("messages", ())
+        if message["role"] == "user"
+    ]
+    return texts[-1] if texts else ""
