@@ -1,14 +1,14 @@
 """fctncalling: a Gymnasium environment for multi-turn function calling, and an actor-critic trainer
 for it.
 
-Importing it registers `FunctionCalling-v0` and loads little else: the public names below are
+Importing it registers the Gymnasium ids of `registration.py`; the public names below are
 imported when first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.registration import register_environment
+from fctncalling.registration import register_environments
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
@@ -62,7 +62,7 @@ _HOME = {
     "load_tasks": "fctncalling.data.bfcl",
 }
 
-register_environment()
+register_environments()
 
 
 def __getattr__(name: str) -> Any:

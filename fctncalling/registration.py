@@ -1,32 +1,20 @@
-"""Registers the environments with Gymnasium, without importing Gymnasium for those who only judge
-answers.
-"""
+"""Registers the environments with Gymnasium, under ids with namespace and version."""
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from gymnasium import register, registry
 
 ENTRY_POINTS = {
     "FunctionCalling-v0": "fctncalling.envs.function_calling:FunctionCallingEnv",
-    "ToolText-v0": "fctncalling.envs.tool_text.env:ToolTextEnv",
-    "calculator": "fctncalling.envs.tool_text.presets:calculator",
-    "python_math": "fctncalling.envs.tool_text.presets:python_math",
+    "fctncalling/ToolText-v0": "fctncalling.envs.tool_text.env:ToolTextEnv",
+    "fctncalling/Calculator-v0": "fctncalling.envs.tool_text.presets:calculator",
+    "fctncalling/PythonMath-v0": "fctncalling.envs.tool_text.presets:python_math",
 }
-"""Environment's id -> what makes it."""
+"""Environment's id -> what makes it, imported when it is first made."""
 
 
-def register_environment() -> None:
-    """Register now where Gymnasium is loaded, else as soon as it is."""
-    if "gymnasium" in sys.modules:
-        _register(sys.modules["gymnasium"])
-    else:
-        from fctncalling.when_loaded import WhenLoaded
-
-        sys.meta_path.insert(0, WhenLoaded("gymnasium", _register))
-
-
-def _register(gymnasium: Any) -> None:
+def register_environments() -> None:
+    """Register every environment that is not registered yet."""
     for env_id, entry_point in ENTRY_POINTS.items():
-        if env_id not in gymnasium.registry:
-            gymnasium.register(id=env_id, entry_point=entry_point)
+        if env_id not in registry:
+            register(id=env_id, entry_point=entry_point)

@@ -5,6 +5,7 @@ links.
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import re
@@ -17,9 +18,19 @@ import gymnasium
 import pytest
 
 import fctncalling
+from fctncalling.registration import ENTRY_POINTS
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("data", "checkers", "envs", "algorithms")
+DATA_FILES = (
+    "py.typed",
+    "official_files.json",
+    "cli/score/leaderboard_columns.json",
+    "data/task.schema.json",
+    "embedded/vocabulary.json",
+    "envs/prompting/format_variants.json",
+    "envs/tools/bfcl/tables/travel_booking.json",
+)  # that some module reads, one of each kind
 
 
 def run(*arguments: str, cwd: Path, path: Path | None = None) -> str:
@@ -56,11 +67,20 @@ def test_the_environment_is_registered_in_whichever_order_the_two_are_imported(
         assert run("-c", f"{imports}\n{made}", cwd=tmp_path).strip() == "FunctionCallingEnv"
 
 
-def test_scoring_loads_neither_gymnasium_nor_the_schema_validator_nor_numpy(tmp_path: Path) -> None:
+def test_scoring_loads_neither_torch_nor_the_schema_validator(tmp_path: Path) -> None:
     run(
         "-c",
         "import sys, fctncalling.cli.score.command, fctncalling.cli.verdicts\n"
-        "assert not {'gymnasium', 'jsonschema', 'numpy', 'torch'} & set(sys.modules)",
+        "assert not {'jsonschema', 'torch', 'transformers'} & set(sys.modules)",
+        cwd=tmp_path,
+    )
+
+
+def test_importing_replaces_nothing_of_the_interpreter(tmp_path: Path) -> None:
+    run(
+        "-c",
+        "import sys; finders, printed = list(sys.meta_path), sys.stdout; import fctncalling\n"
+        "assert sys.meta_path == finders and sys.stdout is printed",
         cwd=tmp_path,
     )
 
@@ -74,11 +94,17 @@ def test_using_tasks_loads_neither_torch_nor_the_schema_validator(tmp_path: Path
     )
 
 
-def test_the_environment_is_registered_by_import() -> None:
-    assert (
-        gymnasium.spec("FunctionCalling-v0").entry_point
-        == "fctncalling.envs.function_calling:FunctionCallingEnv"
-    )
+def test_the_environments_are_registered_by_import() -> None:
+    for env_id, entry_point in ENTRY_POINTS.items():
+        assert gymnasium.spec(env_id).entry_point == entry_point
+        module, _, name = entry_point.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
+    assert sorted(ENTRY_POINTS) == [
+        "FunctionCalling-v0",
+        "fctncalling/Calculator-v0",
+        "fctncalling/PythonMath-v0",
+        "fctncalling/ToolText-v0",
+    ]
 
 
 def test_every_public_name_loads_on_first_use_and_is_listed() -> None:
@@ -118,8 +144,9 @@ def without_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
     not supported.
     """
     clone = tmp_path_factory.mktemp("clone")
-    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info", "model", "bfcl")
     for folder in (*ROOMS, "fctncalling"):
+        large = ("model", "bfcl") if folder == "data" else ()
+        skipped = shutil.ignore_patterns("__pycache__", "*.egg-info", *large)
         shutil.copytree(ROOT / folder, clone / folder, symlinks=True, ignore=skipped)
     for room in ROOMS:
         link = clone / "fctncalling" / room
@@ -152,8 +179,13 @@ def test_a_clone_without_links_builds_a_complete_package(
         for path in (without_links / room).rglob("*")
         if path.suffix in (".py", ".json")
     }
+    expected |= {
+        str(path.relative_to(without_links))
+        for path in (without_links / "fctncalling").rglob("*")
+        if path.suffix in (".py", ".json")
+    }
     assert expected <= shipped
-    assert "fctncalling/py.typed" in shipped
+    assert {f"fctncalling/{name}" for name in DATA_FILES} <= shipped
 
 
 def test_the_built_package_loads_its_embedded_tasks(without_links: Path, tmp_path: Path) -> None:

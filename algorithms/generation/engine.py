@@ -13,6 +13,7 @@ from fctncalling.algorithms.generation.fused_decoder import FusedDecoder, suppor
 from fctncalling.algorithms.generation.sampling import sample
 from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.generation.transformers_cache import check_supported
+from fctncalling.data.timing import timed
 
 __all__ = ["Action", "CacheBudgetError", "Engine", "GenerationEngine", "Request", "ScriptedEngine"]
 
@@ -163,6 +164,7 @@ class GenerationEngine(Engine):
         finished, self._finished = self._finished, []
         return finished
 
+    @timed("prefill")
     def _prefill(self) -> None:
         """Let slots read what they have not read, and sample a token each."""
         joining = [
@@ -214,6 +216,7 @@ class GenerationEngine(Engine):
             slot.pending = slot.pending[-1:]
         return True
 
+    @timed("decode")
     def _step(self) -> None:
         """Let the busy slots decode one token each."""
         span = self._compact()

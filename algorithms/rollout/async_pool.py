@@ -15,6 +15,7 @@ from fctncalling.algorithms.rollout.env_pool import (
     EnvResponse,
     NoResponseError,
 )
+from fctncalling.data.timing import timed
 
 Inbox = queue.SimpleQueue[
     tuple[int, EnvResponse]
@@ -70,6 +71,7 @@ class AsyncEnvPool(EnvPool):
         self._pending[slot] = _PendingRequest(self._ticket, time.monotonic() + within_s, within_s)
         self._hand_over(slot, self._ticket, question)
 
+    @timed("wait")
     def recv(self, *, wait: bool) -> list[EnvResponse]:
         """Return what has been answered or failed, by slot."""
         found: list[EnvResponse] = []

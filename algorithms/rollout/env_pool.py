@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
+from fctncalling.data.timing import timed
+
 logger = logging.getLogger(__name__)
 
 TextEnv = gymnasium.Env[Any, Any]
@@ -132,6 +134,7 @@ class InlineEnvPool(EnvPool):
             env.close()
 
 
+@timed("environment")
 def call_env(slot: int, env: TextEnv, question: EnvRequest) -> EnvResponse:
     """Return an environment's answer; what it raises is part of it."""
     started = time.perf_counter()

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from fctncalling.data.timing import timed
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.python_source.evaluator import Evaluator, pure_function
 from fctncalling.envs.python_source.parse import parse_expression
@@ -93,6 +94,7 @@ class ToolSession:
         """Whether a function of this name can be called."""
         return name in self._class_of
 
+    @timed("tools")
     def execute(self, call: str | PlainCall) -> str:
         """Return the result text of one call string, as BFCL's executor words it; errors are texts,
         too.

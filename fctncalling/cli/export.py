@@ -17,7 +17,7 @@ from typing import Any
 
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.training.load_policy import critic_kind
-from fctncalling.training.run_config import JOB_MODELS
+from fctncalling.training.run_config import ENV_MODELS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,5 +124,5 @@ def base_of(checkpoint: Path) -> str:
     settings = json.loads(described.read_text(encoding="utf-8"))
     return str(
         settings.get("model_name_or_path")
-        or embedded_path(JOB_MODELS.get(settings.get("env_name"), "model"))
+        or embedded_path(ENV_MODELS.get(settings.get("env_name"), "model"))
     )

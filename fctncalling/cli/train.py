@@ -13,29 +13,23 @@ import dataclasses
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fctncalling.algorithms import config_fields
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
-from fctncalling.algorithms.rollout.task_sampler import Candidate, TaskSampler
 from fctncalling.algorithms.run.idle_flags import notes_on
 from fctncalling.algorithms.run.model_presets import PRESETS
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.shared.parser import OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.data.bfcl import TaskError
-from fctncalling.training.load_policy import ModelError, load_policy
-from fctncalling.training.ray.worker_pool import RolloutError
-from fctncalling.training.resume import checkpoint_to_resume
-from fctncalling.training.run_config import JOB_SETTINGS
-from fctncalling.training.run_description import run_description
-from fctncalling.training.task_setup import RunConfig, environments
+from fctncalling.training.announce import announce, is_first_process
+from fctncalling.training.load_policy import ModelError
+from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
+from fctncalling.training.run_loop import report, run_loop
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.distributed.process_group import ProcessGroup
-    from fctncalling.algorithms.run.logs import RunLog
     from fctncalling.training.training_run import TrainingRun
 
 DESCRIPTION = """\
@@ -68,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended it.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    of_several = os.environ.get("RANK", "0") != "0"  # processes, of which the first speaks
-    logging.getLogger("fctncalling").setLevel(logging.WARNING if of_several else logging.INFO)
+    level = logging.INFO if is_first_process() else logging.WARNING
+    logging.getLogger("fctncalling").setLevel(level)
     words = list(sys.argv[1:] if arguments is None else arguments)
     namespace = parsed(words)
     from fctncalling.algorithms.run.checkpoint import CheckpointError
@@ -86,17 +80,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         config = TrainConfig.from_args(namespace)
-        surroundings = RunConfig(
+        run_config = RunConfig(
             **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(RunConfig)}
         )
         for note in notes_on(config, given_flags(words)):
-            print(f"Note: {note}.")
-        return train(config, surroundings, words)
+            announce(f"Note: {note}.")
+        return train(config, run_config, words)
     except KeyboardInterrupt:  # later ones are answered by the run, which saves itself
         print("\nInterrupted while starting; nothing was learned or saved.", file=sys.stderr)
         return 130
     except refusals as error:
-        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+        if is_first_process():
             print(f"error: {error}", file=sys.stderr)
         return 2
 
@@ -107,7 +101,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     """
     parser = build_parser()
     namespace = parser.parse_args(words)
-    parser.set_defaults(**JOB_SETTINGS.get(namespace.env_name, {}))
+    parser.set_defaults(**ENV_DEFAULTS.get(namespace.env_name, {}))
     parser.set_defaults(**PRESETS.get(namespace.preset, {}))
     return parser.parse_args(words)
 
@@ -135,79 +129,60 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def train(config: TrainConfig, surroundings: RunConfig, words: Sequence[str] = ()) -> int:
+def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ()) -> int:
     """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130
     where Ctrl-C did.
     """
+    from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.run.cut_actions import AllCutError
+    from fctncalling.training.prepare_run import prepare_run
     from fctncalling.training.profiler import profiling
 
-    run = prepare(config, surroundings)
-    show = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
-    with run.interruption, profiling(run, surroundings.profile and run.processes.is_first):
+    run = prepare_run(config, run_config)
+    progress = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
+    wanted = run_config.profile and run.processes.is_first
+    with run.interruption, profiling(run, wanted) as profiler:
         try:
-            drive(run, show)
-            show.close()
+            run_loop(run, progress, profiler)
+            progress.close()
             report(run)
         except KeyboardInterrupt:
-            show.close()
-            print(
+            progress.close()
+            announce(
                 f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on "
-                "with:\n"
+                "with:\n",
+                f"  {command_to_resume(words, run.processes.count)}\n",
             )
-            print(f"  {command_to_resume(words, run.processes.count)}\n")
             return 130
-        except FloatingPointError as error:
-            show.close()
-            print(f"error: after {run.counters.updates} updates: {error}", file=sys.stderr)
-            return 1
-        except RolloutError as error:
-            show.close()
-            print(
-                f"error: after {run.counters.updates} updates: {error}\nSaved {run.save()}; mend "
-                "it, then the same "
-                "command with --resume goes on.",
-                file=sys.stderr,
-            )
-            return 1
-        except AllCutError as error:
-            show.close()
-            print(
-                f"error: after {run.counters.updates} updates: {error}.\nSaved {run.save()}; "
-                "--resume goes on from "
-                "there.",
-                file=sys.stderr,
-            )
-            return 1
-        except CheckpointError as error:
-            show.close()
-            print(f"error: after {run.counters.updates} updates: {error}", file=sys.stderr)
-            return 1
-        except OSError as error:
-            show.close()
-            print(
-                f"error: after {run.counters.updates} updates: {run.log.folder} cannot be written "
-                f"to ({error}). Mend "
-                "it, then --resume goes on from the last checkpoint.",
-                file=sys.stderr,
-            )
+        except (FloatingPointError, RolloutError, AllCutError, CheckpointError, OSError) as error:
+            progress.close()
+            updates, text = run.counters.updates, _explain_failure(run, error)
+            print(f"error: after {updates} updates: {text}", file=sys.stderr)
             return 1
         finally:
             run.close()
     return 0
 
 
-def drive(run: TrainingRun, show: Progress) -> None:
-    """Play, learn, evaluate and save until the run is over."""
-    while True:
-        if run.evaluation_is_due():
-            show.evaluation(run.evaluate())
-        if run.save_is_due():
-            run.save()
-        if run.is_over():
-            return
-        show.update(run.learn(run.collect(show.episode)), run)
+def _explain_failure(run: TrainingRun, error: Exception) -> str:
+    """Return what ended a run and how to go on; saves it first where its state is sound."""
+    from fctncalling.algorithms.generation.engine_api import RolloutError
+    from fctncalling.algorithms.run.checkpoint import CheckpointError
+    from fctncalling.algorithms.run.cut_actions import AllCutError
+
+    if isinstance(error, FloatingPointError):
+        return str(error)
+    if isinstance(error, RolloutError):
+        return f"{error}\nSaved {run.save()}; mend it, then the same command with --resume goes on."
+    if isinstance(error, AllCutError):
+        return f"{error}.\nSaved {run.save()}; --resume goes on from there."
+    if isinstance(error, CheckpointError):
+        return str(error)
+    return (
+        f"{run.log.folder} cannot be written to ({error}). Mend it, then --resume goes on from the "
+        "last checkpoint."
+    )
 
 
 def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
@@ -220,137 +195,3 @@ def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
     ]
     program = "python" if num_processes == 1 else f"torchrun --nproc_per_node {num_processes}"
     return f"{program} train_fctncalling.py {shlex.join([*kept, '--resume'])}"
-
-
-def prepare(
-    config: TrainConfig,
-    surroundings: RunConfig,
-    own: tuple[Callable[[], Any], list[Candidate], list[str]] | None = None,
-) -> TrainingRun:
-    """Return a run with tasks, environments, policy and log in place, at its start or where
-    --resume finds it.
-
-    `own` takes the place of the environments that the settings ask for.
-    """
-    from fctncalling.algorithms.run.logs import results_folder
-    from fctncalling.training.choose_rollout import check_rollout, chosen_rollout
-    from fctncalling.training.start_checks import check_start
-
-    check_rollout(config, surroundings)
-    check_start(config, surroundings)
-    processes = _started(config)
-    folder = results_folder(config)
-    checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
-    make_env, candidates, held_out_ids = own or environments(config, surroundings)
-    sampler = TaskSampler(candidates, config)
-    policy, template = load_policy(config, surroundings, checkpoint, processes.device)
-    rollout = chosen_rollout(
-        config,
-        surroundings,
-        policy=policy,
-        template=template,
-        make_env=make_env,
-        processes=processes,
-    )
-    log = log_of(
-        config, surroundings, folder, processes
-    )  # last: a start that fails leaves no folder behind
-
-    from fctncalling.training.training_run import TrainingRun
-
-    run = TrainingRun(
-        config,
-        policy=policy,
-        template=template,
-        rollout=rollout,
-        sampler=sampler,
-        held_out_ids=held_out_ids,
-        log=log,
-        log_episodes_interval=surroundings.log_episodes_interval,
-        processes=processes,
-    )
-    if checkpoint is not None:
-        run.restore(checkpoint)
-        print(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
-    else:
-        log.rewind({}, -1)  # lines of a killed run that saved nothing
-    return run
-
-
-def _started(config: TrainConfig) -> ProcessGroup:
-    """Return the processes of this launch, and say how many they are; the first alone prints."""
-    from fctncalling.algorithms.distributed.process_group import init_process_group, launch_warning
-
-    processes = init_process_group(config.device, fsdp=config.fsdp)
-    if not processes.is_first:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
-    notes = filter(None, (f"Training in {processes}.", launch_warning(processes)))
-    print(*notes, sep="\n", flush=True)
-    return processes
-
-
-def log_of(
-    config: TrainConfig, surroundings: RunConfig, folder: Path, processes: ProcessGroup
-) -> RunLog:
-    """Return the log of the run, empty where it starts;
-    of several processes the first writes it.
-    """
-    from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog
-
-    if not processes.is_first:
-        return NoLog(folder)
-    described = {**dataclasses.asdict(config), **dataclasses.asdict(surroundings)}
-    described |= run_description(config, processes.device)
-    described["num_processes"] = processes.count
-    resume = config.resume is not None
-    try:
-        return RunLog(
-            folder,
-            described,
-            resume=resume,
-            tensorboard=surroundings.tensorboard,
-            wandb=surroundings.wandb,
-        )
-    except RunExistsError:
-        raise
-    except OSError as error:
-        raise SettingError(
-            f"--results_dir {config.results_dir}: cannot be written to ({error})"
-        ) from error
-
-
-def report(run: TrainingRun) -> None:
-    """Write evaluation.json and curve.png, and say plainly what was done and where it lies; the
-    first process does.
-    """
-    from fctncalling.algorithms.run.evaluation import plot_curve, print_table, write_evaluation
-
-    if not run.processes.is_first:
-        return
-    counters, config, folder = run.counters, run.config, run.log.folder
-    write_evaluation(
-        folder,
-        before=counters.before,
-        after=counters.latest,
-        seed=config.seed,
-        train_cpu_seconds=counters.train_cpu_seconds,
-        algorithm=config.algorithm_name,
-        updates=counters.updates,
-        episodes=counters.episodes,
-        env_steps=counters.env_steps,
-        sampled_tokens=counters.sampled_tokens,
-        wall_seconds=run.wall_seconds,
-    )
-    curve = plot_curve(folder)
-    print_table(counters.before, counters.latest)
-    print(
-        f"\n{config.algorithm_name} learned from {counters.episodes} episodes "
-        f"({counters.env_steps} steps) in "
-        f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed "
-        f"{config.seed}.\n"
-        f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
-        f"Results: {folder}\n"
-        f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, "
-        "checkpoints/\n"
-        f"  tensorboard --logdir {folder}"
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.embedded.scenes import FileScene, Request, Scene
+from fctncalling.embedded.scenes import FileScene, Scene, UserRequest
 from fctncalling.embedded.ticket_and_vehicle_scenes import TicketScene, VehicleScene
 from fctncalling.embedded.vocabulary import NoSuchDraw, VocabularyDraw, render, wording
 
@@ -48,7 +48,7 @@ class Turn:
 
     text: str | None
     calls: list[str]
-    requests: list[Request]
+    requests: list[UserRequest]
 
 
 def multi_turn_task(
@@ -102,7 +102,7 @@ def ask(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = True) ->
     return Turn(text, [render(*request.call) for request in requests], requests)
 
 
-def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) -> Request:
+def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) -> UserRequest:
     """Return a request the scene allows now, mostly one that leans on what was said before where
     there is one.
     """

@@ -17,7 +17,7 @@ FILE_KINDS = ("move", "copy", "delete", "read", "write", "count", "search")
 
 
 @dataclass(frozen=True)
-class Request:
+class UserRequest:
     """One thing a user asks: the kind of phrase, the words that fill it, the call that does it."""
 
     kind: str
@@ -45,7 +45,7 @@ class Scene(ABC):
         """Return the kinds of request possible now, each with whether it needs history."""
 
     @abstractmethod
-    def ask(self, kind: str) -> Request:
+    def ask(self, kind: str) -> UserRequest:
         """Return a request of this kind and step the scene's memory; raises NoSuchDraw where none
         fits.
         """
@@ -108,7 +108,7 @@ class FileScene(Scene):
             kinds |= dict.fromkeys(("delete_first", "read_first"), True)
         return kinds
 
-    def ask(self, kind: str) -> Request:
+    def ask(self, kind: str) -> UserRequest:
         """Return the request; a pronoun's referent is fixed by what was said before."""
         verb, _, reference = kind.partition("_")
         if kind in ("make_folder", "new_file"):
@@ -118,22 +118,22 @@ class FileScene(Scene):
             self.first_file = (
                 first if first in self.tree else None
             )  # what came later stands behind the folders
-            return Request(kind, {}, ("ls", {}))
+            return UserRequest(kind, {}, ("ls", {}))
         if verb == "enter":
             return self._enter(kind, reference)
         return self._on_file(kind, verb, reference)
 
-    def _create(self, kind: str) -> Request:
+    def _create(self, kind: str) -> UserRequest:
         """Make a new folder or an empty file of a name not in use."""
         if kind == "make_folder":
             name = self._fresh("folder")
             self.folders.append(name)
             self.last_folder = name
-            return Request(kind, {"folder": name}, ("mkdir", {"dir_name": name}))
+            return UserRequest(kind, {"folder": name}, ("mkdir", {"dir_name": name}))
         name = self._fresh("file")
         self.files[name] = ""
         self.last_file = name
-        return Request(kind, {"file": name}, ("touch", {"file_name": name}))
+        return UserRequest(kind, {"file": name}, ("touch", {"file_name": name}))
 
     def _fresh(self, kind: str) -> str:
         """Return a word of the vocabulary that no entry of the tree ever had."""
@@ -143,7 +143,7 @@ class FileScene(Scene):
         self.names.add(name)
         return name
 
-    def _enter(self, kind: str, reference: str) -> Request:
+    def _enter(self, kind: str, reference: str) -> UserRequest:
         """Go into a folder; nothing else of the tree is in reach from there, so the scene ends."""
         folder = self.last_folder if reference else self.draw.rng.choice(self.folders)
         self.files = {}
@@ -151,14 +151,14 @@ class FileScene(Scene):
         self.last_file = None
         self.last_folder = None
         self.first_file = None
-        return Request(
+        return UserRequest(
             kind,
             {} if reference else {"folder": folder},
             ("cd", {"folder": folder}),
             bool(reference),
         )
 
-    def _on_file(self, kind: str, verb: str, reference: str) -> Request:
+    def _on_file(self, kind: str, verb: str, reference: str) -> UserRequest:
         """Do something to a file that is named, meant by 'it', or the first of the listing."""
         seen: dict[str, Any] = {}
 
@@ -191,7 +191,7 @@ class FileScene(Scene):
         }[verb]
         call = self.draw.call(name, arguments)
         self._remember(verb, seen)
-        return Request(kind, seen, call, bool(reference))
+        return UserRequest(kind, seen, call, bool(reference))
 
     def _remember(self, verb: str, seen: dict[str, Any]) -> None:
         """Step the scene: what 'it' and 'there' mean from now on, and which files are left."""

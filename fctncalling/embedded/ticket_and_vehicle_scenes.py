@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.embedded.scenes import Request, Scene
+from fctncalling.embedded.scenes import Scene, UserRequest
 from fctncalling.embedded.vocabulary import wording
 
 OPPOSITE = {"on": "off", "off": "on", "engage": "release", "release": "engage"}
@@ -63,13 +63,13 @@ class TicketScene(Scene):
                 kinds |= {"resolve_it": True, "close_it": True, "raise_it": True}
         return kinds
 
-    def ask(self, kind: str) -> Request:
+    def ask(self, kind: str) -> UserRequest:
         """Return the request about a new ticket, the one that stands there, or 'it'."""
         if kind == "my_tickets":
-            return Request(kind, {}, ("get_user_tickets", {}))
+            return UserRequest(kind, {}, ("get_user_tickets", {}))
         if kind == "get_ticket":
             self.ticket = self.old_ticket
-            return Request(
+            return UserRequest(
                 kind, {"ticket": self.ticket}, ("get_ticket", {"ticket_id": self.ticket})
             )
         if kind == "create_ticket":
@@ -79,33 +79,33 @@ class TicketScene(Scene):
             )
             self.ticket = self.next_ticket
             self.state = "Open"
-            return Request(kind, {"topic": call[1]["title"], "priority": call[1]["priority"]}, call)
+            return UserRequest(
+                kind, {"topic": call[1]["title"], "priority": call[1]["priority"]}, call
+            )
         return self._about_it(kind)
 
-    def _about_it(self, kind: str) -> Request:
-        """Return a request about the ticket meant by 'it',
-        whose number only an earlier turn told.
-        """
+    def _about_it(self, kind: str) -> UserRequest:
+        """Return a request about the ticket meant by 'it', whose number an earlier turn named."""
         slots: dict[str, Any] = {
             "fix": self.draw.word("fix"),
             "priority": self.draw.word("priority"),
         }
         number = {"ticket_id": self.ticket}
         if kind == "show_it":
-            return Request(kind, {}, ("get_ticket", number), True)
+            return UserRequest(kind, {}, ("get_ticket", number), True)
         if kind == "close_it":
             self.state = "Closed"
-            return Request(kind, {}, ("close_ticket", number), True)
+            return UserRequest(kind, {}, ("close_ticket", number), True)
         if kind == "resolve_it":
             self.state = "Resolved"
             call = self.draw.call(
                 "resolve_ticket", lambda: number | {"resolution": self.draw.word("fix")}
             )
-            return Request(kind, slots | {"fix": call[1]["resolution"]}, call, True)
+            return UserRequest(kind, slots | {"fix": call[1]["resolution"]}, call, True)
         call = self.draw.call(
             "edit_ticket", lambda: number | {"updates": {"priority": self.draw.word("priority")}}
         )
-        return Request(kind, slots | {"priority": call[1]["updates"]["priority"]}, call, True)
+        return UserRequest(kind, slots | {"priority": call[1]["updates"]["priority"]}, call, True)
 
 
 @dataclass
@@ -124,7 +124,7 @@ class VehicleScene(Scene):
         "displayCarStatus",
         "activateParkingBrake",
     )
-    last: Request | None = None
+    last: UserRequest | None = None
 
     def initial_config(self) -> dict[str, Any]:
         """Return a car with room in its tank."""
@@ -148,7 +148,7 @@ class VehicleScene(Scene):
             kinds[last.partition("_")[0] + "_again"] = True
         return kinds
 
-    def ask(self, kind: str) -> Request:
+    def ask(self, kind: str) -> UserRequest:
         """Return the request; it becomes what 'that' means."""
         self.last = (
             self._undo()
@@ -159,13 +159,13 @@ class VehicleScene(Scene):
         )
         return self.last
 
-    def _plain(self, kind: str) -> Request:
+    def _plain(self, kind: str) -> UserRequest:
         """Return a request that names everything it needs."""
         if kind in ("lock", "unlock"):
             call = self.draw.call(
                 "lockDoors", lambda: {"unlock": kind == "unlock", "door": [self.draw.word("door")]}
             )
-            return Request(kind, {"door": call[1]["door"][0].replace("_", " ")}, call)
+            return UserRequest(kind, {"door": call[1]["door"][0].replace("_", " ")}, call)
         if kind == "climate":
             call = self.draw.call(
                 "adjustClimateControl",
@@ -174,7 +174,7 @@ class VehicleScene(Scene):
                     "mode": self.draw.word("climate"),
                 },
             )
-            return Request(
+            return UserRequest(
                 kind, {"degrees": call[1]["temperature"], "climate": call[1]["mode"]}, call
             )
         vocabulary, name, parameter = {
@@ -185,27 +185,27 @@ class VehicleScene(Scene):
             "brake": ("brake", "activateParkingBrake", "mode"),
         }[kind]
         word = self.draw.word(vocabulary)
-        return Request(kind, {vocabulary: word}, (name, {parameter: word}))
+        return UserRequest(kind, {vocabulary: word}, (name, {parameter: word}))
 
-    def _undo(self) -> Request:
+    def _undo(self) -> UserRequest:
         """Return the request that takes the last switch back."""
         assert self.last is not None
         name, arguments = self.last.call
         if name == "lockDoors":
-            return Request(
+            return UserRequest(
                 "undo",
                 {},
                 self.draw.call(name, lambda: {**arguments, "unlock": not arguments["unlock"]}),
                 True,
             )
-        return Request("undo", {}, (name, {"mode": OPPOSITE[arguments["mode"]]}), True)
+        return UserRequest("undo", {}, (name, {"mode": OPPOSITE[arguments["mode"]]}), True)
 
-    def _again(self, kind: str) -> Request:
+    def _again(self, kind: str) -> UserRequest:
         """Return the last climate with other degrees, or the last filling once more."""
         assert self.last is not None
         name, arguments = self.last.call
         if kind == "fuel_again":
-            return Request(kind, {}, (name, dict(arguments)), True)
+            return UserRequest(kind, {}, (name, dict(arguments)), True)
         others = [
             degrees
             for degrees in wording()["words"]["degrees"]
@@ -214,4 +214,4 @@ class VehicleScene(Scene):
         call = self.draw.call(
             name, lambda: {**arguments, "temperature": self.draw.rng.choice(others)}
         )
-        return Request(kind, {"degrees": call[1]["temperature"]}, call, True)
+        return UserRequest(kind, {"degrees": call[1]["temperature"]}, call, True)

@@ -9,7 +9,9 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.training.task_setup import RunConfig
+from fctncalling.data.bfcl import embedded_path
+from fctncalling.training.announce import announce
+from fctncalling.training.run_config import ENV_MODELS, RunConfig
 
 if TYPE_CHECKING:
     import torch
@@ -17,23 +19,13 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
-from typing import TYPE_CHECKING
-
-from fctncalling.data.bfcl import embedded_path
-from fctncalling.training.run_config import JOB_MODELS
-
-if TYPE_CHECKING:
-    import torch
-
-    from fctncalling.algorithms.policy.actor_critic import ActorCritic
-
 
 class ModelError(Exception):
     """The model cannot be loaded."""
 
 
 def load_policy(
-    config: TrainConfig, surroundings: RunConfig, checkpoint: Path | None, device: torch.device
+    config: TrainConfig, run_config: RunConfig, checkpoint: Path | None, device: torch.device
 ) -> tuple[ActorCritic, ChatTemplate]:
     """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and
     every seed.
@@ -67,7 +59,7 @@ def load_policy(
             f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} "
             "at most"
         )
-    return policy.to(device), load_template(tokenizer, surroundings.chat_template)
+    return policy.to(device), load_template(tokenizer, run_config.chat_template)
 
 
 def _check_tokenizer(tokenizer: Any, model: Any) -> None:
@@ -92,7 +84,7 @@ def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
     if path is None and not getattr(tokenizer, "chat_template", None):
-        print(
+        announce(
             "Note: the tokenizer has no chat template; a plain one stands in. --chat_template FILE "
             "gives another."
         )
@@ -237,7 +229,7 @@ def base_model(config: TrainConfig) -> str:
     """Return the folder or hub name of the model that a run starts from: the reference, whatever
     was learned since.
     """
-    return str(config.model_name_or_path or embedded_path(JOB_MODELS.get(config.env_name, "model")))
+    return str(config.model_name_or_path or embedded_path(ENV_MODELS.get(config.env_name, "model")))
 
 
 def _load_model(source: str) -> torch.nn.Module:

@@ -2,51 +2,59 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING, Any
 
-from fctncalling.algorithms.generation.engine import GenerationEngine
-from fctncalling.algorithms.rollout import thread_pool
-from fctncalling.algorithms.rollout.async_pool import AsyncEnvPool
-from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.tools.box.toolbox import ToolBox
-from fctncalling.training.training_run import TrainingRun
+from fctncalling.data.timing import listening
+
+if TYPE_CHECKING:
+    from fctncalling.training.training_run import TrainingRun
 
 TRACED = 2  # the update whose trace is written, where there are as many: the first one warms caches
 
 
-@contextmanager
-def profiling(run: TrainingRun, wanted: bool) -> Iterator[None]:
-    """Write profile/trace.json.gz and profile/table.txt of what a run does in here, and print the
-    table.
+class NoProfiler:
+    """Measures nothing."""
 
-    The functions that are timed are wrapped from outside and only here: a run without a profile
-    pays nothing for it.
+    def collecting(self) -> AbstractContextManager[None]:
+        """Context of collecting one update's episodes."""
+        return nullcontext()
+
+    def learning(self) -> AbstractContextManager[None]:
+        """Context of learning from them."""
+        return nullcontext()
+
+
+@contextmanager
+def profiling(run: TrainingRun, wanted: bool) -> Iterator[NoProfiler]:
+    """Yield the profiler for the loop of a run; at the end write profile/trace.json.gz and
+    profile/table.txt, and print the table.
+
+    The parts are measured by the hooks of `data/timing.py` and only here: a run without a profile
+    pays one comparison a call.
     """
     if not wanted:
-        yield
+        yield NoProfiler()
         return
     folder = run.log.folder / "profile"
     folder.mkdir(exist_ok=True)
-    profile = Profiler(run, folder)
-    with profile.installed():
-        yield
-    table = profile.table()
+    profiler = Profiler(run, folder)
+    with listening(profiler.add_time):
+        yield profiler
+    table = profiler.table()
     (folder / "table.txt").write_text(table, encoding="utf-8")
     print(
-        f"\n{table}\nTrace of update {profile.traced}, for chrome://tracing or ui.perfetto.dev: "
+        f"\n{table}\nTrace of update {profiler.traced}, for chrome://tracing or ui.perfetto.dev: "
         f"{folder}"
     )
 
 
-class Profiler:
-    """Seconds by what they went to, while a run collects and learns."""
+class Profiler(NoProfiler):
+    """Wall time per phase of collecting and learning."""
 
     def __init__(self, run: TrainingRun, folder: Path) -> None:
         self._run = run
@@ -60,27 +68,44 @@ class Profiler:
         self._lock = threading.Lock()
         self._counts = False  # whether what is timed now goes into the table
 
+    def add_time(self, part: str, wall_s: float, cpu_s: float) -> None:
+        """Count one call of a part; environments and tools, which run in threads, by the time they
+        compute.
+
+        What tools took with their own waiting is a line beside the table.
+        """
+        self._count(part, cpu_s if part in ("environment", "tools") else wall_s)
+        if part == "tools":
+            self._count("tools' time", wall_s)
+
     @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Time the parts of a run."""
-        with ExitStack() as stack:
-            for owner, name, part, clock in (
-                (GenerationEngine, "_join", "prefill", time.perf_counter),
-                (GenerationEngine, "_step", "decode", time.perf_counter),
-                (AsyncEnvPool, "answers", "wait", time.perf_counter),
-                (thread_pool, "call_env", "environment", time.thread_time),
-                (ToolSession, "execute", "tools", time.thread_time),
-                (ToolSession, "execute", "tools' time", time.perf_counter),
-                (ToolBox, "call", "tools", time.thread_time),
-                (ToolBox, "call", "tools' time", time.perf_counter),
-            ):
-                timed: Any = self._timed(getattr(owner, name), part, clock)
-                stack.enter_context(patch.object(owner, name, timed))
-            stack.enter_context(
-                patch.object(self._run, "collect", self._collecting(self._run.collect))
-            )
-            stack.enter_context(patch.object(self._run, "learn", self._learning(self._run.learn)))
-            yield
+    def collecting(self) -> Iterator[None]:
+        """Time the collection of one update; begins the trace where this is the traced one."""
+        import torch
+
+        number = self._run.counters.updates + 1
+        if number == self.traced:
+            self._trace = torch.profiler.profile()
+            self._trace.start()
+        self._counts = number != self.traced or self._run.config.num_updates < TRACED
+        started = time.perf_counter()
+        yield
+        self._total += self._counts * (time.perf_counter() - started)
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """Time the learning of one update; ends the trace."""
+        started = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - started
+        self._count("update", seconds)
+        self._total += self._counts * seconds
+        self._updates += self._counts
+        self._counts = False
+        if self._trace is not None:
+            self._trace.stop()
+            self._trace.export_chrome_trace(str(self._folder / "trace.json.gz"))
+            self._trace = None
 
     def table(self) -> str:
         """Return one screen: what each part took of the time of collecting and learning."""
@@ -122,54 +147,8 @@ class Profiler:
             ]
         )
 
-    def _timed(
-        self, function: Callable[..., Any], part: str, clock: Callable[[], float]
-    ) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def timed(*args: Any, **keywords: Any) -> Any:
-            started = clock()
-            try:
-                return function(*args, **keywords)
-            finally:
-                self._count(part, clock() - started)
-
-        return timed
-
     def _count(self, part: str, seconds: float) -> None:
         if self._counts:
             with self._lock:
                 self._seconds[part] = self._seconds.get(part, 0.0) + seconds
                 self._calls[part] = self._calls.get(part, 0) + 1
-
-    def _collecting(self, collect: Callable[..., Any]) -> Callable[..., Any]:
-        def collecting(*args: Any) -> Any:
-            import torch
-
-            number = self._run.counters.updates + 1
-            if number == self.traced:
-                self._trace = torch.profiler.profile()
-                self._trace.start()
-            self._counts = number != self.traced or self._run.config.num_updates < TRACED
-            started = time.perf_counter()
-            episodes = collect(*args)
-            self._total += self._counts * (time.perf_counter() - started)
-            return episodes
-
-        return collecting
-
-    def _learning(self, learn: Callable[..., Any]) -> Callable[..., Any]:
-        def learning(*args: Any) -> Any:
-            started = time.perf_counter()
-            metrics = learn(*args)
-            seconds = time.perf_counter() - started
-            self._count("update", seconds)
-            self._total += self._counts * seconds
-            self._updates += self._counts
-            self._counts = False
-            if self._trace is not None:
-                self._trace.stop()
-                self._trace.export_chrome_trace(str(self._folder / "trace.json.gz"))
-                self._trace = None
-            return metrics
-
-        return learning

@@ -10,6 +10,7 @@ from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config_fields import format_value
+from fctncalling.training.announce import announce
 
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
 FIXED_SETTINGS = (
@@ -58,7 +59,7 @@ def checkpoint_to_resume(
     except CheckpointError:
         if config.resume != "auto" or not (folder / "config.json").exists():
             raise
-        print(f"The run in {folder} has saved nothing yet: starting at its beginning.")
+        announce(f"The run in {folder} has saved nothing yet: starting at its beginning.")
         return None
     if is_first:
         check_digests(checkpoint)
@@ -68,7 +69,7 @@ def checkpoint_to_resume(
         told = "; ".join(
             f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items()
         )
-        print(f"Note: going on with other settings than before: {told}.")
+        announce(f"Note: going on with other settings than before: {told}.")
     return checkpoint
 
 

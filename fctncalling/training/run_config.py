@@ -1,10 +1,14 @@
-"""Default model and flags of the presets."""
+"""RunConfig: settings of a run outside the learning algorithm, and defaults per environment."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-JOB_MODELS = {"calculator": "calculator", "python_math": "python_math"}
+from fctncalling.algorithms.config_fields import field
+from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
+
+ENV_MODELS = {"calculator": "calculator", "python_math": "python_math"}
 """`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
 
 _SHORT: dict[str, Any] = {
@@ -15,8 +19,112 @@ _SHORT: dict[str, Any] = {
     "lr": 3e-4,
     "log_episodes_interval": 1,
 }
-JOB_SETTINGS: dict[str, dict[str, Any]] = {
+ENV_DEFAULTS: dict[str, dict[str, Any]] = {
     "calculator": {"experiment_name": "calculator", **_SHORT},
     "python_math": {"experiment_name": "python_math", **_SHORT},
 }
 """`--env_name` -> defaults of its own, by flag; flags that are given win."""
+
+
+@dataclass
+class RunConfig:
+    """Environments, tools, logs and rollout workers: what the learning algorithm does not see."""
+
+    handler: str = field(
+        "auto",
+        "How calls are written; auto: BFCL's form of the task's language. One of "
+        + ", ".join((*HANDLERS, *TEXT_HANDLERS))
+        + ".",
+        group="environments and tools",
+        metavar="NAME",
+    )
+    chat_template: str | None = field(
+        None, "File with a chat template; none: the tokenizer's own.", metavar="FILE"
+    )
+    corrective_feedback: bool = field(
+        False,
+        "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts "
+        "stay the same.",
+    )
+    prompt_path: str | None = field(
+        None,
+        "File whose text stands before every question (calculator, python_math, tool_text); none: "
+        "nothing.",
+    )
+    tools: str | None = field(
+        None,
+        "Stateful classes of your own, by the names that tasks involve them by; several parted by "
+        "blanks.",
+        metavar="NAME=MODULE:CLASS",
+        many=True,
+    )
+    allow_task_tools: bool = field(
+        False,
+        "Whether classes that a task file names by their path are imported, which runs their "
+        "modules' code.",
+    )
+    enable_tool_use: bool = field(
+        False,
+        "Whether a confined Python executor and a calculator are offered beside the tasks' own "
+        "functions.",
+    )
+    num_tool_executors: int | None = field(
+        None,
+        "Snippets that run at once; none: the configuration's, or one a core.",
+        interval="[1, inf)",
+    )
+    tool_config_path: str | None = field(
+        None,
+        "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the "
+        "defaults.",
+    )
+    tensorboard: bool = field(
+        True, "Whether tensorboard events are written, where it is installed.", group="logs"
+    )
+    wandb: str = field(
+        "off",
+        "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
+        choices=("off", "online", "offline"),
+    )
+    num_rollout_workers: int = field(
+        0,
+        "Ray workers that play the episodes, on any machines of a cluster; 0: those who learn "
+        "play.",
+        interval="[0, inf)",
+        group="rollout workers and vLLM",
+    )
+    ray_address: str | None = field(
+        None,
+        "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this "
+        "machine alone.",
+    )
+    rollout_worker_gpus: float = field(
+        0.0, "GPUs that each Ray worker takes; a fraction shares one.", interval="[0, inf)"
+    )
+    vllm_url: str | None = field(
+        None, "Address of the vLLM server of --rollout_engine vllm, such as http://localhost:8000."
+    )
+    vllm_adapter_dir: str | None = field(
+        None,
+        "Folder that this process and the vLLM server both see, for versions of the adapter; none: "
+        "adapters "
+        "in the run's own results folder.",
+    )
+    vllm_patience_s: float = field(
+        600.0,
+        "Seconds that a vLLM server may be away before the run is saved and ends.",
+        interval="(0, inf)",
+        metavar="S",
+    )
+    profile: bool = field(
+        False,
+        "Whether profile/ gets a torch profiler trace of the second update, and a table of where "
+        "time goes.",
+        group="logs",
+    )
+    log_episodes_interval: int = field(
+        10,
+        "Updates between two whose training episodes are written out, first and last always; 0: "
+        "none.",
+        interval="[0, inf)",
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.trackers import check_wandb
 from fctncalling.training.load_policy import ModelError, critic_kind
-from fctncalling.training.task_setup import RunConfig
+from fctncalling.training.run_config import RunConfig
 
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt"),
@@ -17,16 +17,16 @@ TOKENIZER_FILES = (
 WEIGHTS_PATTERNS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
 
 
-def check_start(config: TrainConfig, surroundings: RunConfig) -> None:
+def check_start(config: TrainConfig, run_config: RunConfig) -> None:
     """Raise SettingError or ModelError, naming flag and cure, for what would end the run later."""
-    check_wandb(surroundings.wandb)
+    check_wandb(run_config.wandb)
     _check_results_dir(Path(config.results_dir))
     if config.model_name_or_path is not None and is_folder_name(config.model_name_or_path):
         check_model_folder(config.model_name_or_path)
     for flag, path in (
-        ("chat_template", surroundings.chat_template),
-        ("prompt_path", surroundings.prompt_path),
-        ("tool_config_path", surroundings.tool_config_path),
+        ("chat_template", run_config.chat_template),
+        ("prompt_path", run_config.prompt_path),
+        ("tool_config_path", run_config.tool_config_path),
         ("schedule", config.replay_arrivals),
     ):
         if path is not None and not Path(path).is_file():

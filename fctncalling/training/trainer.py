@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.rollout.task_sampler import Candidate
 
 if TYPE_CHECKING:
-    from fctncalling.training.task_setup import RunConfig
+    from fctncalling.training.run_config import RunConfig
+    from fctncalling.training.task_setup import TaskSetup
 
 
 class TrainingResult(NamedTuple):
@@ -41,7 +41,7 @@ class Trainer:
     function as `env`;
         by default train_0, train_1, ... and held_out_0, ...: the seed of `reset` decides what they
         are.
-    `surroundings`: what learning does not see (handlers, tools, trackers), as `RunConfig` of the
+    `run_config`: what learning does not see (handlers, tools, trackers), as `RunConfig` of the
     command line.
     """
 
@@ -53,23 +53,23 @@ class Trainer:
         model: str | Path | tuple[Any, Any] | None = None,
         task_ids: Sequence[str] | None = None,
         held_out_ids: Sequence[str] | None = None,
-        surroundings: RunConfig | None = None,
+        run_config: RunConfig | None = None,
     ) -> None:
-        from fctncalling.training.task_setup import RunConfig
+        from fctncalling.training.run_config import RunConfig
 
-        self.surroundings = RunConfig() if surroundings is None else surroundings
+        self.run_config = RunConfig() if run_config is None else run_config
         config = TrainConfig() if config is None else config
-        self._parts: tuple[Callable[[], Any], list[Candidate], list[str]] | None = None
+        self._task_setup: TaskSetup | None = None
         if isinstance(env, str):
             config = dataclasses.replace(config, env_name=env)
         elif env is not None:
             config = dataclasses.replace(config, env_name=_name_of(env))
-            self._parts = (env, *_task_ids(config, task_ids, held_out_ids))
-        if self._parts is None and (task_ids is not None or held_out_ids is not None):
+            self._task_setup = _task_setup(env, config, task_ids, held_out_ids)
+        if self._task_setup is None and (task_ids is not None or held_out_ids is not None):
             raise SettingError(
                 "task_ids, held_out_ids: they go with a function as env; a name has its own"
             )
-        if self._parts is not None and self.surroundings.num_rollout_workers:
+        if self._task_setup is not None and self.run_config.num_rollout_workers:
             raise SettingError(
                 "num_rollout_workers: workers make their environments by name; register yours and "
                 "give env its id"
@@ -89,21 +89,24 @@ class Trainer:
         next run goes on from it.
         """
         from fctncalling.cli.shared.progress_bar import Progress
-        from fctncalling.cli.train import drive, prepare, report
+        from fctncalling.training.prepare_run import prepare_run
+        from fctncalling.training.run_loop import report, run_loop
 
         if self._model is not None:
             _write(*self._model, Path(str(self.config.model_name_or_path)))
-        run = prepare(self.config, self.surroundings, self._parts)
-        show = Progress(self.config.num_updates, run.counters.updates, shown=run.processes.is_first)
+        run = prepare_run(self.config, self.run_config, self._task_setup)
+        progress = Progress(
+            self.config.num_updates, run.counters.updates, shown=run.processes.is_first
+        )
         with run.interruption:
             try:
-                drive(run, show)
+                run_loop(run, progress)
                 report(run)
             except KeyboardInterrupt:
                 run.save()
                 raise
             finally:
-                show.close()
+                progress.close()
                 run.close()
         counters, folder = run.counters, run.log.folder
         checkpoint = folder / "checkpoints" / "last"
@@ -117,10 +120,18 @@ def _name_of(make_env: Callable[[], Any]) -> str:
     return name if name.isidentifier() and name != "fctncalling_env" else "environment"
 
 
-def _task_ids(
-    config: TrainConfig, training: Sequence[str] | None, held_out: Sequence[str] | None
-) -> tuple[list[Candidate], list[str]]:
-    """Return the tasks to draw from and those to evaluate on, at most --eval_episodes of them."""
+def _task_setup(
+    make_env: Callable[[], Any],
+    config: TrainConfig,
+    training: Sequence[str] | None,
+    held_out: Sequence[str] | None,
+) -> TaskSetup:
+    """Return a user's environments with the tasks to draw from and those to evaluate on, at most
+    --eval_episodes of them.
+    """
+    from fctncalling.algorithms.rollout.task_sampler import Candidate
+    from fctncalling.training.task_setup import TaskSetup
+
     if training is None:
         training = [f"train_{number}" for number in range(config.episodes_per_update)]
         default = [f"held_out_{number}" for number in range(config.eval_episodes)]
@@ -128,7 +139,7 @@ def _task_ids(
     chosen = list(training if held_out is None else held_out)[: config.eval_episodes]
     if not training or not chosen:
         raise SettingError("task_ids, held_out_ids: got an empty list, expected at least one id")
-    return [Candidate(task_id) for task_id in training], chosen
+    return TaskSetup(make_env, [Candidate(task_id) for task_id in training], chosen)
 
 
 def _write(model: Any, tokenizer: Any, folder: Path) -> None:

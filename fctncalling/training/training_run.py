@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fctncalling.algorithms.batch import EpisodeRecord
@@ -28,10 +27,16 @@ from fctncalling.algorithms.run.cut_actions import CutActions
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog, episode_metrics, peak_memory
+from fctncalling.evaluation.evaluation_uncertainty import uncertainty_of
 from fctncalling.training.adaptive_settings import follow, settings_of_update
 from fctncalling.training.counters import Counters
-from fctncalling.training.evaluation_uncertainty import uncertainty_of
-from fctncalling.training.rollout_backends import OnEpisode, Rollout, RolloutResult, RolloutRound
+from fctncalling.training.rollouts.rollout_backends import (
+    OnEpisode,
+    Rollout,
+    RolloutResult,
+    RolloutRound,
+)
+from fctncalling.training.rollouts.round_planner import RoundPlanner, derive_seed
 from fctncalling.training.run_notices import RunNotices
 
 EVALUATION_SEED = (
@@ -66,6 +71,7 @@ class TrainingRun:
         self.log = log
         self.rollout = rollout
         self.sampler = sampler
+        self._planner = RoundPlanner(config, sampler)
         self.held_out_ids = held_out_ids
         self._cut_actions = CutActions(config)
         self.log_episodes_interval = log_episodes_interval
@@ -89,18 +95,18 @@ class TrainingRun:
         1: as it was).
         """
         started, cpu = time.perf_counter(), time.process_time()
-        played = [self._play(self._ahead or self._next_round(), on_episode)]
+        played = [self._play(self._ahead or self._planner.next_round(self.counters), on_episode)]
         episodes, extra = played[0].episodes, 0
         while (
-            extra + 1 < self._most_rounds
+            extra + 1 < self._planner.max_rounds
             and len(groups_with_signal(episodes, self.config)) < self.config.episodes_per_update
         ):
             extra += 1
-            played.append(self._play(self._next_round(extra), on_episode))
+            played.append(self._play(self._planner.next_round(self.counters, extra), on_episode))
             episodes = [*episodes, *played[-1].episodes]
         self._ahead = None
         if self.config.max_staleness:
-            self._ahead = self._next_round(ahead=1)
+            self._ahead = self._planner.next_round(self.counters, ahead=1)
             goes_on = self.counters.updates + 1 < self.config.num_updates
             self.rollout.begin(self._ahead, now=goes_on)  # a later command may go on past the end
         seconds = time.perf_counter() - started
@@ -130,23 +136,15 @@ class TrainingRun:
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
         usable = learnable(episodes, self.config)
-        if self._group_size > 1:
+        if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share
-        if self._most_rounds > 1:
+        if self._planner.max_rounds > 1:
             usable = groups_with_signal(usable, self.config)
         factor = learning_rate_factor(self.config, self.counters.updates)
         rates = (factor * self.config.lr, factor * self.config.critic_lr)
         if usable:
-            set_learning_rates(self.optimisers, rates)
-            generator = torch.Generator().manual_seed(
-                _seed(self.config.seed, self.counters.updates, 2)
-            )
-            warming_up = self.counters.updates < self.config.critic_warmup_updates
-            optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
-            config = settings_of_update(self.config, self.counters, usable)
-            metrics |= update(self.policy, optimisers, usable, config, generator, self.processes)
-            metrics |= follow(config, self.counters, metrics)
+            metrics |= self._update(usable, rates)
         metrics |= self._notices.stage(self.counters.updates)
         metrics.setdefault("update/policy_skipped", 1.0)
         self._notices.no_signal(
@@ -160,6 +158,34 @@ class TrainingRun:
         )
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
+        self._log_update(episodes, usable, metrics, seconds)
+        self._cut_actions.look(episodes)
+        return metrics
+
+    def _update(
+        self, usable: Sequence[EpisodeRecord], rates: tuple[float, float]
+    ) -> dict[str, float | None]:
+        """Take the gradient steps of one update at learning rates (policy, critic)."""
+        set_learning_rates(self.optimisers, rates)
+        generator = torch.Generator().manual_seed(
+            derive_seed(self.config.seed, self.counters.updates, 2)
+        )
+        warming_up = self.counters.updates < self.config.critic_warmup_updates
+        optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
+        config = settings_of_update(self.config, self.counters, usable)
+        metrics: dict[str, float | None] = {
+            **update(self.policy, optimisers, usable, config, generator, self.processes)
+        }
+        return metrics | follow(config, self.counters, metrics)
+
+    def _log_update(
+        self,
+        episodes: Sequence[EpisodeRecord],
+        usable: Sequence[EpisodeRecord],
+        metrics: dict[str, float | None],
+        seconds: float,
+    ) -> None:
+        """Write the update's metrics and timings, and its episodes where they are due."""
         tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
         timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
@@ -168,8 +194,6 @@ class TrainingRun:
         if self._episodes_are_due():
             name = f"train_{self.counters.updates:06d}"
             self.log.episodes(name, episodes, self.template.spell)
-        self._cut_actions.look(episodes)
-        return metrics
 
     def evaluate(self) -> dict[str, Any]:
         """Play the held-out tasks greedily and sampled, log and return the success rates."""
@@ -303,44 +327,6 @@ class TrainingRun:
         self.log.close()
         self.rollout.close()
 
-    @property
-    def _most_rounds(self) -> int:
-        """Rounds of collecting that an update may take."""
-        return self.config.dynamic_sampling if self.config.algorithm_name == "GRPO" else 1
-
-    @property
-    def _group_size(self) -> int:
-        """Episodes that are compared with each other; 1 where none are."""
-        return self.config.group_size if self.config.algorithm_name == "GRPO" else 1
-
     def _play(self, wanted: RolloutRound, on_episode: OnEpisode | None = None) -> RolloutResult:
         """Return what was played; the one place where a run can be interrupted."""
         return self.rollout.play(wanted, self.interruption, on_episode)
-
-    def _next_round(self, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
-        """Return a round of the next update, the first or an extra one, or (ahead) of the update
-        after it.
-        """
-        words = (self.config.seed, self.counters.updates + ahead, 1, extra)
-        seed = _seed(*(words if extra else words[:3]))
-        tasks = self._next_tasks(extra, ahead)
-        version, size = self.counters.updates, self._group_size
-        return RolloutRound(tasks, seed, self.config.temperature, version, group_size=size)
-
-    def _next_tasks(self, extra: int, ahead: int) -> tuple[str, ...]:
-        """Return the tasks of the next round; where episodes are compared in groups, --group_size
-        times in a row.
-        """
-        size = self._group_size
-        count = self.config.episodes_per_update // size
-        drawn = self.sampler.draw(
-            count,
-            position=(self.counters.updates + ahead + self.counters.extra_rounds + extra) * count,
-            update=self.counters.updates + ahead,
-            successes=self.counters.successes,
-        )
-        return tuple(task_id for task_id in drawn for _ in range(size))
-
-
-def _seed(*words: int) -> int:
-    return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import EchoEnv, tiny_model, tiny_tokenizer
+from tiny_models import SeededEnv, tiny_model, tiny_tokenizer
 from token_worlds import (
     Microwave,
     Tokens,
@@ -32,20 +32,6 @@ from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.rollout.collect import collect
 
 torch.set_num_threads(1)
-
-
-class SeededEnv(EchoEnv):
-    """The letter to say follows from the seed of `reset` alone, whatever the task id."""
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
-        observation, info = super().reset(seed=seed, options=options)
-        info["messages"] = [{"role": "user", "content": f"say {self._letter()}"}]
-        return observation, info
-
-    def _letter(self) -> str:
-        return "abcdefgh"[(self.np_random_seed or 0) % 8]
 
 
 class Unrewarded(Microwave):

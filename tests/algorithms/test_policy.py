@@ -18,7 +18,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy import token_logprobs
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, ValueHead
 from fctncalling.training.load_policy import load_policy
-from fctncalling.training.task_setup import RunConfig
+from fctncalling.training.run_config import RunConfig
 
 torch.set_num_threads(1)
 

@@ -54,13 +54,13 @@ def test_gymnasium_finds_nothing_wrong() -> None:
 
 
 def test_it_is_made_by_name_alone_and_side_by_side() -> None:
-    for name in ("fctncalling:ToolText-v0", "calculator"):
+    for name in ("fctncalling:fctncalling/ToolText-v0", "fctncalling/Calculator-v0"):
         env = gymnasium.make(name)
         observation, info = env.reset(seed=3)
         assert observation.startswith("What is ")
         assert info["stop"] == ["<call>", "<submit>"]
         env.close()
-    envs = gymnasium.make_vec("fctncalling:ToolText-v0", num_envs=2, vectorization_mode="sync")
+    envs = gymnasium.make_vec("fctncalling/ToolText-v0", num_envs=2, vectorization_mode="sync")
     observations, _ = envs.reset(seed=1)
     assert len(set(observations)) == 2
     envs.close()
@@ -68,7 +68,7 @@ def test_it_is_made_by_name_alone_and_side_by_side() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
 def test_python_math_is_made_by_name_and_runs_what_is_written() -> None:
-    env = gymnasium.make("python_math", disable_env_checker=True)
+    env = gymnasium.make("fctncalling/PythonMath-v0", disable_env_checker=True)
     _, info = env.reset(options={"task_id": "train_0"})
     task = MathTasks().by_id("train_0")
     observation, _, terminated, _, info = env.step(f"<PYTHON>\n{task.extra['code']}\n</PYTHON>")

@@ -17,7 +17,8 @@ from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.train import main, parsed
 from fctncalling.data.bfcl import TaskError, load_tasks
 from fctncalling.data.types import StepRecord, Verdict
-from fctncalling.training.task_setup import RunConfig, environments
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.task_setup import make_task_setup
 
 TASK = {
     "question": [[{"role": "user", "content": "Sell an apple."}]],
@@ -59,7 +60,7 @@ def task_file(folder: Path, *ids: str, **changes: Any) -> str:
 def surrounded(dataset: str, *words: str) -> Any:
     namespace = parsed(["--dataset_path", dataset, *words])
     given = {name: getattr(namespace, name) for name in vars(RunConfig())}
-    return environments(TrainConfig.from_args(namespace), RunConfig(**given))
+    return make_task_setup(TrainConfig.from_args(namespace), RunConfig(**given))
 
 
 def played(environment: Any, texts: Sequence[str], task: str) -> tuple[list[float], dict[str, Any]]:

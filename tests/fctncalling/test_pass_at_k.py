@@ -15,6 +15,7 @@ from test_run import MULTI, dataset, lines, run
 
 from evaluate_fctncalling import main
 from fctncalling.algorithms.run.evaluation import Evaluation
+from fctncalling.evaluation.evaluation_uncertainty import uncertainty_of
 from fctncalling.evaluation.pass_at_k import (
     SampledTasks,
     interval_of_mean,
@@ -22,7 +23,6 @@ from fctncalling.evaluation.pass_at_k import (
     pass_hat_k,
     wilson_interval,
 )
-from fctncalling.training.evaluation_uncertainty import uncertainty_of
 
 
 def test_estimates_are_the_share_of_all_choices_of_k_samples() -> None:

@@ -20,15 +20,15 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.export import base_of
 from fctncalling.cli.train import build_parser, main, parsed
-from fctncalling.training.run_config import JOB_MODELS, JOB_SETTINGS
+from fctncalling.training.run_config import ENV_DEFAULTS, ENV_MODELS
 
 
-@pytest.mark.parametrize("job", sorted(JOB_SETTINGS))
+@pytest.mark.parametrize("job", sorted(ENV_DEFAULTS))
 def test_a_job_has_defaults_of_its_own_and_a_given_flag_wins(job: str) -> None:
     given = vars(parsed(["--env_name", job, "--num_updates", "3"]))
     assert given == {**vars(parsed(["--env_name", job])), "num_updates": 3}
     assert (
-        vars(parsed(["--env_name", job])).items() >= {"env_name": job, **JOB_SETTINGS[job]}.items()
+        vars(parsed(["--env_name", job])).items() >= {"env_name": job, **ENV_DEFAULTS[job]}.items()
     )
 
 
@@ -47,13 +47,13 @@ def test_the_readmes_command_lines_are_accepted() -> None:
     assert [words[:2] for words in lines] == [[".venv/bin/python", "train_fctncalling.py"]] * len(
         lines
     )
-    assert {config.env_name for config in found} == set(JOB_SETTINGS)
+    assert {config.env_name for config in found} == set(ENV_DEFAULTS)
     assert len({results_folder(config) for config in found}) == len(
         found
     )  # one after the other, none is refused
 
 
-@pytest.mark.parametrize("name", sorted(JOB_MODELS.values()))
+@pytest.mark.parametrize("name", sorted(ENV_MODELS.values()))
 def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     folder = embedded_path(name)
     told = json.loads((folder / "SHA256.json").read_text(encoding="utf-8"))
@@ -69,11 +69,11 @@ def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     assert sum(map(len, files.values())) < 4e6
 
 
-@pytest.mark.parametrize("job", sorted(JOB_MODELS))
+@pytest.mark.parametrize("job", sorted(ENV_MODELS))
 def test_adapters_of_a_job_are_merged_into_its_own_model(job: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"env_name": job, "model_name_or_path": None}))
     assert base_of(tmp_path / "checkpoints" / "update_000001") == str(
-        embedded_path(JOB_MODELS[job])
+        embedded_path(ENV_MODELS[job])
     )
 
 
@@ -115,9 +115,9 @@ def test_the_python_math_job_gains_25_points(flags: tuple[str, ...], tmp_path: P
     assert evaluation["after"]["sampled"] >= evaluation["before"]["sampled"] + 0.25
 
 
-@pytest.mark.parametrize("env_id", ["calculator", "fctncalling:ToolText-v0", "python_math"])
-def test_a_pickled_environment_plays_the_same_episode(env_id: str) -> None:
-    with contextlib.closing(gym.make(env_id)) as env:
+@pytest.mark.parametrize("env_name", ["Calculator", "ToolText", "PythonMath"])
+def test_a_pickled_environment_plays_the_same_episode(env_name: str) -> None:
+    with contextlib.closing(gym.make(f"fctncalling/{env_name}-v0")) as env:
         again = pickle.loads(pickle.dumps(env))
         with contextlib.closing(again):
             assert again.reset(seed=3) == env.reset(seed=3)

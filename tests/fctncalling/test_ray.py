@@ -20,8 +20,9 @@ from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.cli.train import main
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.ray.ray_rollout import RAY_TIMEOUTS
-from fctncalling.training.rollout_backends import LocalRollout, RolloutRound
-from fctncalling.training.task_setup import RunConfig, environments
+from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.task_setup import make_task_setup
 
 pytestmark = pytest.mark.prove
 os.environ.update(RAY_TIMEOUTS)
@@ -83,17 +84,17 @@ def played_here_and_there(
     from fctncalling.training.ray.ray_rollout import RayRollout
 
     config = TrainConfig(n_rollout_threads=32, episodes_per_update=num_episodes, device="cpu")
-    surroundings = RunConfig(num_rollout_workers=2)
-    make_env, candidates, _ = environments(config, surroundings)
+    run_config = RunConfig(num_rollout_workers=2)
+    make_env, candidates, _ = make_task_setup(config, run_config)
     import torch
 
-    policy, template = load_policy(config, surroundings, None, torch.device("cpu"))
+    policy, template = load_policy(config, run_config, None, torch.device("cpu"))
     task_ids = [candidate.id for candidate in candidates]
     wanted = RolloutRound(
         tuple(task_ids[number % len(task_ids)] for number in range(num_episodes)), 5, 1.0, version=0
     )
     here = LocalRollout(config, policy, template, make_env)
-    rollout = RayRollout(config, surroundings, policy)
+    rollout = RayRollout(config, run_config, policy)
     try:
         warm = wanted._replace(task_ids=wanted.task_ids[:4])
         while len(rollout.transport._places) < 2:  # until both workers are there

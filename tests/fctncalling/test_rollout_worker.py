@@ -17,8 +17,8 @@ from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.ray.ray_rollout import connect_ray
 from fctncalling.training.ray.rollout_worker import RolloutWorker
-from fctncalling.training.rollout_backends import LocalRollout, RolloutRound
-from fctncalling.training.task_setup import RunConfig
+from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.run_config import RunConfig
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +43,8 @@ def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(
         lora_r=lora_r,
         critic="lora" if lora_r else "full",
     )
-    surroundings = RunConfig(num_rollout_workers=2)
-    policy, template = load_policy(config, surroundings, None, torch.device("cpu"))
+    run_config = RunConfig(num_rollout_workers=2)
+    policy, template = load_policy(config, run_config, None, torch.device("cpu"))
     with torch.no_grad():
         for weight in policy.policy_parameters():
             weight += 0.02 * torch.randn_like(weight)
@@ -56,7 +56,7 @@ def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(
     rollout = LocalRollout(config, policy, template, EchoEnv)
     here = rollout.play(wanted, Interruption()).episodes
     rollout.close()
-    workers = [RolloutWorker(config, surroundings, number) for number in range(2)]
+    workers = [RolloutWorker(config, run_config, number) for number in range(2)]
     there = [worker.play(learned, wanted, range(8)[rank::2]) for rank, worker in enumerate(workers)]
     for number, record in enumerate(here):
         other = there[number % 2].episodes[number // 2]

@@ -16,8 +16,8 @@ from fctncalling.algorithms.run.logs import RunLog, results_folder
 from fctncalling.algorithms.run.run_lock import LOCK_FILE, RunLock, RunLockedError, refuse_locked
 from fctncalling.training.counters import Counters
 from fctncalling.training.load_policy import ModelError
+from fctncalling.training.run_config import RunConfig
 from fctncalling.training.start_checks import check_start
-from fctncalling.training.task_setup import RunConfig
 
 HOLDER = (
     "import sys\nfrom pathlib import Path\nfrom fctncalling.algorithms.run.run_lock import "
@@ -26,13 +26,13 @@ HOLDER = (
 )
 
 
-def refused(tmp_path: Path, kind: type[Exception], config: Any = None, **surroundings: Any) -> str:
+def refused(tmp_path: Path, kind: type[Exception], config: Any = None, **run_config: Any) -> str:
     """Return what a start is refused with, which leaves no file behind."""
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(kind) as told:
         check_start(
             TrainConfig(results_dir=str(tmp_path / "results"), **(config or {})),
-            RunConfig(**surroundings),
+            RunConfig(**run_config),
         )
     assert sorted(tmp_path.rglob("*")) == before
     assert "\n" not in str(told.value)

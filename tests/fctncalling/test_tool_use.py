@@ -12,7 +12,8 @@ import pytest
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.train import main
-from fctncalling.training.task_setup import RunConfig, environments
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.task_setup import make_task_setup
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no executor on Windows")
 
@@ -57,8 +58,8 @@ def test_settings_of_tools_without_tools_are_refused(
 
 
 def test_environments_of_a_run_offer_the_tools_beside_the_tasks_functions() -> None:
-    plain, candidates, _ = environments(TrainConfig(), RunConfig())
-    equipped, _, _ = environments(
+    plain, candidates, _ = make_task_setup(TrainConfig(), RunConfig())
+    equipped, _, _ = make_task_setup(
         TrainConfig(), RunConfig(enable_tool_use=True, num_tool_executors=2)
     )
     task_id = next(task.id for task in candidates if "multi_turn" in task.category)

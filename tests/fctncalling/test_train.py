@@ -26,7 +26,8 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run.checkpoint import find_checkpoint, load_state
 from fctncalling.cli import train as train_command
 from fctncalling.cli.train import main
-from fctncalling.training.task_setup import load_task_sets
+from fctncalling.training import prepare_run
+from fctncalling.training.task_split import load_bfcl_tasks
 
 ROOT = Path(__file__).parents[2]
 
@@ -147,7 +148,7 @@ def test_ctrl_c_while_starting_is_told_in_one_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train_command, "load_policy", interrupted)
+    monkeypatch.setattr(prepare_run, "load_policy", interrupted)
     assert main(flags(model, tmp_path)) == 130
     assert "Interrupted while starting" in capsys.readouterr().err
     assert not (run_folder(tmp_path) / "metrics.jsonl").exists()
@@ -358,7 +359,7 @@ def test_adapters_resume_to_the_same_end_and_are_exported_as_an_ordinary_model(
         evaluate(["export", f"--checkpoint={last[0]}", f"--output={tmp_path / 'made'}"]) == 2
     )  # nothing overwritten
     assert main(flags(tmp_path / "made", tmp_path / "on", "--critic_hidden=8", updates=0)) == 0
-    made = tmp_path / "on" / "check" / "made" / "embedded" / "TPPO" / "metrics.jsonl"
+    made = tmp_path / "on" / "check" / "made" / "Echo-v0" / "TPPO" / "metrics.jsonl"
     ends = json.loads((run_folder(whole) / "metrics.jsonl").read_text().splitlines()[-1])
     assert (
         json.loads(made.read_text())["eval/greedy_success_rate"] == ends["eval/greedy_success_rate"]
@@ -457,10 +458,10 @@ def test_a_dataset_alone_is_split_and_its_held_out_share_is_never_trained_on(
     ]
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(entries))
-    training, held_out = load_task_sets(TrainConfig(dataset_path=str(path)))
+    training, held_out = load_bfcl_tasks(TrainConfig(dataset_path=str(path)))
     assert (len(training), len(held_out)) == (8, 2)
     assert {t.id for t in training}.isdisjoint(t.id for t in held_out)
-    assert load_task_sets(TrainConfig(dataset_path=str(path))) == (training, held_out)
+    assert load_bfcl_tasks(TrainConfig(dataset_path=str(path))) == (training, held_out)
 
 
 def test_help_tells_what_tppo_is_without_loading_torch() -> None:

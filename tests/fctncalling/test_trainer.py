@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from test_learning_signal import SeededEnv
-from tiny_models import EchoEnv, save_tiny, tiny_model, tiny_tokenizer
+from tiny_models import EchoEnv, SeededEnv, save_tiny, tiny_model, tiny_tokenizer
 
 import fctncalling
 from fctncalling import TrainConfig, Trainer
 from fctncalling.algorithms.config import SettingError
-from fctncalling.training.task_setup import RunConfig
+from fctncalling.training.run_config import RunConfig
 
 QUIET = {"tensorboard": False, "log_episodes_interval": 1}
 
@@ -59,7 +58,7 @@ def test_an_environment_and_a_model_in_memory_are_trained_evaluated_and_saved(
         model=(model, tokenizer),
         task_ids=["a", "b"],
         held_out_ids=["c"],
-        surroundings=RunConfig(**QUIET),
+        run_config=RunConfig(**QUIET),
     )
     result = trainer.run()
     assert result.updates == 1
@@ -82,7 +81,7 @@ def test_an_environment_and_a_model_in_memory_are_trained_evaluated_and_saved(
 def test_the_members_of_a_grpo_group_face_one_seed_in_a_whole_run(tmp_path: Path) -> None:
     config = small(tmp_path, algorithm_name="GRPO", group_size=4, eval_episodes=1)
     model = str(save_tiny(tmp_path / "tiny"))
-    result = Trainer(config, env=SeededEnv, model=model, surroundings=RunConfig(**QUIET)).run()
+    result = Trainer(config, env=SeededEnv, model=model, run_config=RunConfig(**QUIET)).run()
     lines = (result.folder / "episodes" / "train_000001.jsonl").read_text().splitlines()
     told = [json.loads(line) for line in lines]
     groups = [
@@ -103,7 +102,7 @@ def test_what_does_not_go_together_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="they go with a function as env"):
         Trainer(small(tmp_path), task_ids=["a"])
     with pytest.raises(SettingError, match="register yours"):
-        Trainer(small(tmp_path), env=EchoEnv, surroundings=RunConfig(num_rollout_workers=1))
+        Trainer(small(tmp_path), env=EchoEnv, run_config=RunConfig(num_rollout_workers=1))
     with pytest.raises(SettingError, match="empty list"):
         Trainer(small(tmp_path), env=EchoEnv, task_ids=[])
     assert {"Trainer", "TrainConfig"} <= set(dir(fctncalling))

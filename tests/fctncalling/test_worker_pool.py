@@ -23,14 +23,16 @@ class Company:
     """
 
     def __init__(self, fate: Fate) -> None:
-        self.fate, self.hired, self.dismissed = fate, 0, list[int]()
+        self.fate = fate
+        self.started = 0
+        self.stopped = list[int]()
         self.asked: list[tuple[int, Any]] = []
         self.now = 0.0
         self._tickets: dict[int, tuple[int, Any, int]] = {}
 
-    def hire(self, number: int) -> tuple[int, int]:
-        worker = self.hired
-        self.hired += 1
+    def start_worker(self, number: int) -> tuple[int, int]:
+        worker = self.started
+        self.started += 1
         return worker, self._ticket(worker, None)
 
     def ask(self, worker: int, share: Any) -> int:
@@ -55,8 +57,8 @@ class Company:
             raise WorkerLost(f"worker {worker} fell over")
         return None if share is None else share * 10
 
-    def dismiss(self, worker: int) -> None:
-        self.dismissed.append(worker)
+    def stop_worker(self, worker: int) -> None:
+        self.stopped.append(worker)
 
 
 def pool_of(company: Company, count: int = 2) -> WorkerPool:
@@ -81,8 +83,8 @@ def test_what_a_lost_worker_was_at_is_done_by_another_and_the_message_says_so(
         assert pool.finish(pool.start([1, 2, 3])) == [10, 20, 30]
     [first, second] = [worker for worker, share in company.asked if share == 2]
     assert first != second
-    assert company.hired == 3
-    assert company.dismissed == [first]
+    assert company.started == 3
+    assert company.stopped == [first]
     assert [share for _, share in company.asked].count(1) == 1
     assert f"worker {first} fell over" in caplog.text
     assert "another plays its episodes" in caplog.text
@@ -131,4 +133,4 @@ def test_closing_lets_go_of_everyone() -> None:
     pool.finish(pool.start([1]))
     pool.start([4])
     pool.close()
-    assert sorted(company.dismissed) == [0, 1, 2]
+    assert sorted(company.stopped) == [0, 1, 2]

@@ -233,3 +233,17 @@ def pieces(seed: int, *, longest: int = 25, vocabulary: int = 259) -> Iterator[l
     while True:
         length = int(torch.randint(1, longest + 1, (1,), generator=generator))
         yield torch.randint(3, vocabulary, (length,), generator=generator).tolist()
+
+
+class SeededEnv(EchoEnv):
+    """The letter to say follows from the seed of `reset` alone, whatever the task id."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        observation, info = super().reset(seed=seed, options=options)
+        info["messages"] = [{"role": "user", "content": f"say {self._letter()}"}]
+        return observation, info
+
+    def _letter(self) -> str:
+        return "abcdefgh"[(self.np_random_seed or 0) % 8]

@@ -13,7 +13,8 @@ class Progress:
     """Shows where a run is: a bar on a terminal, else a line an update."""
 
     def __init__(self, num_updates: int, done: int, *, shown: bool = True) -> None:
-        """shown: whether a terminal gets a bar; of several processes only the first draws one."""
+        """shown: whether anything is printed; of several processes only the first shows."""
+        self._shown = shown
         self._num_updates = num_updates
         self._episodes = 0
         self._bar: Any = None
@@ -43,6 +44,8 @@ class Progress:
             self._bar.set_postfix(shown, refresh=False)
             self._bar.update()
             return
+        if not self._shown:
+            return
         text = "  ".join(f"{name} {value}" for name, value in shown.items() if value != "-")
         print(f"update {run.counters.updates}/{self._num_updates}  {text}", flush=True)
 
@@ -56,7 +59,7 @@ class Progress:
         text = f"held-out tasks: {'  '.join(shown)}"
         if self._bar is not None:
             self._bar.write(text)
-        else:
+        elif self._shown:
             print(text, flush=True)
 
     def close(self) -> None:

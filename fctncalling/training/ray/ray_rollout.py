@@ -18,8 +18,8 @@ from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.envs.errors import MissingExtra, extra_module
 from fctncalling.training.ray.rollout_worker import RolloutWorker
 from fctncalling.training.ray.worker_pool import Job, WorkerLost, WorkerPool
-from fctncalling.training.rollout_backends import OnEpisode, RolloutResult, RolloutRound
-from fctncalling.training.task_setup import RunConfig
+from fctncalling.training.rollouts.rollout_backends import OnEpisode, RolloutResult, RolloutRound
+from fctncalling.training.run_config import RunConfig
 
 PATHS = frozenset(
     {
@@ -51,14 +51,14 @@ class Share(NamedTuple):
 class RayTransport:
     """Workers as Ray actors, spread over the machines of a cluster."""
 
-    def __init__(self, ray: Any, config: TrainConfig, surroundings: RunConfig) -> None:
+    def __init__(self, ray: Any, config: TrainConfig, run_config: RunConfig) -> None:
         self._ray = ray
-        self._arguments = (config, surroundings)
+        self._arguments = (config, run_config)
         self._places: dict[Any, str] = {}  # worker -> machine and process
         self._nodes: dict[Any, str] = {}  # worker -> the node Ray put it on
         self._kind = ray.remote(RolloutWorker).options(
             num_cpus=config.torch_threads,
-            num_gpus=surroundings.rollout_worker_gpus,
+            num_gpus=run_config.rollout_worker_gpus,
             scheduling_strategy="SPREAD",
         )
 
@@ -139,23 +139,23 @@ class RayRollout:
     def __init__(
         self,
         config: TrainConfig,
-        surroundings: RunConfig,
+        run_config: RunConfig,
         policy: ActorCritic,
         processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         self.policy = policy
         self.processes = processes
-        self._count = surroundings.num_rollout_workers
+        self._count = run_config.num_rollout_workers
         self._weights: tuple[int, Any] | None = None  # version and reference of what was put last
         self._begun: dict[RolloutRound, Job | None] = {}
         self._kept: dict[
             RolloutRound, Any
         ] = {}  # references to the weights of rounds not played yet
         if processes.is_first:
-            ray, started = connect_ray(surroundings.ray_address, self._count * config.torch_threads)
+            ray, started = connect_ray(run_config.ray_address, self._count * config.torch_threads)
             self._ray = ray
             self._started = started
-            self.transport = RayTransport(self._ray, _absolute(config), _absolute(surroundings))
+            self.transport = RayTransport(self._ray, _absolute(config), _absolute(run_config))
             self.pool = WorkerPool(self.transport, self._count)
 
     def play(

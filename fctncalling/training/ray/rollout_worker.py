@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from fctncalling.algorithms.config import TrainConfig, resolve_device
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.policy.weight_sync import Weights, load_policy_state
-from fctncalling.training.rollout_backends import LocalRollout, RolloutResult, RolloutRound
-from fctncalling.training.task_setup import RunConfig, environments
+from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutResult, RolloutRound
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.task_setup import make_task_setup
 
 
 class RolloutWorker:
@@ -24,12 +25,12 @@ class RolloutWorker:
     the next but the weights it got last.
     """
 
-    def __init__(self, config: TrainConfig, surroundings: RunConfig, number: int) -> None:
+    def __init__(self, config: TrainConfig, run_config: RunConfig, number: int) -> None:
         from fctncalling.training.load_policy import load_policy
 
         self.config = dataclasses.replace(
             config,
-            n_rollout_threads=-(-config.n_rollout_threads // surroundings.num_rollout_workers),
+            n_rollout_threads=-(-config.n_rollout_threads // run_config.num_rollout_workers),
             device="auto",  # what this worker was given, whatever the learner has
             # what only learning needs is left out: a critic's own model, a reference
             critic="head",
@@ -38,8 +39,8 @@ class RolloutWorker:
         )
         device = resolve_device("auto")
         with contextlib.redirect_stdout(io.StringIO()):  # the learner has said it all
-            make_env, _, _ = environments(self.config, surroundings)
-            self.policy, template = load_policy(self.config, surroundings, None, device)
+            make_env = make_task_setup(self.config, run_config).make_env
+            self.policy, template = load_policy(self.config, run_config, None, device)
         self._version: int | None = None
         own = ProcessGroup(
             rank=number + 1, device=device

@@ -1,18 +1,49 @@
-"""What a run was started with, for config.json: command, machine, versions, and what open settings
-came to.
+"""The log of a run, with its description for config.json: command, machine, versions, and what open
+settings came to.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.distributed.process_group import ProcessGroup
+from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog
+from fctncalling.training.run_config import RunConfig
 
 if TYPE_CHECKING:
     import torch
+
+
+def open_log(
+    config: TrainConfig, run_config: RunConfig, folder: Path, processes: ProcessGroup
+) -> RunLog:
+    """Return the log of the run, empty where it starts; of several processes the first writes it."""
+    if not processes.is_first:
+        return NoLog(folder)
+    described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}
+    described |= run_description(config, processes.device)
+    described["num_processes"] = processes.count
+    resume = config.resume is not None
+    try:
+        return RunLog(
+            folder,
+            described,
+            resume=resume,
+            tensorboard=run_config.tensorboard,
+            wandb=run_config.wandb,
+        )
+    except RunExistsError:
+        raise
+    except OSError as error:
+        raise SettingError(
+            f"--results_dir {config.results_dir}: cannot be written to ({error})"
+        ) from error
 
 
 def run_description(config: TrainConfig, device: torch.device) -> dict[str, Any]:

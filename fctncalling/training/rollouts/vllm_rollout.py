@@ -15,8 +15,8 @@ from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.algorithms.vllm.adapters import PublishedAdapters
 from fctncalling.algorithms.vllm.client import VllmClient
 from fctncalling.algorithms.vllm.engine import VllmEngine
-from fctncalling.training.rollout_backends import LocalRollout, RolloutRound
-from fctncalling.training.task_setup import RunConfig
+from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.run_config import RunConfig
 
 
 class VllmRollout(LocalRollout):
@@ -27,14 +27,14 @@ class VllmRollout(LocalRollout):
     def __init__(
         self,
         config: TrainConfig,
-        surroundings: RunConfig,
+        run_config: RunConfig,
         policy: ActorCritic,
         template: ChatTemplate,
         make_env: Callable[[], Any],
         processes: ProcessGroup,
     ) -> None:
-        self.server = connect_vllm(surroundings)
-        folder = Path(surroundings.vllm_adapter_dir or results_folder(config) / "adapters")
+        self.server = connect_vllm(run_config)
+        folder = Path(run_config.vllm_adapter_dir or results_folder(config) / "adapters")
         self.published = PublishedAdapters(self.server, folder)
         self._checked = config.temperature == 1.0  # where both kinds of log-probabilities are one
         super().__init__(config, policy, template, make_env, processes, make_actor=self._ask_server)
@@ -77,10 +77,10 @@ class VllmRollout(LocalRollout):
         self._checked = True
 
 
-def connect_vllm(surroundings: RunConfig) -> VllmClient:
+def connect_vllm(run_config: RunConfig) -> VllmClient:
     """Return the server of --vllm_url; SettingError where it is not there."""
     try:
-        server = VllmClient(str(surroundings.vllm_url), patience_s=surroundings.vllm_patience_s)
+        server = VllmClient(str(run_config.vllm_url), patience_s=run_config.vllm_patience_s)
     except ImportError:
         raise SettingError(
             "--rollout_engine vllm needs the library httpx: pip install 'fctncalling[vllm]'"
@@ -89,7 +89,7 @@ def connect_vllm(surroundings: RunConfig) -> VllmClient:
         server.models()
     except (OSError, EngineError, ValueError, KeyError, server.errors) as error:
         raise SettingError(
-            f"--vllm_url {surroundings.vllm_url}: no vLLM server answers there "
+            f"--vllm_url {run_config.vllm_url}: no vLLM server answers there "
             f"({type(error).__name__}: {error}). "
             "Start one: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora "
             "--max-lora-rank RANK"

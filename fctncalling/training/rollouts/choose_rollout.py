@@ -9,19 +9,19 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.training.rollout_backends import LocalRollout, Rollout
-from fctncalling.training.task_setup import RunConfig
+from fctncalling.training.rollouts.rollout_backends import LocalRollout, Rollout
+from fctncalling.training.run_config import RunConfig
 
 
-def check_rollout(config: TrainConfig, surroundings: RunConfig) -> None:
+def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
     """Raise SettingError where settings of playing do not go together."""
-    if config.max_staleness and not surroundings.num_rollout_workers:
+    if config.max_staleness and not run_config.num_rollout_workers:
         raise SettingError(
             "--max_staleness: got 1, which needs --num_rollout_workers of at least 1: who learns "
             "cannot play meanwhile"
         )
     if config.rollout_engine == "vllm":
-        if not surroundings.vllm_url:
+        if not run_config.vllm_url:
             raise SettingError(
                 "--vllm_url: --rollout_engine vllm needs the address of a server that runs"
             )
@@ -30,12 +30,12 @@ def check_rollout(config: TrainConfig, surroundings: RunConfig) -> None:
                 "--lora_r: got 0; --rollout_engine vllm needs an adapter, which is what the server "
                 "gets"
             )
-        if surroundings.num_rollout_workers:
+        if run_config.num_rollout_workers:
             raise SettingError(
                 "--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays "
                 "along"
             )
-    if config.replay_arrivals is not None and surroundings.num_rollout_workers:
+    if config.replay_arrivals is not None and run_config.num_rollout_workers:
         raise SettingError(
             "--schedule: workers keep schedules of their own; it needs --num_rollout_workers 0"
         )
@@ -47,9 +47,9 @@ def check_rollout(config: TrainConfig, surroundings: RunConfig) -> None:
         )
 
 
-def chosen_rollout(
+def choose_rollout(
     config: TrainConfig,
-    surroundings: RunConfig,
+    run_config: RunConfig,
     *,
     policy: ActorCritic,
     template: ChatTemplate,
@@ -57,12 +57,12 @@ def chosen_rollout(
     processes: ProcessGroup,
 ) -> Rollout:
     """Return what plays the episodes of a run."""
-    if surroundings.num_rollout_workers:
+    if run_config.num_rollout_workers:
         from fctncalling.training.ray.ray_rollout import RayRollout
 
-        return RayRollout(config, surroundings, policy, processes)
+        return RayRollout(config, run_config, policy, processes)
     if config.rollout_engine == "vllm":
-        from fctncalling.training.vllm_rollout import VllmRollout
+        from fctncalling.training.rollouts.vllm_rollout import VllmRollout
 
-        return VllmRollout(config, surroundings, policy, template, make_env, processes)
+        return VllmRollout(config, run_config, policy, template, make_env, processes)
     return LocalRollout(config, policy, template, make_env, processes)

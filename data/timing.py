@@ -1,0 +1,51 @@
+"""Timing hook: parts of the work that a profiler may listen to; by default nothing is measured.
+
+It lies on the ground floor because environments and algorithms, which know nothing of each other,
+both have parts that are timed.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Listener = Callable[[str, float, float], None]
+"""Called with (part, wall seconds, CPU seconds of the thread) after each call, in any thread."""
+
+_listener: Listener | None = None
+
+
+def timed(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorator: report each call's seconds under the name of a part while somebody listens."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **keywords: P.kwargs) -> R:
+            listener = _listener
+            if listener is None:
+                return function(*args, **keywords)
+            wall, cpu = time.perf_counter(), time.thread_time()
+            try:
+                return function(*args, **keywords)
+            finally:
+                listener(part, time.perf_counter() - wall, time.thread_time() - cpu)
+
+        return call
+
+    return decorate
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Report to a listener in this block, in all threads of this process; one listens at a time."""
+    global _listener
+    before, _listener = _listener, listener
+    try:
+        yield
+    finally:
+        _listener = before

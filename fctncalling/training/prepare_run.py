@@ -1,0 +1,71 @@
+"""Prepare a TrainingRun: tasks, environments, policy, rollout backend and log."""
+
+from __future__ import annotations
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.distributed.process_group import (
+    ProcessGroup,
+    init_process_group,
+    launch_warning,
+)
+from fctncalling.algorithms.rollout.task_sampler import TaskSampler
+from fctncalling.algorithms.run.logs import results_folder
+from fctncalling.training.announce import announce
+from fctncalling.training.load_policy import load_policy
+from fctncalling.training.resume import checkpoint_to_resume
+from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.run_log import open_log
+from fctncalling.training.start_checks import check_start
+from fctncalling.training.task_setup import TaskSetup, make_task_setup
+from fctncalling.training.training_run import TrainingRun
+
+
+def prepare_run(
+    config: TrainConfig, run_config: RunConfig, task_setup: TaskSetup | None = None
+) -> TrainingRun:
+    """Return a run at its start, or where --resume finds it.
+
+    `task_setup` takes the place of the environments that the settings ask for.
+    """
+    check_rollout(config, run_config)
+    check_start(config, run_config)
+    processes = _start_processes(config)
+    folder = results_folder(config)
+    checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
+    setup = task_setup or make_task_setup(config, run_config)
+    sampler = TaskSampler(setup.candidates, config)
+    policy, template = load_policy(config, run_config, checkpoint, processes.device)
+    rollout = choose_rollout(
+        config,
+        run_config,
+        policy=policy,
+        template=template,
+        make_env=setup.make_env,
+        processes=processes,
+    )
+    run = TrainingRun(
+        config,
+        policy=policy,
+        template=template,
+        rollout=rollout,
+        sampler=sampler,
+        held_out_ids=setup.held_out_ids,
+        # last of all: a start that fails leaves no folder behind
+        log=open_log(config, run_config, folder, processes),
+        log_episodes_interval=run_config.log_episodes_interval,
+        processes=processes,
+    )
+    if checkpoint is not None:
+        run.restore(checkpoint)
+        announce(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
+    else:
+        run.log.rewind({}, -1)  # lines of a killed run that saved nothing
+    return run
+
+
+def _start_processes(config: TrainConfig) -> ProcessGroup:
+    """Return the processes of this launch, and say how many they are."""
+    processes = init_process_group(config.device, fsdp=config.fsdp)
+    announce(*filter(None, (f"Training in {processes}.", launch_warning(processes))))
+    return processes

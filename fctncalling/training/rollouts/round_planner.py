@@ -1,0 +1,51 @@
+"""RoundPlanner: the tasks and the seed of every round that a run collects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.rollout.task_sampler import TaskSampler
+from fctncalling.training.counters import Counters
+from fctncalling.training.rollouts.rollout_backends import RolloutRound
+
+
+class RoundPlanner:
+    """Draws rounds from (seed, update) alone, so that a resumed run draws what it would have."""
+
+    def __init__(self, config: TrainConfig, sampler: TaskSampler) -> None:
+        self._config = config
+        self._sampler = sampler
+        is_grpo = config.algorithm_name == "GRPO"
+        self.max_rounds = config.dynamic_sampling if is_grpo else 1  # that an update may collect
+        self.group_size = config.group_size if is_grpo else 1  # episodes that are compared
+
+    def next_round(self, counters: Counters, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
+        """Return a round of the next update, the first or an extra one, or (ahead) of the update
+        after it.
+        """
+        words = (self._config.seed, counters.updates + ahead, 1)
+        seed = derive_seed(*words, extra) if extra else derive_seed(*words)
+        return RolloutRound(
+            task_ids=self._next_tasks(counters, extra, ahead),
+            seed=seed,
+            temperature=self._config.temperature,
+            version=counters.updates,
+            group_size=self.group_size,
+        )
+
+    def _next_tasks(self, counters: Counters, extra: int, ahead: int) -> tuple[str, ...]:
+        """Return the tasks of the next round, each `group_size` times in a row."""
+        count = self._config.episodes_per_update // self.group_size
+        drawn = self._sampler.draw(
+            count,
+            position=(counters.updates + ahead + counters.extra_rounds + extra) * count,
+            update=counters.updates + ahead,
+            successes=counters.successes,
+        )
+        return tuple(task_id for task_id in drawn for _ in range(self.group_size))
+
+
+def derive_seed(*words: int) -> int:
+    """Return a seed below 2**31 that follows from several numbers."""
+    return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)

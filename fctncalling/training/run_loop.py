@@ -1,0 +1,65 @@
+"""The loop of a training run, and its report at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fctncalling.training.profiler import NoProfiler
+
+if TYPE_CHECKING:
+    from fctncalling.cli.shared.progress_bar import Progress
+    from fctncalling.training.training_run import TrainingRun
+
+
+def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None = None) -> None:
+    """Collect, learn, evaluate and save until the run is over."""
+    profiler = profiler or NoProfiler()
+    while True:
+        if run.evaluation_is_due():
+            progress.evaluation(run.evaluate())
+        if run.save_is_due():
+            run.save()
+        if run.is_over():
+            return
+        with profiler.collecting():
+            episodes = run.collect(progress.episode)
+        with profiler.learning():
+            metrics = run.learn(episodes)
+        progress.update(metrics, run)
+
+
+def report(run: TrainingRun) -> None:
+    """Write evaluation.json and curve.png, and say plainly what was done and where it lies; the
+    first process does.
+    """
+    from fctncalling.algorithms.run.evaluation import plot_curve, print_table, write_evaluation
+
+    if not run.processes.is_first:
+        return
+    counters, config, folder = run.counters, run.config, run.log.folder
+    write_evaluation(
+        folder,
+        before=counters.before,
+        after=counters.latest,
+        seed=config.seed,
+        train_cpu_seconds=counters.train_cpu_seconds,
+        algorithm=config.algorithm_name,
+        updates=counters.updates,
+        episodes=counters.episodes,
+        env_steps=counters.env_steps,
+        sampled_tokens=counters.sampled_tokens,
+        wall_seconds=run.wall_seconds,
+    )
+    curve = plot_curve(folder)
+    print_table(counters.before, counters.latest)
+    print(
+        f"\n{config.algorithm_name} learned from {counters.episodes} episodes "
+        f"({counters.env_steps} steps) in "
+        f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed "
+        f"{config.seed}.\n"
+        f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
+        f"Results: {folder}\n"
+        f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, "
+        "checkpoints/\n"
+        f"  tensorboard --logdir {folder}"
+    )

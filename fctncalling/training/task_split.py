@@ -1,0 +1,88 @@
+"""Training tasks and held-out tasks of a run's files: the one hold-out split of all environments."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from typing import TypeVar
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
+from fctncalling.data.types import Task
+from fctncalling.envs.tool_text.tasks import TextTask, load_text_tasks
+from fctncalling.training.announce import announce
+
+HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
+T = TypeVar("T", Task, TextTask)
+
+
+def split_held_out(
+    tasks: Sequence[T], separate: Sequence[T] | None, limit: int
+) -> tuple[list[T], list[T]]:
+    """Return the training tasks and at most `limit` held-out ones, drawn by a fixed seed.
+
+    `separate`: held-out tasks of a file of their own; None: a fifth of `tasks` is held out. A
+    single task is both.
+    """
+    training = list(tasks)
+    fixed = random.Random(0)
+    if separate is not None:
+        held_out = list(separate)
+    elif len(training) == 1:
+        held_out = list(training)
+    else:
+        fixed.shuffle(training)
+        size = max(1, round(HELD_OUT_SHARE * len(training)))
+        held_out, training = training[:size], training[size:]
+    fixed.shuffle(held_out)
+    return training, held_out[:limit]
+
+
+def load_bfcl_tasks(
+    config: TrainConfig, user_classes: Collection[str] = ()
+) -> tuple[list[Task], list[Task]]:
+    """Return training tasks and at most --eval_episodes held-out ones, of all categories.
+
+    `user_classes`: names of classes whose docs may be missing, for the environment makes them.
+    """
+    tasks = load_tasks(config.dataset_path or embedded_path("train"), self_documented=user_classes)
+    if not tasks:
+        raise TaskError(f"{config.dataset_path}: no task in it")
+    separate = None
+    if config.eval_dataset_path is not None or config.dataset_path is None:
+        separate = load_tasks(
+            config.eval_dataset_path or embedded_path("held_out"), self_documented=user_classes
+        )
+        clash = {task.id for task in tasks} & {task.id for task in separate}
+        if clash and config.eval_dataset_path != config.dataset_path:
+            announce(
+                f"Note: {len(clash)} held-out tasks are training tasks too, such as {min(clash)}."
+            )
+    training, held_out = split_held_out(tasks, separate, config.eval_episodes)
+    if separate is None and len(tasks) == 1:
+        announce(
+            "Note: the only task is evaluated on too: give --eval_dataset_path for held-out ones."
+        )
+    elif separate is None:
+        announce(
+            f"Held out {len(tasks) - len(training)} of {len(tasks)} tasks; "
+            "--eval_dataset_path gives others."
+        )
+    return training, held_out
+
+
+def load_question_tasks(config: TrainConfig, path: str) -> tuple[list[TextTask], list[TextTask]]:
+    """Return training and held-out tasks of a user's files of questions and answers."""
+    tasks = load_text_tasks(path, category=config.env_name)
+    separate = None
+    if config.eval_dataset_path is not None:
+        separate = load_text_tasks(config.eval_dataset_path, category=config.env_name)
+        if config.eval_dataset_path != path:
+            known = {task.id for task in tasks}
+            separate = [_with_held_out_id(task) if task.id in known else task for task in separate]
+    return split_held_out(tasks, separate, config.eval_episodes)
+
+
+def _with_held_out_id(task: TextTask) -> TextTask:
+    """Return a task under an id that no training task has: line numbers repeat from file to file."""
+    return TextTask(f"held_out:{task.id}", task.prompt, task.answer, task.category, task.extra)
