@@ -34,7 +34,6 @@ def prepare_run(
     folder = results_folder(config)
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     setup = task_setup or make_task_setup(config, run_config)
-    sampler = TaskSampler(setup.candidates, config)
     policy, template = load_policy(config, run_config, checkpoint, processes.device)
     rollout = choose_rollout(
         config,
@@ -49,7 +48,7 @@ def prepare_run(
         policy=policy,
         template=template,
         rollout=rollout,
-        sampler=sampler,
+        sampler=TaskSampler(setup.candidates, config),
         held_out_ids=setup.held_out_ids,
         # last of all: a start that fails leaves no folder behind
         log=open_log(config, run_config, folder, processes),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def open_log(
     config: TrainConfig, run_config: RunConfig, folder: Path, processes: ProcessGroup
 ) -> RunLog:
-    """Return the log of the run, empty where it starts; of several processes the first writes it."""
+    """Return the log of the run; of several processes the first writes it."""
     if not processes.is_first:
         return NoLog(folder)
     described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}

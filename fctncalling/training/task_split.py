@@ -1,4 +1,4 @@
-"""Training tasks and held-out tasks of a run's files: the one hold-out split of all environments."""
+"""The hold-out split of every environment: training tasks and held-out tasks of a run's files."""
 
 from __future__ import annotations
 
@@ -84,5 +84,5 @@ def load_question_tasks(config: TrainConfig, path: str) -> tuple[list[TextTask],
 
 
 def _with_held_out_id(task: TextTask) -> TextTask:
-    """Return a task under an id that no training task has: line numbers repeat from file to file."""
+    """Return a task under an id that no training task has, as line numbers repeat."""
     return TextTask(f"held_out:{task.id}", task.prompt, task.answer, task.category, task.extra)

@@ -36,9 +36,6 @@ LONG = {
     "fctncalling/cli/score/results.py:paired",
     "fctncalling/cli/score/results.py:split_lines",
     "fctncalling/cli/score/score_files.py:_rows",
-    "fctncalling/cli/train.py",
-    "fctncalling/cli/train.py:prepare",
-    "fctncalling/cli/train.py:train",
     "fctncalling/embedded/make_model.py",
     "fctncalling/embedded/make_model.py:build",
     "fctncalling/embedded/make_tool_models.py:build",
@@ -47,12 +44,9 @@ LONG = {
     "fctncalling/text_environment/text_history.py",
     "fctncalling/text_environment/text_trainer.py:step",
     "fctncalling/training/resume.py:checkpoint_to_resume",
-    "fctncalling/training/task_setup.py",
-    "fctncalling/training/task_setup.py:environments",
     "fctncalling/training/training_run.py",
-    "fctncalling/training/training_run.py:learn",
 }
-CLASSES = {"Request", "_Parser"}
+CLASSES = {"_Parser"}
 BOXES = {"fctncalling.algorithms", "fctncalling.envs", "fctncalling.evaluation"}
 FOLDERS: set[str] = set()
-NAMES = {"environments", "WhenLoaded"}
+NAMES: set[str] = set()
