@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,7 +18,7 @@ _SHARED = ("task", "session")  # the task never changes; the session copies its 
 
 @dataclass
 class EpisodeState:
-    """Where an episode stands. Only the environment that made it changes it."""
+    """Mutable state of one episode; it changes through its own methods alone."""
 
     task: Task
     session: ToolSession | None  # None where nothing is executed (single turn)
@@ -46,7 +46,17 @@ class EpisodeState:
         """Whether no scripted turn follows this one."""
         return self.turn + 1 >= len(self.task.question)
 
-    def execute(self, calls: Sequence[str], own_tools: UserTools) -> tuple[str, ...]:
+    def knows(self, name: str) -> bool:
+        """Whether the task's tools have a function of this name; false where nothing is
+        executed.
+        """
+        return self.session is not None and self.session.known(name)
+
+    def add_messages(self, messages: Iterable[Message]) -> None:
+        """Append to the conversation."""
+        self.conversation += messages
+
+    def execute(self, calls: Sequence[str], tools: UserTools) -> tuple[str, ...]:
         """Return the result texts of one message's calls and keep them for the checker. Raises
         InfrastructureError.
         """
@@ -57,28 +67,50 @@ class EpisodeState:
                 f'task "{self.task.id}" has no tools: calls of {self.task.category} are not '
                 "executed"
             )
-        results = own_tools.results(calls, self.session)
+        results = tools.results(calls, self.session)
         self.results += results
         return tuple(results)
 
-    def knows(self, name: str) -> bool:
-        """Whether the task's tools have a function of this name;
-        false where nothing is executed.
-        """
-        return self.session is not None and self.session.known(name)
+    def set_answer(self, text: str) -> None:
+        """Keep a message that called nothing; the last such is an agentic task's answer."""
+        self.last_message = text
 
-    def record_turn(self) -> None:
-        """Keep what the turn left behind, as the checker will see it.
-        Raises InfrastructureError.
+    def count_step(self) -> int:
+        """Count a step that does not end its turn; return how many the turn has now."""
+        self.steps_in_turn += 1
+        return self.steps_in_turn
+
+    def end_turn(self, *, last: bool) -> None:
+        """Keep what the turn left behind, as the checker will see it; go on to the next one unless
+        it was the last. Raises InfrastructureError.
         """
+        self.terminated = last
         if self.session is not None:
             self.turns.append(TurnRecord(tuple(self.results), self.session.public_state()))
+        if not last:
+            self.turn += 1
+            self.steps_in_turn = 0
+            self.results = []
 
-    def next_turn(self) -> None:
-        """Go on to the next turn."""
-        self.turn = self.turn + 1
-        self.steps_in_turn = 0
-        self.results = []
+    def set_verdict(self, verdict: Verdict | None) -> None:
+        """Keep the official verdict on the episode, None where its task has no answer."""
+        self.verdict = verdict
+
+    def set_strict_verdict(self, verdict: Verdict) -> None:
+        """Keep the strict verdict on the episode."""
+        self.strict_verdict = verdict
+
+    def add_step(self, step: StepRecord) -> None:
+        """Keep a step with its reward."""
+        self.paid += step.reward
+        self.steps.append(step)
+
+    def fail(self, text: str, reason: str) -> None:
+        """End the episode as invalid: infrastructure failed at the step of this message."""
+        self.invalid_reason = reason
+        self.terminated = False
+        self.truncated = True
+        self.steps.append(StepRecord(self.turn, text))
 
     def episode(self, seed: int | None) -> Episode:
         """Return what was played so far."""

@@ -20,7 +20,7 @@ TASKS_KEPT = 64
 
 
 class EpisodeJudge:
-    """Checks plays without executing anything of theirs again; raises InfrastructureError where it
+    """Judges episodes without executing their calls again; raises InfrastructureError where it
     cannot.
     """
 
@@ -28,47 +28,47 @@ class EpisodeJudge:
         self._tools = dict(tools)
         self._truths: dict[str, tuple[TurnRecord, ...]] = {}
 
-    def verdict(self, play: EpisodeState, record: Any) -> Verdict | None:
-        """Return the official verdict on a play that ended; None for a task without answers.
+    def verdict(self, state: EpisodeState, record: Any) -> Verdict | None:
+        """Return the official verdict on an episode that ended; None for a task without answers.
 
         `record` is the last message as the single-turn checkers read it.
         """
-        task = play.task
+        task = state.task
         if is_prerequisite(task) or (
             task.ground_truth is None and task.category not in WITHOUT_ANSWER
         ):
             return None
         with reraise_as_infrastructure("checker"):
             if task.kind == "agentic":
-                return check(task, play.last_message)
+                return check(task, state.last_message)
             return (
-                judge_turns(task, play.turns, self._truth(task))
+                judge_turns(task, state.turns, self._truth(task))
                 if task.is_multi_turn
                 else check(task, record)
             )
 
-    def passed(self, play: EpisodeState, turn: int) -> bool:
+    def passed(self, state: EpisodeState, turn: int) -> bool:
         """Whether a turn that ended is one BFCL checks, and passes by itself,
         whatever came before.
         """
-        if not any(scored_turns(play.task)[turn : turn + 1]):
+        if not any(scored_turns(state.task)[turn : turn + 1]):
             return False
-        if not play.task.is_multi_turn:
-            return play.verdict is not None and play.verdict.valid
+        if not state.task.is_multi_turn:
+            return state.verdict is not None and state.verdict.valid
         with reraise_as_infrastructure("checker"):
-            return judge_turns(play.task, play.turns, self._truth(play.task)).per_turn[turn]
+            return judge_turns(state.task, state.turns, self._truth(state.task)).per_turn[turn]
 
-    def outcome(self, play: EpisodeState, step: StepRecord, *, turn_ends: bool) -> Outcome:
-        """Return what a reward may look at after a step that is not yet among those of the play."""
-        steps = (*play.steps, step)
+    def outcome(self, state: EpisodeState, step: StepRecord, *, turn_ends: bool) -> Outcome:
+        """Return what a reward may look at, after a step that the state does not hold yet."""
+        steps = (*state.steps, step)
         return Outcome(
             step,
-            play.verdict,
-            lambda: turn_ends and self.passed(play, step.turn),
-            lambda: forgiven_in_turn(play.task, steps, step.turn) is None,
-            play.strict_verdict,
-            shares=max(1, sum(scored_turns(play.task))),
-            paid=play.paid,
+            state.verdict,
+            lambda: turn_ends and self.passed(state, step.turn),
+            lambda: forgiven_in_turn(state.task, steps, step.turn) is None,
+            state.strict_verdict,
+            shares=max(1, sum(scored_turns(state.task))),
+            paid=state.paid,
         )
 
     def _truth(self, task: Task) -> tuple[TurnRecord, ...]:

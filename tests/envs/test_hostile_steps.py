@@ -129,7 +129,7 @@ def test_what_tools_hold_can_be_copied_whatever_calls_made_of_it(case: str) -> N
     env = desk_env()
     env.reset(seed=0)
     for call in NESTED_CALLS[case]:
-        env._play.session.execute(call)  # type: ignore[union-attr]
+        env._state.session.execute(call)  # type: ignore[union-attr]
     state = env.get_state()
     steps = []
     for _ in range(2):

@@ -13,8 +13,6 @@ LONG = {
     "checkers/ast_checker.py:_call_fault",
     "checkers/math/expression.py",
     "data/bfcl.py",
-    "envs/function_calling.py",
-    "envs/function_calling.py:__init__",
     "envs/handlers/execution.py",
     "envs/handlers/lenient.py",
     "envs/judging/judge.py:judge",
@@ -46,7 +44,7 @@ LONG = {
     "fctncalling/training/resume.py:checkpoint_to_resume",
     "fctncalling/training/training_run.py",
 }
-CLASSES = {"_Parser"}
-BOXES = {"fctncalling.algorithms", "fctncalling.envs", "fctncalling.evaluation"}
+CLASSES: set[str] = set()
+BOXES = {"fctncalling.algorithms", "fctncalling.evaluation"}
 FOLDERS: set[str] = set()
 NAMES: set[str] = set()

@@ -1,0 +1,148 @@
+"""EpisodeRunner: an assistant message becomes a step, with results, verdict and reward."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from fctncalling.data.agentic_tasks import is_prerequisite
+from fctncalling.data.types import Message, StepRecord, Task
+from fctncalling.envs.episode.feedback import classify_error, with_corrections
+from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
+from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
+from fctncalling.envs.handlers import Handler
+from fctncalling.envs.handlers.lenient import LenientCalls
+from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
+from fctncalling.envs.judging.strict import strict_verdict
+from fctncalling.envs.prompting import prompts
+from fctncalling.envs.prompting.task_prompt import TaskPrompt
+from fctncalling.envs.rewards import Reward
+from fctncalling.envs.tools.box.toolbox import truncate_together
+from fctncalling.envs.user_tools import UserTools
+
+MAX_STEP_OUTPUT = 500_000
+"""Characters of all results of a step that are shown; checkers see them whole."""
+
+User = Callable[[list[Message], Mapping[str, Any]], str | None]
+"""(conversation, {"task_id", "category", "turn"}) -> an answer within the turn, or None."""
+
+
+class PlayedMessage(NamedTuple):
+    """A step, and what the policy is shown behind it."""
+
+    step: StepRecord
+    observation: str
+    messages: list[Message]
+    extra: dict[str, Any]  # what only this step's `info` has
+
+
+@dataclass
+class EpisodeRunner:
+    """The rules by which messages become steps; the keywords are those of FunctionCallingEnv."""
+
+    handler: Handler
+    reward: Reward
+    tools: UserTools
+    user: User | None
+    max_steps_per_turn: int
+    strict: bool
+    retry_malformed: bool
+    corrective_feedback: bool
+
+    def __post_init__(self) -> None:
+        most = self.max_steps_per_turn
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ValueError(f"max_steps_per_turn={most!r}: expected a whole number of at least 1.")
+        self._judge = EpisodeJudge(self.tools.classes)
+        self._prompts: dict[str, TaskPrompt] = {}
+
+    def handler_of(self, task: Task) -> Handler:
+        """Return the handler that reads a task's calls."""
+        return handler_for(task, "auto") if self.handler.name == "auto" else self.handler
+
+    def prompt_of(self, task: Task) -> TaskPrompt:
+        """Return what the policy is shown of a task."""
+        return bounded_memo(self._prompts, task.id, lambda: TaskPrompt(task, self.handler_of(task)))
+
+    def play(self, state: EpisodeState, text: str) -> PlayedMessage:
+        """Return the step that a message makes, and let the episode go on by it.
+
+        Raises InfrastructureError.
+        """
+        task, handler = state.task, self.handler_of(state.task)
+        parsed = parse_message(handler, text, executes=state.session is not None)
+        step, shown = self._execute(state, parsed, text)
+        messages = prompts.tool_messages(shown.executed, shown.results)
+        observation = prompts.results_message(shown)
+        turn_ends = not parsed.executed
+        if turn_ends:
+            state.set_answer(text)
+        if not parsed.calls and (reply := self._reply(state, parsed)) is not None:
+            messages = [{"role": "user", "content": reply}]
+            observation = reply
+            turn_ends = False
+        if not turn_ends and state.count_step() > self.max_steps_per_turn:
+            step = replace(step, error="step_limit")
+            turn_ends = True
+        if turn_ends:
+            state.end_turn(last=state.in_last_turn or step.error == "step_limit")
+            if state.terminated:
+                state.set_verdict(self._judge.verdict(state, parsed.record))
+            else:
+                messages = self.prompt_of(task).messages(state.turn)
+                observation = prompts.join_contents(messages)
+        step = self._with_reward(state, step, turn_ends=turn_ends)
+        extra = self._final_info(state) if state.terminated else {}
+        if isinstance(handler, LenientCalls):
+            extra["repairs"] = list(parsed.repairs)
+        return PlayedMessage(step, observation, messages, extra)
+
+    def _execute(
+        self, state: EpisodeState, parsed: ParsedMessage, text: str
+    ) -> tuple[StepRecord, StepRecord]:
+        """Return the step after its calls were executed, and the step as the policy is shown it."""
+        results = state.execute(parsed.executed, self.tools)
+        step = StepRecord(state.turn, text, parsed.calls, parsed.executed, results, parsed.error)
+        if parsed.calls:
+            step = replace(step, error=classify_error(step, state.task.functions, state.knows))
+        if self.corrective_feedback:
+            offered = self.prompt_of(state.task).functions(state.turn)
+            results = with_corrections(step, offered, state.knows)
+        return step, replace(step, results=tuple(truncate_together(results, MAX_STEP_OUTPUT)))
+
+    def _reply(self, state: EpisodeState, parsed: ParsedMessage) -> str | None:
+        """Return what answers a message without calls within its turn; None where the turn ends."""
+        if parsed.error == "malformed" and self.retry_malformed:
+            return prompts.unreadable_message(parsed.complaint)
+        if self.user is None:
+            return None
+        about = {"task_id": state.task.id, "category": state.task.category, "turn": state.turn}
+        with reraise_as_infrastructure("user"):
+            reply = self.user(copy.deepcopy(state.conversation), about)
+        if reply is not None and not isinstance(reply, str):
+            raise TypeError(
+                f"user {self.user!r} returned {reply!r}: expected a str, or None to end the turn."
+            )
+        return reply
+
+    def _with_reward(self, state: EpisodeState, step: StepRecord, *, turn_ends: bool) -> StepRecord:
+        """Return the step with its reward, and keep it."""
+        if self.strict and state.verdict is not None:
+            steps: Sequence[StepRecord] = (*state.steps, step)
+            state.set_strict_verdict(strict_verdict(state.task, steps, state.verdict))
+        outcome = self._judge.outcome(state, step, turn_ends=turn_ends)
+        step = replace(step, reward=self.reward(outcome))
+        state.add_step(step)
+        return step
+
+    def _final_info(self, state: EpisodeState) -> dict[str, Any]:
+        if is_prerequisite(state.task):
+            # what a question's `snapshot` is: the notes its conversations left behind
+            return {"verdict": None, "snapshot": copy.deepcopy(dict(state.turns[-1].states))}
+        final = {"verdict": state.verdict, "ground_truth": copy.deepcopy(state.task.ground_truth)}
+        if self.strict and state.verdict is not None:
+            final["strict_verdict"] = state.strict_verdict
+        return final
