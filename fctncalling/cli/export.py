@@ -76,18 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
         return 2
     model.save_pretrained(output)
-    own = critic_kind(checkpoint) in (
-        "lora",
-        "full",
-    )  # reads with weights that are not the exported model's
-    for pattern in (
-        "tokenizer*",
-        "special_tokens*",
-        "chat_template*",
-        *(() if own else ("value_head.safetensors",)),
-    ):
-        for path in checkpoint.glob(pattern):
-            shutil.copy2(path, output / path.name)
+    has_own_critic = critic_kind(checkpoint) in ("lora", "full")
+    _copy_tokenizer_and_critic(checkpoint, output, with_critic=not has_own_critic)
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint), "output": str(output)}))
         return 0
@@ -95,12 +85,22 @@ def run(arguments: argparse.Namespace) -> int:
         f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' "
         "from_pretrained."
     )
-    if own:
+    if has_own_critic:
         print(
             "Its critic reads with weights of its own and stays where it is: --init_critic_from "
             f"{checkpoint}"
         )
     return 0
+
+
+def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: bool) -> None:
+    """Copy what lies beside the weights; a critic with a model of its own reads other weights than
+    the exported ones, and stays.
+    """
+    patterns = ["tokenizer*", "special_tokens*", "chat_template*"]
+    for pattern in [*patterns, "value_head.safetensors"] if with_critic else patterns:
+        for path in checkpoint.glob(pattern):
+            shutil.copy2(path, output / path.name)
 
 
 def load(checkpoint: Path, base: str | None = None) -> Any:

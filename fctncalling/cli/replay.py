@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,14 +41,10 @@ from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
     ContextOverflow,
     EpisodeCut,
-    PlayedEpisode,
     task_for_form,
 )
-from fctncalling.evaluation.episode_log import (
-    episode_json,
-    play_episode,
-    verdict_fields,
-)
+from fctncalling.evaluation.episode_differences import episode_differences
+from fctncalling.evaluation.episode_log import play_episode
 
 _TOLD = 20  # differences that are printed
 
@@ -80,6 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="task files of your own; default: as the log's config.json says",
     )
     add_tool_arguments(parser)
+    _add_settings(parser)
+    add("--json", action="store_true", help="print JSON instead of text")
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """Declare the environment's settings, for logs that do not tell them."""
+    add = parser.add_argument
     add(
         "--handler",
         metavar="NAME",
@@ -97,7 +99,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the limit that was set; default: as logged, else 20",
     )
-    add("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -128,7 +129,12 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    if args.json:
+    _show(counts, differences, as_json=args.json)
+    return 1 if counts["different"] else 0
+
+
+def _show(counts: Counter[str], differences: list[dict[str, str]], *, as_json: bool) -> None:
+    if as_json:
         report = {name: counts[name] for name in ("identical", "different", "skipped")}
         print(json.dumps({**report, "differences": differences}, indent=2))
     else:
@@ -141,29 +147,6 @@ def run(args: argparse.Namespace) -> int:
             f"{counts['identical']} episodes identical, {counts['different']} different, "
             f"{counts['skipped']} invalid when they were played: not replayed"
         )
-    return 1 if counts["different"] else 0
-
-
-_STEP_FIELDS = (
-    "turn",
-    "text",
-    "calls",
-    "executed",
-    "results",
-    "error",
-    "reward",
-    "observation_sha256",
-)
-_VERDICT_FIELDS = (
-    "verdict",
-    "valid",
-    "error_type",
-    "strict_valid",
-    "strict_error_type",
-    "progress",
-)
-_ENDS = ("terminated", "truncated")
-_SHOWN = 200  # characters of a value that differs
 
 
 class Replayer:
@@ -196,7 +179,7 @@ class Replayer:
         cut = ContextOverflow if line.record.get(CONTEXT_OVERFLOW) else EpisodeCut
         player = _Recorded(texts, cut)
         played = play_episode(self._env(line, task), task.id, player, line.record.get("seed"))
-        return list(_compared(line.record, task, played))
+        return list(episode_differences(line.record, task, played))
 
     def task_id(self, line: Line) -> str:
         """Return the id of the task a line is an episode of."""
@@ -266,42 +249,6 @@ class _Recorded:
         if text is None:
             raise self._cut
         return text
-
-
-def _compared(
-    logged: Mapping[str, Any], task: Task, played: PlayedEpisode
-) -> Iterator[dict[str, str]]:
-    now = episode_json(played)
-    if len(now["steps"]) != len(logged["steps"]):
-        yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")
-    for index, (old, new) in enumerate(zip(logged["steps"], now["steps"], strict=False)):
-        yield from _fields(f"steps[{index}].", _STEP_FIELDS, old, new)
-    if played.episode.invalid:
-        yield _difference("invalid", False, played.reason)
-    verdict = played.episode.verdict
-    judged = verdict_fields(task, played.episode.steps, verdict) if verdict else {"verdict": None}
-    yield from _fields("", (*_VERDICT_FIELDS, *_ENDS), logged, {**now, **judged})
-
-
-def _fields(
-    prefix: str, names: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]
-) -> Iterator[dict[str, str]]:
-    for name in names:
-        if name in old and name in new and _plain(old[name]) != _plain(new[name]):
-            yield _difference(prefix + name, old[name], new[name])
-
-
-def _difference(field: str, logged: Any, now: Any) -> dict[str, str]:
-    return {"field": field, "logged": str(logged)[:_SHOWN], "now": str(now)[:_SHOWN]}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as the trainer's logs write it: NaN and infinities as null, keys as texts."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _config_beside(path: Path) -> dict[str, Any]:

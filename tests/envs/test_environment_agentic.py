@@ -5,21 +5,28 @@ before.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.evaluation.memory_prerequisites import keep_notes, with_snapshots
 
 FORM = "{{'answer': '{}', 'context': 'found'}}"
 
 
 def task_file(shared: Path, category: str) -> Path:
     return shared / "bfcl/data" / f"BFCL_v4_{category}.json"
+
+
+def started_with(task: Task, snapshot: Any) -> Task:
+    """Return a task whose memory begins with a snapshot."""
+    [(name, scenario)] = task.initial_config.items()
+    return replace(task, initial_config={name: {**scenario, "snapshot": snapshot}})
 
 
 @pytest.mark.parametrize(
@@ -90,8 +97,18 @@ def test_a_policy_holds_the_conversations_itself_and_is_asked_about_its_notes(sh
     conversations = [
         t for t in load_tasks(task_file(shared, "memory_rec_sum_prereq")) if "notetaker" in t.id
     ]
-    held = keep_notes(conversations, policy)
-    [notes] = held.values()
+    notes = None
+    for conversation in conversations:
+        env = FunctionCallingEnv(
+            tasks=[conversation if notes is None else started_with(conversation, notes)]
+        )
+        observation, info = env.reset()
+        ended = False
+        while not ended:
+            observation, _, terminated, truncated, info = env.step(policy(observation, info))
+            ended = terminated or truncated
+        [notes] = info["snapshot"].values()
+    assert notes is not None
     assert 0 < len(notes["memory"]) <= 10_000
     first, last = conversations[0].question[0][0], conversations[-1].question[0][0]
     assert first["content"][:40] in notes["memory"]
@@ -99,14 +116,9 @@ def test_a_policy_holds_the_conversations_itself_and_is_asked_about_its_notes(sh
     tasks = [
         task for task in load_tasks(task_file(shared, "memory_rec_sum")) if "notetaker" in task.id
     ]
-    env = FunctionCallingEnv(tasks=with_snapshots(tasks, held))
+    env = FunctionCallingEnv(tasks=[started_with(task, notes) for task in tasks])
     observation, _ = env.reset(options={"task_id": tasks[0].id})
     assert notes["memory"] in observation
-
-
-def test_only_conversations_fill_a_memory(shared: Path) -> None:
-    with pytest.raises(ValueError, match="memory_kv_0-customer-0"):
-        keep_notes(load_tasks(task_file(shared, "memory_kv"))[:1], lambda observation, info: "")
 
 
 def test_a_missing_library_is_told_at_reset_not_counted_as_a_failure(
@@ -119,10 +131,7 @@ def test_a_missing_library_is_told_at_reset_not_counted_as_a_failure(
 
 
 def test_a_snapshot_of_the_wrong_shape_makes_the_episode_invalid(shared: Path) -> None:
-    [task] = with_snapshots(
-        load_tasks(task_file(shared, "memory_kv"))[:1],
-        {("MemoryAPI_kv", "customer"): "text"},  # type: ignore[dict-item]
-    )
+    task = started_with(load_tasks(task_file(shared, "memory_kv"))[0], "text")
     env = FunctionCallingEnv(tasks=[task])
     _, info = env.reset()
     assert "snapshot" in info["invalid_reason"]

@@ -25,19 +25,9 @@ LONG = {
     "envs/tools/python_executor/pool.py",
     "envs/tools/python_executor/pool.py:__init__",
     "envs/tools/python_executor/zygote.py",
-    "fctncalling/cli/export.py:run",
-    "fctncalling/cli/replay.py",
-    "fctncalling/cli/replay.py:add_arguments",
-    "fctncalling/cli/replay.py:run",
-    "fctncalling/cli/run/command.py:_add_sampling",
-    "fctncalling/cli/score/command.py:run",
-    "fctncalling/cli/score/results.py:paired",
-    "fctncalling/cli/score/results.py:split_lines",
-    "fctncalling/cli/score/score_files.py:_rows",
     "fctncalling/embedded/make_model.py",
     "fctncalling/embedded/make_model.py:build",
     "fctncalling/embedded/make_tool_models.py:build",
-    "fctncalling/evaluation/episode_log.py:play",
     "fctncalling/text_environment/text_environment.py",
     "fctncalling/text_environment/text_history.py",
     "fctncalling/text_environment/text_trainer.py:step",
@@ -45,6 +35,6 @@ LONG = {
     "fctncalling/training/training_run.py",
 }
 CLASSES: set[str] = set()
-BOXES = {"fctncalling.algorithms", "fctncalling.evaluation"}
+BOXES = {"fctncalling.algorithms"}
 FOLDERS: set[str] = set()
 NAMES: set[str] = set()

@@ -64,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the subcommand takes, the basic flags first."""
     _add_basic(parser.add_argument_group("basic"))
     _add_tasks(parser.add_argument_group("which tasks are played"))
-    _add_sampling(parser.add_argument_group("how the agent is asked"))
+    sampling = parser.add_argument_group("how the agent is asked")
+    _add_sampling(sampling)
+    _add_limits(sampling)
     _add_local(parser.add_argument_group("hf: a model in a folder"))
     _add_endpoint(parser.add_argument_group("openai: a model behind an endpoint"))
 
@@ -158,6 +160,10 @@ def _add_sampling(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="of random choices and of sampling; default: %(default)s",
     )
+
+
+def _add_limits(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
     add(
         "--max_new_tokens",
         type=int,
