@@ -20,7 +20,7 @@ from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.envs.rewards import Reward
-from fctncalling.envs.tools.box.toolbox import truncate_together
+from fctncalling.envs.tools.box.output_text import truncate_together
 from fctncalling.envs.user_tools import UserTools
 
 MAX_STEP_OUTPUT = 500_000

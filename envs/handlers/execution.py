@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import ast
 import copy
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 from fctncalling.data.timing import timed
 from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.handlers.tool_instances import class_of_functions, loaded_tool
 from fctncalling.envs.python_source.evaluator import Evaluator, pure_function
-from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.parse_call import parse_call
 from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.envs.python_source.value_size import MAX_WEIGHT, require_copyable, size_of
@@ -38,7 +37,6 @@ NESTED_TOO_DEEP: Mapping[str, Any] = {"": "nested too deep"}
 """The public state of a tool that cannot be copied."""
 
 _ALLOWANCE = ""  # its place in a saved state, where no class can stand
-_KEPT_CHARS = 1000  # of a call string whose tree is kept
 
 _CALLEE = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
@@ -78,10 +76,10 @@ class ToolSession:
         tools = {name: tool_class(name, extra_tools) for name in involved_classes}
         self._owner = owner
         self._own_tools = frozenset(extra_tools or ())
-        self._class_of = _class_of_functions(tuple(tools.items()))
+        self._class_of = class_of_functions(tuple(tools.items()))
         self._allowance = Allowance()
         self._instances = {
-            name: _loaded(name, tool, initial_config.get(name, {}), long_context)
+            name: loaded_tool(name, tool, initial_config.get(name, {}), long_context)
             for name, tool in tools.items()
         }
 
@@ -203,7 +201,7 @@ class ToolSession:
         word = word.split(".")[1] if "." in word else word
         if word in _DENIED:
             raise ValueError(f"Function call {word} is not allowed.")
-        body = _parsed(source)
+        body = parse_call(source)
         allowance = min(MAX_WEIGHT, self._allowance.weight)
         evaluator = Evaluator(self._resolved(call), allowance)
         try:
@@ -280,66 +278,3 @@ class ToolSession:
                 call if isinstance(call, str) else render_call(method, named),
             )
             raise InfrastructureError(f"tool {class_name}, call {text[:200]!r}: {cause}") from error
-
-
-def _loaded(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
-    try:
-        instance = tool()
-        if hasattr(
-            instance, "_load_scenario"
-        ):  # BFCL's MathAPI holds no state, so nothing is loaded
-            own = scenario if getattr(tool, "_copies_scenario", False) else snapshot(scenario, {})
-            instance._load_scenario(own, long_context=long_context)
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        raise InfrastructureError(
-            f'tool "{name}" cannot load its initial_config: {cause}'
-        ) from error
-    return instance
-
-
-@lru_cache(maxsize=256)
-def _class_of_functions(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
-    """Return {function: class name}, of several classes the last; public bound methods, no
-    properties and the like.
-    """
-    class_of: dict[str, str] = {}
-    for class_name, tool in tools:
-        found = (
-            (name, inspect.getattr_static(tool, name))
-            for name in dir(tool)
-            if not name.startswith("_")
-        )
-        methods = [
-            name
-            for name, value in found
-            if isinstance(value, classmethod) or inspect.isfunction(value)
-        ]
-        class_of.update(dict.fromkeys(methods, class_name))
-    return class_of
-
-
-def _parsed(source: str) -> ast.expr:
-    """Return the tree of one expression, which nobody changes; raises SyntaxError in the
-    interpreter's words.
-    """
-    source = source.lstrip(" \t")
-    return _tree(source) if len(source) <= _KEPT_CHARS else _tree.__wrapped__(source)
-
-
-@lru_cache(maxsize=2048)  # the calls of a task come again with every answer to it
-def _tree(source: str) -> ast.expr:
-    body = parse_expression(source, "<string>")
-    if any(map(_is_unusual, ast.walk(body))):
-        return parse_expression(source, "<string>", compiled=True)
-    return body
-
-
-def _is_unusual(node: ast.AST) -> bool:
-    """Whether the interpreter may refuse, behind its parser, what holds this node."""
-    if isinstance(node, ast.Call):
-        names = [each.arg for each in node.keywords]
-        return len(names) != len(set(names))
-    return isinstance(
-        node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr | ast.Starred | ast.Lambda
-    )

@@ -53,21 +53,7 @@ def judge(
     if form not in FORMS:
         raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
     if task.kind == "multi_turn":
-        if not isinstance(response, list):
-            return check(
-                task, None, replay_ground_truth(task, extra_tools) if truth is None else truth
-            )
-        expected = TRUTHS.ground_truth(task, extra_tools) if truth is None else iter(truth)
-        num_expected = len(task.ground_truth or ()) if truth is None else len(truth)
-        # What an answer with a wrong number of turns left behind is looked at only as far as the
-        # truth goes.
-        turns = replay_turns(
-            task,
-            [_calls_of_turn(task, turn, form) for turn in response[:num_expected]],
-            extra_tools,
-            "model",
-        )
-        return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
+        return _judge_multi_turn(task, response, form, extra_tools, truth)
     if task.kind == "agentic":
         return check(task, _last_message(task, response, form))
     if form == "decoded_calls":
@@ -77,6 +63,28 @@ def judge(
         )
     record = _decoded(handler_for(task, form), response)
     return check(task, record, underscore_to_dot=form == "tool_call")
+
+
+def _judge_multi_turn(
+    task: Task,
+    response: Any,
+    form: str,
+    extra_tools: ExtraTools | None,
+    truth: Sequence[TurnRecord] | None,
+) -> Verdict:
+    if not isinstance(response, list):
+        return check(task, None, replay_ground_truth(task, extra_tools) if truth is None else truth)
+    expected = TRUTHS.ground_truth(task, extra_tools) if truth is None else iter(truth)
+    num_expected = len(task.ground_truth or ()) if truth is None else len(truth)
+    # What an answer with a wrong number of turns left behind is looked at only as far as the
+    # truth goes.
+    turns = replay_turns(
+        task,
+        [_calls_of_turn(task, turn, form) for turn in response[:num_expected]],
+        extra_tools,
+        "model",
+    )
+    return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
 
 
 def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRecord]) -> Verdict:

@@ -87,16 +87,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         max_tool_response: int = 1000,
         render_mode: str | None = None,
     ) -> None:
-        if render_mode not in (None, "ansi"):
-            raise ValueError(f'render_mode={render_mode!r}: expected "ansi" or None.')
-        if handler not in TEXT_HANDLERS:
-            raise LookupError(
-                f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}."
-            )
-        if not callable(reward) and reward not in REWARDS:
-            raise ValueError(
-                f"reward={reward!r}: expected one of {', '.join(REWARDS)}, or a callable."
-            )
+        _check_choices(handler, reward, render_mode)
         for name, value in (("max_turns", max_turns), ("max_tool_response", max_tool_response)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least 1.")
@@ -285,3 +276,14 @@ def _tasks(
     if tasks is None:
         return CalculatorTasks()
     return TaskList(tasks) if isinstance(tasks, Sequence) else tasks
+
+
+def _check_choices(handler: str, reward: str | TextReward, render_mode: str | None) -> None:
+    if render_mode not in (None, "ansi"):
+        raise ValueError(f'render_mode={render_mode!r}: expected "ansi" or None.')
+    if handler not in TEXT_HANDLERS:
+        raise LookupError(
+            f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}."
+        )
+    if not callable(reward) and reward not in REWARDS:
+        raise ValueError(f"reward={reward!r}: expected one of {', '.join(REWARDS)}, or a callable.")

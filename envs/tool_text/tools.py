@@ -16,7 +16,8 @@ from fctncalling.envs.handlers.inline.inline_calls import CallBlock, InlineCalls
 from fctncalling.envs.handlers.inline.trl_request import QUERY
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
-from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, neutralise, python_tool
+from fctncalling.envs.tools.box.output_text import neutralise
+from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.local_corpus import CorpusError, LocalCorpus, default_corpus
 from fctncalling.envs.tools.python_executor import PythonExecutor
 

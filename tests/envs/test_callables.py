@@ -25,14 +25,9 @@ from fctncalling.envs.tools.box.callables import (
     parse_docstring,
     type_schema,
 )
+from fctncalling.envs.tools.box.output_text import NEUTRAL, neutralise
 from fctncalling.envs.tools.box.tool_process import result_text
-from fctncalling.envs.tools.box.toolbox import (
-    NEUTRAL,
-    ToolBox,
-    calculator_tool,
-    neutralise,
-    python_tool,
-)
+from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
 
 

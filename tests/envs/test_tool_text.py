@@ -22,7 +22,7 @@ from fctncalling.envs.tool_text.math_tasks import MAKERS, MAX_ANSWER, Calculator
 from fctncalling.envs.tool_text.presets import calculator, python_math
 from fctncalling.envs.tool_text.tasks import TextTask, load_text_tasks
 from fctncalling.envs.tools.box.callables import as_tool
-from fctncalling.envs.tools.box.toolbox import NEUTRAL
+from fctncalling.envs.tools.box.output_text import NEUTRAL
 
 TASK = TextTask("t", "What is 70 + 2?", "72")
 

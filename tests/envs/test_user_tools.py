@@ -18,9 +18,9 @@ from sample_tools import SmolTool, die, fail, flood, hang, shout
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
+from fctncalling.envs.tools.box.output_text import TAGS
 from fctncalling.envs.tools.box.toolbox import (
     MAX_MESSAGE_OUTPUT,
-    TAGS,
     ToolBox,
     calculator_tool,
     python_tool,

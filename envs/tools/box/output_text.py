@@ -1,0 +1,67 @@
+"""Tool output made safe to show: marks broken, length bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fctncalling.envs.tools.python_executor.result import cut
+
+TAGS = (
+    *(
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_response>",
+        "</tool_response>",
+        "<think>",
+        "</think>",
+        "[TOOL_CALLS]",
+    ),
+    *(
+        "<|python_tag|>",
+        "<|python_start|>",
+        "<|python_end|>",
+        "<functions>",
+        "</functions>",
+        "<TOOLCALL>",
+        "</TOOLCALL>",
+    ),
+    *(
+        "<request>",
+        "<call>",
+        "<response>",
+        "<submit>",
+        "<PYTHON>",
+        "</PYTHON>",
+        "<PYTHON-OUTPUT>",
+        "</PYTHON-OUTPUT>",
+    ),
+)
+"""What handlers and policies read as the beginning or the end of something: never so when a tool
+has written it.
+"""
+NEUTRAL = "\u200b"  # zero width: the text reads the same and is the mark no more
+
+
+def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
+    """Return results of one message in so many characters together: where they are more, each keeps
+    an equal share.
+    """
+    if sum(map(len, texts)) <= max_characters:
+        return list(texts)
+    return [cut(text, max_characters // len(texts)) for text in texts]
+
+
+def neutralise(text: str, marks: Iterable[str]) -> str:
+    """Return tool text in which no mark (an environment's tag, a template's special token) stands
+    any more.
+
+    A zero-width character is put behind the first character of each, until none is left. Cut
+    afterwards, never before.
+    """
+    marks = [mark for mark in marks if mark]
+    if any(len(mark) < 2 for mark in marks):
+        raise ValueError("a mark of one character cannot be neutralised")
+    for mark in marks:
+        while mark in text:  # again where marks overlap
+            text = text.replace(mark, mark[0] + NEUTRAL + mark[1:])
+    return text
