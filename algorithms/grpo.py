@@ -29,8 +29,8 @@ from fctncalling.algorithms.algorithm import (
     Trajectories,
     span_mean,
 )
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.reward_shaping import shaped
 
 EPSILON = 1e-6  # a spread of outcomes below it is rounding

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fctncalling.algorithms.advantages import decomposed_gae, whiten
 from fctncalling.algorithms.algorithm import Trajectories
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 
 EPSILON = 1e-6  # of the largest reward to go: a spread below it is rounding
 LEAST_SCALE = 0.1  # of the outcomes' spread: a critic that explains more than 99 % leaves noise

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.advantages import explained_variance
-from fctncalling.algorithms.batch import EpisodeRecord, Experience
+from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.precision import corrects_sampling
 from fctncalling.algorithms.targets import Targets
 

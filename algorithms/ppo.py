@@ -15,15 +15,10 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
-from fctncalling.algorithms.batch import (
-    EpisodeRecord,
-    Experience,
-    Minibatch,
-    build_experience,
-    plan_minibatches,
-)
+from fctncalling.algorithms.batch import Experience, Minibatch, build_experience, plan_minibatches
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.metrics import (
     LossTerms,

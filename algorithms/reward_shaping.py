@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 
 EPSILON = 1e-8  # below it returns count as equal, and nothing is divided by their deviation
 

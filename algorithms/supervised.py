@@ -10,13 +10,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.batch import (
-    EpisodeRecord,
-    TokenRecord,
-    make_batch,
-    microbatches,
-    trained_lengths,
-)
+from fctncalling.algorithms.batch import make_batch, microbatches, trained_lengths
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 
 _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 

@@ -26,8 +26,8 @@ import torch
 from pictures import save, seeds, spread, subplots
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 from transformers import AutoTokenizer
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate

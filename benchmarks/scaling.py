@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord, acted_tokens
+from fctncalling.algorithms.batch import acted_tokens
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
 from fctncalling.data.bfcl import embedded_path, load_tasks

@@ -40,8 +40,8 @@ import torch
 from peers.trl_peer import GROUP_SIZE, TRL, embedded_batch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.data.bfcl import embedded_path

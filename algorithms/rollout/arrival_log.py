@@ -11,7 +11,7 @@ from fctncalling.algorithms.rollout.env_pool import EnvPool, EnvResponse
 
 
 class Arrival(NamedTuple):
-    """One time at which answers were fetched."""
+    """One fetch: which slots' responses arrived after how many decode steps."""
 
     # of the model since the last one, after which generation was interrupted; 0: it was not
     passes: int
@@ -19,7 +19,7 @@ class Arrival(NamedTuple):
 
 
 class ArrivalLogError(ValueError):
-    """What is played does not fit the schedule it is to follow."""
+    """What is played does not fit the arrival order it is to follow."""
 
 
 class ArrivalOrder:
@@ -70,7 +70,7 @@ class ArrivalOrder:
         while missing := [slot for slot in slots if slot not in self._early]:
             if not (came := self._envs.recv(wait=True)):
                 raise ArrivalLogError(
-                    f"the schedule has environments {missing} answer, which were asked nothing"
+                    f"the arrival order has environments {missing} answer, which were asked nothing"
                 )
             self._early |= {answer.slot: answer for answer in came}
         return [self._early.pop(slot) for slot in slots]
@@ -78,13 +78,13 @@ class ArrivalOrder:
     def _next(self, recorded: Sequence[Arrival]) -> Arrival:
         if len(self._arrivals) >= len(recorded):
             raise ArrivalLogError(
-                f"the schedule ends after {len(recorded)} meetings, and the episodes have not"
+                f"the arrival order ends after {len(recorded)} fetches, and the episodes have not"
             )
         return recorded[len(self._arrivals)]
 
 
 class ArrivalLog:
-    """A file of schedules, a line a rollout; or one that is read, to play the same again."""
+    """Arrival orders of a run's rollouts, one JSON line each: written, or read to replay them."""
 
     def __init__(self, path: Path, *, replayed: bool) -> None:
         self._path = path
@@ -98,8 +98,8 @@ class ArrivalLog:
                 ]
 
     def recorded(self, name: str) -> list[Arrival] | None:
-        """Return the schedule to follow in a rollout; None where there is none, or all answers came
-        in order.
+        """Return the arrival order that a rollout is to follow; None where there is none, or all
+        responses came in order.
         """
         return self._lines.get(name)
 

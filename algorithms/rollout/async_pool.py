@@ -104,7 +104,7 @@ class AsyncEnvPool(EnvPool):
         self.in_order = False
         logger.info(
             "environment %d keeps the others waiting: from now on they go on without the slow "
-            "ones; schedule.jsonl "
+            "ones; arrivals.jsonl "
             "tells when each answer joined (--wait_for_tools always keeps their order)",
             min(self._pending),
         )

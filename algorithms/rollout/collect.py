@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import Engine, RolloutError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.arrival_log import ArrivalOrder
@@ -46,7 +46,7 @@ def collect(
 
     Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of
     environments nor the order in which episodes end changes what is played (beyond rounding; a
-    `schedule` tells that order). An episode whose tokens would pass `max_episode_tokens` is
+    `arrivals` tells that order). An episode whose tokens would pass `max_episode_tokens` is
     truncated here. An environment that raises, or works for more than `deadline_s` on one episode,
     makes that episode invalid and is replaced (of a list of them, which work in this thread, where
     `make_env` is given; they know no deadline). Where every episode is invalid, RolloutError tells
@@ -82,13 +82,13 @@ class _Collection:
         self,
         envs: EnvPool,
         actor: Engine,
-        schedule: ArrivalOrder,
+        order: ArrivalOrder,
         deadline_s: float,
         on_episode: Callable[[EpisodeRecord], None] | None,
     ) -> None:
         self.envs = envs
         self.engine = actor
-        self.arrivals = schedule
+        self.arrivals = order
         self.deadline_s = deadline_s
         self.on_episode = on_episode
         self.running: dict[int, RunningEpisode] = {}  # slot -> its episode

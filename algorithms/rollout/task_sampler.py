@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.config_fields import SettingError
+from fctncalling.algorithms.config import SettingError, TrainConfig
 
 Successes = dict[str, list[float]]
 """Task id -> [episodes, successes], both fading with every update. JSON-shaped: it lies in the

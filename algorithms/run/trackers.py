@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from fctncalling.algorithms.config_fields import SettingError
+from fctncalling.algorithms.config import SettingError
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from fctncalling.algorithms.batch import EpisodeRecord, trained_lengths
+from fctncalling.algorithms.batch import trained_lengths
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.data.bfcl import embedded_path
 
 GROUP_SIZE = 8

@@ -16,10 +16,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fctncalling.algorithms import config_fields
-from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments
-from fctncalling.algorithms.run.idle_flags import notes_on
-from fctncalling.algorithms.run.model_presets import PRESETS
+from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, config_fields
+from fctncalling.algorithms.config.idle_flags import notes_on
+from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.shared.parser import OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress

@@ -36,7 +36,7 @@ from fctncalling.evaluation.episode_log import play_episode
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-    from fctncalling.algorithms.batch import EpisodeRecord
+    from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 MODEL_SHAPE: dict[str, Any] = {

@@ -29,7 +29,7 @@ from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.evaluation.episode_log import play_episode
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.batch import EpisodeRecord
+    from fctncalling.algorithms.episodes import EpisodeRecord
 
 MAX_EPISODE_TOKENS = 512
 MENDED = (

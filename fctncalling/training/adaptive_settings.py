@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.entropy_control import next_entropy_coef
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.reward_shaping import ReturnStatistics
 from fctncalling.training.counters import Counters

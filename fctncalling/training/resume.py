@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.config_fields import format_value
+from fctncalling.algorithms.config.config_fields import format_value
 from fctncalling.training.announce import announce
 
 # What saved weights and optimisers are made of: with another value of these they mean nothing.

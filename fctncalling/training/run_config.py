@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.algorithms.config_fields import field
+from fctncalling.algorithms.config.config_fields import field
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 
 ENV_MODELS = {"calculator": "calculator", "python_math": "python_math"}

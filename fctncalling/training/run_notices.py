@@ -7,8 +7,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.learning_signal import no_signal_warning
 from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from fctncalling.algorithms.config_fields import SettingError
+from fctncalling.algorithms.config import SettingError
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
 from fctncalling.algorithms.nan_guard import check_weights

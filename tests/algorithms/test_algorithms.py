@@ -25,8 +25,8 @@ from token_worlds import (
 )
 
 from fctncalling.algorithms.algorithm import TokenGroups, Trajectories, span_mean, span_sum
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, resolve_device
-from fctncalling.algorithms.run.idle_flags import notes_on
-from fctncalling.algorithms.run.model_presets import PRESETS
+from fctncalling.algorithms.config.idle_flags import notes_on
+from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.train import build_parser, given_flags, parsed
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from token_worlds import episode, settings
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.cut_actions import AllCutError, CutActions
 
 

@@ -13,8 +13,8 @@ import pytest
 from tiny_models import tiny_model, tiny_tokenizer
 from waiting_envs import Gate, TwoStepEnv, faulty_env
 
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout import async_pool
@@ -99,25 +99,25 @@ def test_environments_declared_quick_are_always_waited_for() -> None:
     assert threads(TwoStepEnv, 2).patience_s < 1
 
 
-def test_what_is_played_with_slow_tools_is_played_again_from_seed_and_schedule(
+def test_what_is_played_with_slow_tools_is_played_again_from_seed_and_arrivals(
     tmp_path: Path,
 ) -> None:
     slow = Gate(5)
     envs = threads(lambda: TwoStepEnv({"t0": slow, "t4": slow}), 4, in_order=False)
-    schedule = ArrivalOrder(envs)
-    first = played(envs, schedule=schedule, on_episode=slow.count)
-    ArrivalLog(tmp_path / "schedule.jsonl", replayed=False).note("3", schedule.arrivals)
+    order = ArrivalOrder(envs)
+    first = played(envs, arrivals=order, on_episode=slow.count)
+    ArrivalLog(tmp_path / "arrivals.jsonl", replayed=False).note("3", order.arrivals)
 
-    recorded = ArrivalLog(tmp_path / "schedule.jsonl", replayed=True).recorded("3")
-    assert recorded == schedule.arrivals
+    recorded = ArrivalLog(tmp_path / "arrivals.jsonl", replayed=True).recorded("3")
+    assert recorded == order.arrivals
     envs = threads(TwoStepEnv, 4)  # nobody is slow
-    assert rows(played(envs, schedule=ArrivalOrder(envs, recorded))) == rows(first)
+    assert rows(played(envs, arrivals=ArrivalOrder(envs, recorded))) == rows(first)
 
 
-def test_a_schedule_of_other_episodes_is_refused() -> None:
+def test_an_arrival_order_of_other_episodes_is_refused() -> None:
     envs = threads(TwoStepEnv, 4)
-    with pytest.raises(ArrivalLogError, match="ends after 0 meetings"):
-        played(envs, schedule=ArrivalOrder(envs, []))
+    with pytest.raises(ArrivalLogError, match="ends after 0 fetches"):
+        played(envs, arrivals=ArrivalOrder(envs, []))
 
 
 def test_a_tool_that_hangs_costs_its_episode_and_no_other(

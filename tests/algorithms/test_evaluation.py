@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.evaluation import (
     Evaluation,
     curve_title,

@@ -21,7 +21,7 @@ from token_worlds import (
 )
 
 from fctncalling.algorithms.algorithm import Algorithm
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
 
 STALE = {"max_staleness": 1, "whiten_advantages": False, "entropy_coef": 0.0, "value_coef": 0.0}

@@ -12,8 +12,9 @@ import torch
 from token_worlds import gradient, judging_policy, settings, some_episodes, targets_of, tiny_policy
 from torch import Tensor, nn
 
-from fctncalling.algorithms.batch import EpisodeRecord, make_batch
+from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE, ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 

@@ -21,7 +21,7 @@ from token_worlds import (
     tiny_policy,
 )
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.learning_signal import no_signal_warning, outcome_spread, scaled

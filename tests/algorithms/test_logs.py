@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.run.logs import (
     RunExistsError,
     RunLog,

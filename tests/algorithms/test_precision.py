@@ -15,7 +15,7 @@ from tiny_models import pieces, tiny_model, uncached_logprobs
 from token_worlds import CPU, settings
 from torch import Tensor, nn
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.policy.actor_critic import ActorCritic

@@ -11,7 +11,7 @@ import pytest
 import torch
 from token_worlds import episode, gradient, settings, some_episodes, targets_of, tiny_policy
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.reward_shaping import (
     ReturnStatistics,

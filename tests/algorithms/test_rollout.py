@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tiny_models import FORGETS_THOUGHTS, EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.generation.engine_api import RolloutError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate

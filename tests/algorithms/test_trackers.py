@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fctncalling.algorithms.config_fields import SettingError
+from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.run.trackers import Trackers
 
 # Stands for wandb: it keeps what it is told.

@@ -83,7 +83,7 @@ def flags(model: Path, results: Path, url: str, *more: str) -> list[str]:
 
 
 def metrics_of(results: Path) -> list[dict[str, Any]]:
-    text = (results / "check/tiny/embedded/TPPO/metrics.jsonl").read_text()
+    text = (results / "check/tiny/Echo-v0/TPPO/metrics.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 

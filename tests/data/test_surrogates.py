@@ -14,7 +14,7 @@ from stub_endpoint import endpoint
 from tiny_models import tiny_tokenizer
 from tokenizers_for_text import byte_level
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.cli.score.score_files import ScoreFile

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from players import SHOP_DOCS, Shop, simple_task
 
-from fctncalling.algorithms.batch import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.run.logs import episode_json
 from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Task

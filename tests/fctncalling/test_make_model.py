@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_models import EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
 
-from fctncalling.algorithms.batch import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.cli.train import main
 from fctncalling.training.load_policy import load_policy

@@ -18,7 +18,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW, AgentSetupError, PlayedEpisode
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.batch import EpisodeRecord
+    from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.generation.engine import GenerationEngine
 
 MakeEnv = Callable[[tuple[Task, ...]], FunctionCallingEnv]

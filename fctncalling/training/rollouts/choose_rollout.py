@@ -37,7 +37,8 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
             )
     if config.replay_arrivals is not None and run_config.num_rollout_workers:
         raise SettingError(
-            "--schedule: workers keep schedules of their own; it needs --num_rollout_workers 0"
+            "--replay_arrivals: workers keep arrival orders of their own; it needs "
+            "--num_rollout_workers 0"
         )
     if config.max_staleness and config.algorithm_name == "GRPO" and config.dynamic_sampling > 1:
         raise SettingError(

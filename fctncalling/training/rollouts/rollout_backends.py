@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fctncalling.algorithms.batch import EpisodeRecord
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
@@ -158,7 +158,7 @@ class LocalRollout:
         numbers: Sequence[int],
         on_episode: OnEpisode | None = None,
     ) -> list[EpisodeRecord]:
-        schedule = ArrivalOrder(self.envs, self._arrival_logs.recorded(_name(wanted)))
+        order = ArrivalOrder(self.envs, self._arrival_logs.recorded(_name(wanted)))
         episodes = collect(
             self.envs,
             actor,
@@ -170,9 +170,9 @@ class LocalRollout:
             group_size=wanted.group_size,
             on_episode=on_episode,
             deadline_s=deadline_s(self.config),
-            arrivals=schedule,
+            arrivals=order,
         )
-        self._arrival_logs.note(_name(wanted), schedule.arrivals)
+        self._arrival_logs.note(_name(wanted), order.arrivals)
         return episodes
 
     def _engine(self, policy: ActorCritic, wanted: RolloutRound) -> GenerationEngine:
@@ -190,14 +190,14 @@ def arrival_log(config: TrainConfig, rank: int) -> ArrivalLog:
     """Return the log of when slow tools' answers joined; SettingError where the one to follow
     cannot be read.
     """
-    name = f"schedule_{rank}.jsonl" if rank else "schedule.jsonl"
+    name = f"arrivals_{rank}.jsonl" if rank else "arrivals.jsonl"
     try:
         return ArrivalLog(
             Path(config.replay_arrivals or results_folder(config) / name),
             replayed=config.replay_arrivals is not None,
         )
     except (OSError, ValueError) as error:
-        raise SettingError(f"--schedule: {error}") from error
+        raise SettingError(f"--replay_arrivals: {error}") from error
 
 
 def _name(wanted: RolloutRound) -> str:

@@ -5,23 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from fctncalling.algorithms import config, config_fields
-from fctncalling.algorithms.config_fields import SettingError, field
-from fctncalling.algorithms.run.model_presets import PRESETS
-
-if TYPE_CHECKING:
-    import torch
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
-
-__all__ = ["SettingError", "TrainConfig", "add_arguments", "resolve_device"]
+from fctncalling.algorithms.config import config_fields
+from fctncalling.algorithms.config.config_fields import SettingError, check_ranges, field
+from fctncalling.algorithms.config.model_presets import PRESETS
+from fctncalling.algorithms.config.setting_conflicts import check_combinations
 
 ALGORITHMS_ELSEWHERE = {
     "ppo": "TPPO (token by token) or APPO (action by action)",
@@ -203,9 +192,8 @@ class TrainConfig:
     wait_for_tools: str = field(
         "auto",
         "Whether generation waits for all environments' answers, so that a seed reproduces a run, "
-        "or goes on "
-        "without the slow ones, so that it takes --schedule too; auto: until one is slow that is "
-        "not declared quick.",
+        "or goes on without the slow ones, so that reproducing it takes --replay_arrivals too; "
+        "auto: waits until an environment is slow that is not declared quick.",
         choices=("auto", "always", "never"),
     )
     tool_deadline_s: float | None = field(
@@ -217,9 +205,8 @@ class TrainConfig:
     )
     replay_arrivals: str | None = field(
         None,
-        "A run's schedule.jsonl, which tells when slow tools' answers joined: they do so again. "
-        "none: they join "
-        "when they come.",
+        "A run's arrivals.jsonl: slow tools' answers join at the same moments as in that run. "
+        "none: they join when they come.",
         metavar="FILE",
     )
     max_cache_tokens: int | None = field(
@@ -580,11 +567,8 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        config_fields.check_ranges(self)
-        itself: Any = (
-            self  # pyright knows this file by its folder and by its link, hence two classes
-        )
-        config.check_combinations(itself)
+        check_ranges(self)
+        check_combinations(self)
 
     @property
     def discount(self) -> float:
@@ -622,71 +606,3 @@ class TrainConfig:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a flag to the parser for every field of TrainConfig."""
     config_fields.add_arguments(parser, TrainConfig)
-
-
-def resolve_device(name: str) -> torch.device:
-    """Return the device that --device names;
-    SettingError where this machine has none of that kind.
-    """
-    import torch
-
-    present = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        name = next(kind for kind, there in present.items() if there)
-    if not present.get(name, False):
-        there = ", ".join(kind for kind, is_there in present.items() if is_there)
-        raise SettingError(
-            f'--device: got "{name}", but torch {torch.__version__} finds only {there} here; or '
-            "use auto"
-        )
-    return torch.device(name)
-
-
-def check_combinations(config: TrainConfig) -> None:
-    """Raise SettingError, naming the flags and what was expected, where two settings contradict
-    each other.
-    """
-    experiment = Path(config.experiment_name)
-    if not experiment.parts or experiment.is_absolute() or ".." in experiment.parts:
-        raise SettingError(
-            f'--experiment_name: got "{config.experiment_name}", expected the name of a folder '
-            "below --results_dir"
-        )
-    if config.num_mini_batch > config.episodes_per_update:
-        raise SettingError(
-            f"--num_mini_batch: got {config.num_mini_batch}, expected at most "
-            "--episodes_per_update "
-            f"({config.episodes_per_update}): a minibatch holds whole episodes"
-        )
-    if config.algorithm_name == "GRPO" and config.episodes_per_update % config.group_size:
-        raise SettingError(
-            f"--episodes_per_update: got {config.episodes_per_update}, expected a multiple of "
-            "--group_size "
-            f"({config.group_size}): GRPO compares episodes of one task"
-        )
-    if config.algorithm_name == "GRPO" and (
-        config.critic_warmup_updates or config.init_critic_from
-    ):
-        raise SettingError(
-            "--critic_warmup_updates, --init_critic_from: GRPO has no critic; leave them out"
-        )
-    if config.critic == "lora" and not config.lora_r:
-        raise SettingError(
-            "--critic: got lora, which needs --lora_r of at least 1; or take head or full"
-        )
-    if config.max_cache_tokens is not None and config.max_cache_tokens < config.max_episode_tokens:
-        raise SettingError(
-            f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of "
-            "--max_episode_tokens "
-            f"({config.max_episode_tokens}) does not fit into: raise the one or lower the other"
-        )
-    if config.max_new_tokens >= config.max_episode_tokens:
-        raise SettingError(
-            f"--max_new_tokens: got {config.max_new_tokens}, expected less than "
-            "--max_episode_tokens "
-            f"({config.max_episode_tokens}), which has to hold the prompt too"
-        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.config_fields import SettingError
+from fctncalling.algorithms.config.config_fields import SettingError
+from fctncalling.algorithms.config.train_config import TrainConfig
 
 
 class Rule(NamedTuple):

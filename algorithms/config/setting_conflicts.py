@@ -1,0 +1,57 @@
+"""Cross-field validation of TrainConfig: settings that contradict each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fctncalling.algorithms.config.config_fields import SettingError
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.config.train_config import TrainConfig
+
+
+def check_combinations(config: TrainConfig) -> None:
+    """Raise SettingError, naming the flags and what was expected, where two settings contradict
+    each other.
+    """
+    experiment = Path(config.experiment_name)
+    if not experiment.parts or experiment.is_absolute() or ".." in experiment.parts:
+        raise SettingError(
+            f'--experiment_name: got "{config.experiment_name}", expected the name of a folder '
+            "below --results_dir"
+        )
+    if config.num_mini_batch > config.episodes_per_update:
+        raise SettingError(
+            f"--num_mini_batch: got {config.num_mini_batch}, expected at most "
+            "--episodes_per_update "
+            f"({config.episodes_per_update}): a minibatch holds whole episodes"
+        )
+    if config.algorithm_name == "GRPO" and config.episodes_per_update % config.group_size:
+        raise SettingError(
+            f"--episodes_per_update: got {config.episodes_per_update}, expected a multiple of "
+            "--group_size "
+            f"({config.group_size}): GRPO compares episodes of one task"
+        )
+    if config.algorithm_name == "GRPO" and (
+        config.critic_warmup_updates or config.init_critic_from
+    ):
+        raise SettingError(
+            "--critic_warmup_updates, --init_critic_from: GRPO has no critic; leave them out"
+        )
+    if config.critic == "lora" and not config.lora_r:
+        raise SettingError(
+            "--critic: got lora, which needs --lora_r of at least 1; or take head or full"
+        )
+    if config.max_cache_tokens is not None and config.max_cache_tokens < config.max_episode_tokens:
+        raise SettingError(
+            f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of "
+            "--max_episode_tokens "
+            f"({config.max_episode_tokens}) does not fit into: raise the one or lower the other"
+        )
+    if config.max_new_tokens >= config.max_episode_tokens:
+        raise SettingError(
+            f"--max_new_tokens: got {config.max_new_tokens}, expected less than "
+            "--max_episode_tokens "
+            f"({config.max_episode_tokens}), which has to hold the prompt too"
+        )

@@ -1,0 +1,87 @@
+"""Episode records: what a rollout hands to learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class TokenRecord:
+    """One token sequence that was played: a whole episode where the chat template only appends,
+    else one step of it.
+
+    All lists have one entry a token. A token that the policy sampled is `acted`; everything else
+    (system, user, tool, template glue) is context. Nothing here was ever decoded and encoded again.
+    """
+
+    ids: list[int]
+    acted: list[bool]
+    ends_action: list[bool]  # the last sampled token of its action
+    rollout_logprobs: list[float]  # as sampled, NaN where not known; 0.0 where not acted
+    rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
+
+
+@dataclass
+class EpisodeRecord:
+    """One episode as learning sees it: its token records in order of time, and how it ended."""
+
+    task_id: str
+    category: str
+    rows: list[
+        TokenRecord
+    ]  # one row (append-only template) or one a step; context after the last action is kept
+    terminated: bool = False
+    truncated: bool = (
+        False  # cut by an outside budget: bootstrap with the value after the last row's last token
+    )
+    invalid: bool = False  # infrastructure failed: dropped and counted, never scored
+    success: bool = False
+    strict_success: bool | None = None  # success when nothing is forgiven; None where nobody judged
+    episode_return: float = 0.0
+    num_steps: int = 0
+    num_actions_truncated: int = 0  # actions cut by --max_new_tokens
+    num_words: list[int] = field(
+        default_factory=list
+    )  # of each action's text; empty where nobody counted
+    cut_actions: list[int] = field(
+        default_factory=list
+    )  # numbers, from 0, of the actions cut by --max_new_tokens
+    errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
+    env_seed: int | None = None  # that the environment was reset with
+    episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
+    # What the environment said, in OpenAI form: the opening messages, then those behind each step.
+    messages: list[list[Any]] = field(default_factory=list)
+    ground_truth: Any = None  # where the environment told it, at the episode's end
+
+    @property
+    def situation(self) -> tuple[str, int | None]:
+        """What the episode began in: episodes of one task and one environment seed are compared
+        with each other.
+        """
+        return self.task_id, self.env_seed
+
+
+def check_token_record(row: TokenRecord) -> None:
+    """Raise ValueError where the lists of a record do not fit together: a shifted mask would train
+    on context.
+    """
+    sizes = {
+        name: len(getattr(row, name))
+        for name in ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
+    }
+    if len(set(sizes.values())) != 1:
+        raise ValueError(f"token record: all lists must have one entry a token, got {sizes}")
+    if row.acted and row.acted[0]:
+        raise ValueError(
+            "token record: the first token is acted, but no token before it could have predicted it"
+        )
+    for index, (acted, ends_action, reward) in enumerate(
+        zip(row.acted, row.ends_action, row.rewards, strict=True)
+    ):
+        if not acted and (ends_action or reward):
+            raise ValueError(
+                f"token record: token {index} was not acted, yet has ends_action={ends_action}, "
+                f"reward={reward}: "
+                "rewards belong to the acted token that ends their action, or they would vanish"
+            )
