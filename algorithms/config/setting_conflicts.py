@@ -21,6 +21,12 @@ def check_combinations(config: TrainConfig) -> None:
             f'--experiment_name: got "{config.experiment_name}", expected the name of a folder '
             "below --results_dir"
         )
+    _check_episode_numbers(config)
+    _check_critic(config)
+    _check_token_limits(config)
+
+
+def _check_episode_numbers(config: TrainConfig) -> None:
     if config.num_mini_batch > config.episodes_per_update:
         raise SettingError(
             f"--num_mini_batch: got {config.num_mini_batch}, expected at most "
@@ -33,6 +39,9 @@ def check_combinations(config: TrainConfig) -> None:
             "--group_size "
             f"({config.group_size}): GRPO compares episodes of one task"
         )
+
+
+def _check_critic(config: TrainConfig) -> None:
     if config.algorithm_name == "GRPO" and (
         config.critic_warmup_updates or config.init_critic_from
     ):
@@ -43,6 +52,9 @@ def check_combinations(config: TrainConfig) -> None:
         raise SettingError(
             "--critic: got lora, which needs --lora_r of at least 1; or take head or full"
         )
+
+
+def _check_token_limits(config: TrainConfig) -> None:
     if config.max_cache_tokens is not None and config.max_cache_tokens < config.max_episode_tokens:
         raise SettingError(
             f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of "
