@@ -139,12 +139,7 @@ class CallChecker:
                     "simple_function_checker:unexpected_param",
                     f"parameter {parameter!r} is not expected",
                 )
-            try:
-                fault = self._argument_fault(
-                    parameter, value, documented[parameter], accepted[parameter]
-                )
-            except ValueError as error:
-                raise ValueError(f"function {doc.name}, parameter {parameter}: {error}") from None
+            fault = self._value_fault(doc, parameter, value, accepted[parameter])
             if fault:
                 return fault
         for parameter, values in accepted.items():
@@ -152,6 +147,15 @@ class CallChecker:
                 told = f"parameter {parameter!r} has no default that is accepted, and is missing"
                 return Fault("simple_function_checker:missing_optional", told)
         return None
+
+    def _value_fault(
+        self, doc: FunctionDoc, parameter: str, value: Any, accepted: Accepted
+    ) -> Fault | None:
+        documented = doc.parameters["properties"][parameter]
+        try:
+            return self._argument_fault(parameter, value, documented, accepted)
+        except ValueError as error:
+            raise ValueError(f"function {doc.name}, parameter {parameter}: {error}") from None
 
 
 def contains_call(record: Any) -> bool:

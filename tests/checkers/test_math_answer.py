@@ -20,8 +20,9 @@ from fctncalling.checkers.math.answer import (
     restates,
     symbolic_equal,
 )
-from fctncalling.checkers.math.expression import ExpressionError, parse
+from fctncalling.checkers.math.expression import parse
 from fctncalling.checkers.math.symbolic import SymbolicComparer
+from fctncalling.checkers.math.tokens import ExpressionError
 
 
 @pytest.fixture(scope="module")
