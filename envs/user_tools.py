@@ -28,7 +28,7 @@ ToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any] | None
 
 
 class UserTools:
-    """What `FunctionCallingEnv(tools=...)` was given, sorted; raises ToolDefinitionError for what
+    """The `tools=` argument, split into classes and a ToolBox; raises ToolDefinitionError for what
     is no tool.
 
     A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself.
@@ -93,8 +93,7 @@ class UserTools:
                 paths[name], self.classes[name] = path, _imported(path, place)
 
     def with_tool_docs(self, task: Task) -> Task:
-        """Return the task with docs made of its classes that lack them, and what is offered beside
-        its own functions.
+        """Return the task with generated docs and the extra tools added.
 
         Raises ToolDefinitionError for a class of which docs cannot be made, TaskError for a
         function held out by a name that none has.

@@ -25,7 +25,7 @@ def classify_error(
     functions: Sequence[FunctionDoc],
     known: Callable[[str], bool],  # whether the tools have a function of this name
 ) -> str | None:
-    """Return the gravest mistake of a step's calls: an unknown function, wrong arguments, a tool's
+    """Return the most severe error class of a step: an unknown function, wrong arguments, a tool's
     error, or None.
     """
     docs = {doc.name: doc for doc in functions}

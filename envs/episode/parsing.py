@@ -10,7 +10,7 @@ from fctncalling.envs.handlers.lenient import LenientCalls
 
 
 class ParsedMessage(NamedTuple):
-    """One message, read."""
+    """A parsed assistant message."""
 
     calls: tuple[Call, ...]
     executed: tuple[

@@ -53,7 +53,7 @@ def replay_ground_truth(
 def iter_ground_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[LiveTurn]:
     """Yield what each turn leaves behind, to be looked at before the next is asked for.
 
-    Raises as `replay_truth`.
+    Raises as `replay_ground_truth`.
     """
     if task.ground_truth is None:
         raise ValueError(
@@ -68,7 +68,7 @@ def replay_turns(
     extra_tools: ExtraTools | None,
     owner: str,
 ) -> Iterator[LiveTurn]:
-    """Yield what each turn of calls leaves behind on fresh tools; states are the tools' own."""
+    """Replay turns of calls on fresh tools, yielding results and the tools' own states."""
     try:
         session = ToolSession(
             task.involved_classes,
@@ -117,7 +117,7 @@ class GroundTruthCache:
         """Yield what each turn of the truth leaves behind, to be compared before the next is asked
         for.
 
-        Raises as `replay_truth`.
+        Raises as `replay_ground_truth`.
         """
         if extra_tools or not _REPEATABLE.issuperset(task.involved_classes):
             return iter_ground_truth(task, extra_tools)

@@ -25,8 +25,7 @@ _PROMPTING = get_handler("python_calls")
 
 
 def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -> Verdict:
-    """Return the official verdict where it is a failure or nothing had to be forgiven; else what
-    had to be, first.
+    """Return the official verdict, or the first leniency that a valid one relied on.
 
     Forgiven are, by the name after "strict:" and in this order:
     - `unread_calls`: no call is expected, and calls that could not be read pass for an abstention;

@@ -14,7 +14,7 @@ from fctncalling.envs.prompting.tool_schemas import openai_tool
 
 
 class TaskPrompt:
-    """The model's view of one task; what it returns is fresh, and the caller's to change."""
+    """What the model is shown of one task, per turn; all of it is fresh, and the caller's."""
 
     def __init__(self, task: Task, handler: object) -> None:
         self._question = task.question

@@ -99,9 +99,7 @@ class InlineCalls(CallFormat):
             yield self._block(opened.start(), end, text[opened.end() : closed.start()])
 
     def text_without_calls(self, text: str) -> str:
-        """Return a message without its blocks, an open one included: no answer stands inside a
-        call.
-        """
+        """Return the text of a message outside its calls, an open one included."""
         parts, end = [], 0
         for block in self.blocks(text):
             parts.append(text[end : block.start])

@@ -43,9 +43,7 @@ NEUTRAL = "\u200b"  # zero width: the text reads the same and is the mark no mor
 
 
 def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
-    """Return results of one message in so many characters together: where they are more, each keeps
-    an equal share.
-    """
+    """Truncate results to a joint character budget: over it, each keeps an equal share."""
     if sum(map(len, texts)) <= max_characters:
         return list(texts)
     return [cut(text, max_characters // len(texts)) for text in texts]
