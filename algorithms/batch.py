@@ -59,7 +59,11 @@ def make_batch(
         ids[index, :length] = row.ids[:length]
         attention_mask[index, :length] = True
         acted[index, :length] = row.acted[:length]
-    return Batch(*(torch.from_numpy(array).to(device) for array in (ids, attention_mask, acted)))
+    return Batch(
+        ids=torch.from_numpy(ids).to(device),
+        attention_mask=torch.from_numpy(attention_mask).to(device),
+        acted=torch.from_numpy(acted).to(device),
+    )
 
 
 def acted_tokens(

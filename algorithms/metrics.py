@@ -21,7 +21,7 @@ Metrics = dict[str, float]
 
 
 class LossTerms(NamedTuple):
-    """What the losses of one pass were made of; all (n,), detached."""
+    """Per-token terms of the loss of one pass; all (n,)."""
 
     token_log_ratios: Tensor
     log_ratios: Tensor  # as clipped
@@ -33,10 +33,19 @@ class LossTerms(NamedTuple):
     loss_weights: Tensor
     reference_kl: Tensor  # divergence from the reference; meaningless without one
 
+    def detached(self) -> LossTerms:
+        """Return the terms cut off from the graph, which would keep every activation."""
+        return LossTerms(**{name: term.detach() for name, term in self._asdict().items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence[LossTerms]) -> LossTerms:
+        """Return the terms of several microbatches end to end."""
+        return cls(**{name: torch.cat([getattr(p, name) for p in parts]) for name in cls._fields})
+
 
 def step_metrics(parts: Sequence[LossTerms], config: TrainConfig) -> Metrics:
     """Return the figures of one optimiser step from the terms of its microbatches."""
-    terms = LossTerms(*(torch.cat(field) for field in zip(*parts, strict=True)))
+    terms = LossTerms.joined(parts)
     ratios = terms.log_ratios.exp()[terms.loss_mask]
     clipped = (ratios < 1.0 - config.clip_low) | (ratios > 1.0 + config.clip_high)
     total = terms.loss_weights.sum()

@@ -39,9 +39,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 class Optimisers(NamedTuple):
-    """One optimiser for the language model, one for the critic: rates and gradient lengths of their
-    own.
-    """
+    """Separate optimisers for policy and critic."""
 
     policy: torch.optim.Optimizer | None  # None: the language model stands still
     critic: torch.optim.Optimizer
@@ -108,9 +106,35 @@ def update(
     padding_share = experience.padding_share(minibatches)
     minibatches = experience.counted_rows(minibatches, targets.loss_mask, config)
 
+    steps, early_stop_epoch = _run_epochs(
+        policy, optimisers, experience, targets, minibatches, config, generator, processes
+    )
+    policy.zero_grad(set_to_none=True)
+    metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
+    metrics["perf/padding_share"] = padding_share  # of one epoch's passes
+    return metrics if algorithm.critic else drop_critic_metrics(metrics)
+
+
+def _run_epochs(
+    policy: ActorCritic,
+    optimisers: Optimisers,
+    experience: Experience,
+    targets: Targets,
+    minibatches: list[Minibatch],  # of the first epoch; each later one draws its own
+    config: TrainConfig,
+    generator: torch.Generator,
+    processes: ProcessGroup,
+) -> tuple[list[Metrics], int]:
+    """Take the optimiser steps of all epochs; return the metrics of every pass, and the epoch in
+    which --target_kl ended them, 0 where it did not.
+    """
+    algorithm = ALGORITHMS[config.algorithm_name]
     steps: list[Metrics] = []
-    early_stop_epoch = 0
     for epoch in range(1, config.ppo_epoch + 1):
+        if epoch > 1:
+            minibatches = experience.counted_rows(
+                plan_minibatches(experience, config, generator), targets.loss_mask, config
+            )
         for number, minibatch in enumerate(minibatches, 1):
             with annotate_location(
                 policy, f"minibatch {number} of {len(minibatches)} of epoch {epoch}"
@@ -120,17 +144,9 @@ def update(
                 )
                 steps.append(step)
                 if config.target_kl is not None and step["losses/approx_kl"] > config.target_kl:
-                    early_stop_epoch = epoch
-                    break
+                    return steps, epoch
                 step |= take_step(policy, optimisers, config)
-        if early_stop_epoch or epoch == config.ppo_epoch:
-            break
-        minibatches = plan_minibatches(experience, config, generator)
-        minibatches = experience.counted_rows(minibatches, targets.loss_mask, config)
-    policy.zero_grad(set_to_none=True)
-    metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
-    metrics["perf/padding_share"] = padding_share  # of one epoch's passes
-    return metrics if algorithm.critic else drop_critic_metrics(metrics)
+    return steps, 0
 
 
 def _what_moves(
@@ -167,16 +183,17 @@ def accumulate_gradients(
     figures of the pass.
     """
     policy.zero_grad(set_to_none=True)
-    batches = [experience.batch(rows) for rows in minibatch]
     total = loss_divisor(targets, experience, config)
     value_coef = config.value_coef if algorithm.critic else 0.0
-    parts = []
-    for (batch, numbers), counts in processes.shard_items(batches):
+
+    def run_pass(rows: list[int]) -> tuple[Tensor, LossTerms]:
+        batch, numbers = experience.batch(rows)
         outputs = policy(
             *batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0
         )
-        target = Targets(*(field[numbers] for field in targets))
-        terms = token_terms(outputs, target, experience.spans(numbers), algorithm, config)
+        terms = token_terms(
+            outputs, targets.at(numbers), experience.spans(numbers), algorithm, config
+        )
         token_losses = (
             terms.policy_losses
             + value_coef * terms.value_losses
@@ -188,11 +205,10 @@ def accumulate_gradients(
         if not torch.isfinite(loss):
             with annotate_tasks(experience, numbers):
                 _raise_for_nonfinite(outputs._asdict() | terms._asdict() | {"loss": loss})
-        processes.backward(loss, counts=counts)
-        if counts:
-            parts.append(LossTerms(*(term.detach() for term in terms)))
-    processes.all_reduce_gradients(policy)
-    return step_metrics(processes.gather_in_order(parts), config)
+        return loss, terms.detached()
+
+    parts = processes.accumulate_gradients(policy, minibatch, run_pass)
+    return step_metrics(parts, config)
 
 
 def token_terms(
@@ -209,9 +225,9 @@ def token_terms(
     )
     log_ratios = algorithm.log_ratio(token_log_ratios, spans, config)
     return LossTerms(
-        token_log_ratios,
-        log_ratios,
-        losses.policy_loss(
+        token_log_ratios=token_log_ratios,
+        log_ratios=log_ratios,
+        policy_losses=losses.policy_loss(
             log_ratios,
             target.advantages,
             target.loss_mask,
@@ -220,7 +236,7 @@ def token_terms(
             dual_clip=config.dual_clip,
         )
         * target.importance,
-        losses.value_loss(
+        value_losses=losses.value_loss(
             outputs.values,
             target.returns,
             target.old_values,
@@ -228,7 +244,7 @@ def token_terms(
             value_clip=config.value_clip,
             huber_delta=config.huber_delta,
         ),
-        algorithm.average(outputs.entropies, spans),
+        entropies=algorithm.average(outputs.entropies, spans),
         value_changes=outputs.values - target.old_values,
         loss_mask=target.loss_mask,
         loss_weights=target.loss_weights,
@@ -237,8 +253,8 @@ def token_terms(
 
 
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
-    """Cut the gradients of language model and critic to --max_grad_norm apart, step both, return
-    their norms.
+    """Clip the gradients of policy and critic apart, step both optimisers, return the norms before
+    clipping.
     """
     norms = {
         "policy_grad_norm": full_norm(

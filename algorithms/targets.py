@@ -15,7 +15,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.learning_signal import outcome_spread, scaled
 from fctncalling.algorithms.nan_guard import check_finite
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import corrects_sampling
 
 
@@ -33,6 +33,10 @@ class Targets(NamedTuple):
     # weight of the policy's loss: pi before the update / pi as sampled, cut; 1 where they are one
     importance: Tensor
 
+    def at(self, numbers: Tensor) -> Targets:
+        """Return the targets of the tokens of these numbers."""
+        return Targets(**{name: field[numbers] for name, field in self._asdict().items()})
+
 
 def compute_targets(
     policy: ActorCritic,
@@ -43,7 +47,7 @@ def compute_targets(
     generator: torch.Generator,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Targets:
-    """Return the targets of an update.
+    """Compute old log-probs, values, advantages and loss weights for the update.
 
     The forward passes run over the first epoch's own microbatches: same function, same shapes, so
     the ratio of the first optimiser step is 1 exactly and its KL 0.
@@ -53,9 +57,7 @@ def compute_targets(
     check_finite("old_values", old_values)
     reference = _read_reference(policy, experience, minibatches, config, processes)
     spread = outcome_spread(_timelines(experience, old_values, None), config.discount)
-    if (
-        config.kl_coef and config.kl_mode == "reward"
-    ):  # a token's own: the estimate below adds it up at every token
+    if config.kl_coef and config.kl_mode == "reward":  # a token's own; the estimate adds them up
         penalties = config.kl_coef * losses.kl_k1(reference - old_logprobs)
         tokens = experience.tokens
         experience = experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
@@ -65,17 +67,37 @@ def compute_targets(
         estimate = estimate._replace(counted=estimate.counted & ~experience.tokens.cut)
     check_finite("rewards", experience.tokens.rewards)
     check_finite("advantages", estimate.advantages)
-    raw = advantages = estimate.advantages
+    return Targets(
+        old_logprobs=old_logprobs,
+        old_values=old_values,
+        raw_advantages=estimate.advantages,
+        advantages=_scaled_advantages(estimate, algorithm, config, spread, generator),
+        returns=estimate.returns,
+        loss_mask=estimate.counted,
+        loss_weights=_weights(estimate.counted, experience, config),
+        reference_logprobs=reference,
+        importance=_importance(old_logprobs, experience, algorithm, config),
+    )
+
+
+def _scaled_advantages(
+    estimate: AdvantageEstimate,
+    algorithm: Algorithm,
+    config: TrainConfig,
+    spread: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """Return the advantages that the policy is trained with, (N,): whitened where asked for, 0
+    where no episode earned otherwise than the others, permuted in the control experiment.
+    """
+    advantages = estimate.advantages
     if algorithm.critic and config.whiten_advantages:
-        advantages = scaled(raw, estimate.counted, spread)
+        advantages = scaled(advantages, estimate.counted, spread)
     elif algorithm.critic and not spread:
-        advantages = torch.zeros_like(raw)
+        advantages = torch.zeros_like(advantages)
     if config.permute_advantages:
         advantages = _permuted(advantages, estimate.counted, generator)
-    weights = _weights(estimate.counted, experience, config)
-    importance = _importance(old_logprobs, experience, algorithm, config)
-    estimated = (raw, advantages, estimate.returns, estimate.counted)
-    return Targets(old_logprobs, old_values, *estimated, weights, reference, importance)
+    return advantages
 
 
 @torch.no_grad()
@@ -89,14 +111,17 @@ def _read_policy(
     """Return log-probabilities and values of all acted tokens, both (N,), under the weights as they
     are.
     """
+
+    def read(rows: list[int]) -> tuple[Tensor, TokenOutputs]:
+        batch, numbers = experience.batch(rows)
+        return numbers, policy(*batch, temperature=config.temperature)
+
     logprobs = torch.zeros_like(experience.tokens.rewards)
     values = torch.zeros_like(logprobs)
     for minibatch in minibatches:
-        for rows, counts in processes.shard_items(minibatch):
-            batch, numbers = experience.batch(rows)
-            outputs = policy(*batch, temperature=config.temperature)
-            if counts:
-                logprobs[numbers], values[numbers] = outputs.logprobs, outputs.values
+        for numbers, outputs in processes.for_each_microbatch(minibatch, read):
+            logprobs[numbers] = outputs.logprobs
+            values[numbers] = outputs.values
     processes.all_reduce(logprobs, values)
     return logprobs, values
 
@@ -111,13 +136,15 @@ def _read_reference(
     """Return the reference's log-probabilities of all acted tokens, (N,); 0 where --kl_coef does
     not ask for them.
     """
+
+    def read(rows: list[int]) -> tuple[Tensor, Tensor]:
+        batch, numbers = experience.batch(rows)
+        return numbers, policy.reference_logprobs(*batch, temperature=config.temperature)
+
     logprobs = torch.zeros_like(experience.tokens.rewards)
     for minibatch in minibatches if config.kl_coef else ():
-        for rows, counts in processes.shard_items(minibatch):
-            batch, numbers = experience.batch(rows)
-            outputs = policy.reference_logprobs(*batch, temperature=config.temperature)
-            if counts:
-                logprobs[numbers] = outputs
+        for numbers, found in processes.for_each_microbatch(minibatch, read):
+            logprobs[numbers] = found
     processes.all_reduce(logprobs)
     return logprobs
 
@@ -135,14 +162,16 @@ def _bootstrap(
         return values
     last_rows = [experience.episodes[index].rows[-1] for index in cut]
     lengths = [len(row.ids) for row in last_rows]
-    for group, counts in processes.shard_items(
-        microbatches(lengths, max_tokens=config.max_microbatch_tokens)
-    ):
-        batch = make_batch([last_rows[member] for member in group], device=values.device)
-        columns = torch.tensor([lengths[member] - 1 for member in group], device=values.device)
+
+    def read(members: list[int]) -> tuple[list[int], Tensor]:
+        batch = make_batch([last_rows[member] for member in members], device=values.device)
+        columns = torch.tensor([lengths[member] - 1 for member in members], device=values.device)
         ends = policy.values_at(batch.ids, batch.attention_mask, columns)
-        if counts:
-            values[[cut[member] for member in group]] = ends
+        return [cut[member] for member in members], ends
+
+    groups = microbatches(lengths, max_tokens=config.max_microbatch_tokens)
+    for indices, ends in processes.for_each_microbatch(groups, read):
+        values[indices] = ends
     processes.all_reduce(values)
     return values
 
@@ -156,8 +185,9 @@ def _estimate(
 ) -> AdvantageEstimate:
     """Return the algorithm's estimate, flat (N,)."""
     timelines = _timelines(experience, values, bootstrap)
+    estimate = algorithm.estimate(timelines, config)
     return AdvantageEstimate(
-        *(field[timelines.acted] for field in algorithm.estimate(timelines, config))
+        **{name: field[timelines.acted] for name, field in estimate._asdict().items()}
     )
 
 

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_TRAVELLING = 2**26  # numbers of one sum between processes, 256 MiB in fp32
 # how long a process waits for another: a rollout may be far longer on one than on the next
@@ -65,6 +66,36 @@ class ProcessGroup:
         rounds = -(-len(items) // self.count)
         places = range(self.rank, rounds * self.count, self.count)
         return [(items[min(place, len(items) - 1)], place < len(items)) for place in places]
+
+    def for_each_microbatch(
+        self, microbatches: Sequence[T], run_pass: Callable[[T], R]
+    ) -> Iterator[R]:
+        """Yield what run_pass returns for this process's share of the microbatches, one by one.
+
+        A process with fewer of them runs a last pass again and drops its result (see shard_items).
+        """
+        for microbatch, counts in self.shard_items(microbatches):
+            result = run_pass(microbatch)
+            if counts:
+                yield result
+
+    def accumulate_gradients(
+        self,
+        module: nn.Module,
+        microbatches: Sequence[T],
+        run_pass: Callable[[T], tuple[Tensor, R]],  # -> a loss to be summed up, and what it is of
+    ) -> list[R]:
+        """Add the gradient of the sum of all microbatches' losses to the module's, the same in
+        every process; return what run_pass told of each, in their order.
+        """
+        found = []
+        for microbatch, counts in self.shard_items(microbatches):
+            loss, result = run_pass(microbatch)
+            self.backward(loss, counts=counts)
+            if counts:
+                found.append(result)
+        self.all_reduce_gradients(module)
+        return self.gather_in_order(found)
 
     def with_equal_accumulation(self, config: TrainConfig) -> TrainConfig:
         """Return the settings with at least a microbatch for every process in each

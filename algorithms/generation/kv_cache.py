@@ -61,7 +61,7 @@ class KVCache:
             numbers[one], numbers[other] = numbers[other], numbers[one]
 
     def append_step_plan(self, active: Sequence[bool]) -> TokenBlock:
-        """Announce one new token for each of the first rows that are active."""
+        """Reserve a cache position for one new token of each active row among the first ones."""
         before = self.lengths[: len(active)]
         for row, goes_on in enumerate(active):
             self.lengths[row] += goes_on
@@ -75,13 +75,25 @@ class KVCache:
                 (k[first, ..., :width].flatten(0, 1), v[first, :, :width].flatten(0, 1))
                 for k, v in self.layers
             ]
-        seats = self.prefix_groups_of(range(len(active)))
+        groups = self.prefix_groups_of(range(len(active)))
         return TokenBlock(
-            at, rows, columns, width, rows, rows, offset, rows, 1, False, True, self._first, seats
+            positions=at,
+            rows=rows,
+            columns=columns,
+            width=width,
+            chosen=rows,
+            place=rows,
+            offset=offset,
+            ends=rows,
+            longest=1,
+            fresh=False,
+            first=True,
+            own=self._first,
+            prefix_groups=groups,
         )
 
     def append_plan(self, counts: Sequence[int], rows: Sequence[int]) -> TokenBlock:
-        """Announce `counts[i]` new tokens for row `rows[i]`."""
+        """Reserve cache positions for `counts[i]` new tokens of row `rows[i]`."""
         device = self.keys.device
         before = [self.lengths[row] for row in rows]
         for row, count in zip(rows, counts, strict=True):
@@ -93,22 +105,20 @@ class KVCache:
         offset = torch.arange(len(place), device=device) - (ends - numbers + 1)[place]
         columns = self.tensor(before)[place] + offset
         positions = self.tensor([self.begins[row] for row in rows])[place] + columns
-        first, seats = list(rows) == list(range(len(rows))), self.prefix_groups_of(rows)
-        fresh, longest = not any(before) and seats is None, max(counts)
+        groups = self.prefix_groups_of(rows)
         return TokenBlock(
-            positions,
-            chosen[place],
-            columns,
-            width,
-            chosen,
-            place,
-            offset,
-            ends,
-            longest,
-            fresh,
-            first,
-            (),
-            seats,
+            positions=positions,
+            rows=chosen[place],
+            columns=columns,
+            width=width,
+            chosen=chosen,
+            place=place,
+            offset=offset,
+            ends=ends,
+            longest=max(counts),
+            fresh=not any(before) and groups is None,
+            first=list(rows) == list(range(len(rows))),
+            prefix_groups=groups,
         )
 
     def prefix_groups_of(self, rows: Sequence[int]) -> PrefixGroups | None:
@@ -122,11 +132,10 @@ class KVCache:
         kept_values.index_put_(at, values)
 
     def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
-        """Return what is added to the scores of new tokens, `groups` query heads to a kept one;
-        None: only be causal.
+        """Return the additive attention mask of new tokens; None: plain causal attention suffices.
 
-        (n x heads, q x groups, k) for products, (n, 1, q, k) where there would be too many scores
-        to hold.
+        `groups` query heads share a key head. (n x heads, q x groups, k) for products, (n, 1, q, k)
+        where there would be too many scores to hold.
         """
         if block.fresh:
             return None

@@ -17,8 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, Adapters
+from fctncalling.algorithms.policy.precision import refuse_half_precision
 from fctncalling.algorithms.policy.sparse_forward import hidden_states_at, supports_sparse_forward
 from fctncalling.algorithms.policy.token_logprobs import token_logprobs_and_entropies
+from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE, ValueHead
 
 CRITIC_MODEL_FILE = "critic_model.safetensors"
 
@@ -57,7 +59,7 @@ class ActorCritic(nn.Module):
         self._reference: tuple[
             Any, ...
         ] = ()  # in a tuple: no part of this module, of its weights or its files
-        _refuse_half_precision(self)
+        refuse_half_precision(self)
 
     def forward(
         self,
@@ -158,7 +160,7 @@ class ActorCritic(nn.Module):
         loss alone.
         """
         self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
-        _refuse_half_precision(self)
+        refuse_half_precision(self)
 
     def add_lora(
         self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False
@@ -169,7 +171,7 @@ class ActorCritic(nn.Module):
         self.adapters = Adapters(self.model, r=r, alpha=alpha, targets=targets)
         if critic:
             self.adapters.add(CRITIC)
-        _refuse_half_precision(self)
+        refuse_half_precision(self)
 
     def save(self, folder: str | Path) -> None:
         """Write an ordinary Hugging Face model folder, or that of its adapters, and the critic
@@ -289,58 +291,3 @@ def _save_weights(module: nn.Module, path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({name: weight.contiguous() for name, weight in module.state_dict().items()}, path)
-
-
-def _refuse_half_precision(module: nn.Module) -> None:
-    """Raise TypeError for a trainable half-precision weight: an optimiser step of 1e-6 on 0.01
-    rounds to nothing there.
-
-    Frozen weights may have any precision.
-    """
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and parameter.dtype in (torch.float16, torch.bfloat16):
-            raise TypeError(
-                f"{name} is trainable and {parameter.dtype}: small optimiser steps are lost in "
-                "half precision. "
-                "Load the model with dtype=torch.float32, or freeze the weight."
-            )
-
-
-VALUE_HEAD_FILE = "value_head.safetensors"
-
-
-class ValueHead(nn.Module):
-    """Maps hidden states (..., H) to values (...), 0 everywhere at the start: advantages then equal
-    returns.
-    """
-
-    def __init__(self, hidden_size: int, *, kind: str = "mlp", width: int = 128) -> None:
-        super().__init__()
-        if kind not in ("linear", "mlp"):
-            raise ValueError(f'value head: got kind "{kind}", expected "linear" or "mlp"')
-        self.hidden = nn.Linear(hidden_size, width) if kind == "mlp" else None
-        self.out = nn.Linear(hidden_size if self.hidden is None else width, 1)
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        features = hidden_states.float()
-        if self.hidden is not None:
-            features = torch.tanh(self.hidden(features))
-        values: Tensor = self.out(features).squeeze(-1)
-        return values
-
-    def load(self, path: Path) -> None:
-        """Take the weights of a file; ValueError where they have another shape."""
-        from safetensors.torch import load_file
-
-        saved = load_file(path)
-        expected = {name: tuple(weight.shape) for name, weight in self.state_dict().items()}
-        found = {name: tuple(weight.shape) for name, weight in saved.items()}
-        if found != expected:
-            raise ValueError(
-                f"{path}: the saved value head has {found}, this run's has {expected}. Give the "
-                "--critic_head and "
-                "--critic_hidden it was trained with, or remove the file to start a fresh head."
-            )
-        self.load_state_dict(saved)

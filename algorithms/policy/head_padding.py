@@ -1,5 +1,4 @@
-"""A Llama-shaped model with wider attention heads that says exactly the same: for servers that know
-few widths.
+"""Head padding: a Llama-shaped model with wider attention heads and the same outputs.
 
 vLLM's CPU kernels, for one, take heads of 32, 64, 80, ... but not of 24, the embedded model's.
 """
@@ -43,6 +42,13 @@ def with_head_size(model: Any, size: int) -> Any:
         **config.rope_parameters,
         "rope_theta": config.rope_parameters["rope_theta"] ** (size / old),
     }
+    wide: nn.Module = type(model)(config).to(next(model.parameters()).dtype)
+    wide.load_state_dict(_padded_weights(model, old, size))
+    return wide.eval()
+
+
+def _padded_weights(model: Any, old: int, size: int) -> dict[str, Tensor]:
+    """Return the model's weights with heads of `old` dimensions widened to `size`."""
     weights = dict(model.state_dict())
     for name, weight in weights.items():
         part = name.split(".")[-2]
@@ -51,9 +57,7 @@ def with_head_size(model: Any, size: int) -> Any:
             weights[name] = wider * (size / old) ** 0.5 if part == "q_proj" else wider
         elif part == "o_proj":
             weights[name] = _wider(weight.T, old, size).T.contiguous()
-    wide: nn.Module = type(model)(config).to(next(model.parameters()).dtype)
-    wide.load_state_dict(weights)
-    return wide.eval()
+    return weights
 
 
 def _wider(weight: Tensor, old: int, size: int) -> Tensor:

@@ -182,3 +182,18 @@ def _around(module: nn.Module, context: Callable[[nn.Module], Context]) -> None:
 
     module.register_forward_pre_hook(enter)
     module.register_forward_hook(leave, always_call=True)
+
+
+def refuse_half_precision(module: nn.Module) -> None:
+    """Raise TypeError for a trainable half-precision weight: an optimiser step of 1e-6 on 0.01
+    rounds to nothing there.
+
+    Frozen weights may have any precision.
+    """
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and parameter.dtype in (torch.float16, torch.bfloat16):
+            raise TypeError(
+                f"{name} is trainable and {parameter.dtype}: small optimiser steps are lost in "
+                "half precision. "
+                "Load the model with dtype=torch.float32, or freeze the weight."
+            )

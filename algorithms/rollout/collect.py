@@ -42,7 +42,7 @@ def collect(
     deadline_s: float = math.inf,
     arrivals: ArrivalOrder | None = None,
 ) -> list[EpisodeRecord]:
-    """Return one episode a task id, in their order; `len(envs)` of them run at a time.
+    """Play one episode for each task id and return them in that order, `len(envs)` at a time.
 
     Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of
     environments nor the order in which episodes end changes what is played (beyond rounding; a
@@ -58,12 +58,8 @@ def collect(
     """
     if not len(envs):
         raise ValueError("no environment to play in: give at least one")
-    if isinstance(envs, list):
-        envs = InlineEnvPool(envs, make_env)
-    seeds = [
-        (_episode_seed(seed, number), _episode_seed(seed, number - number % group_size))
-        for number in numbers or range(len(task_ids))
-    ]
+    envs = InlineEnvPool(envs, make_env) if isinstance(envs, list) else envs
+    seeds = _seeds(seed, numbers or range(len(task_ids)), group_size)
     plays = [
         RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens)
         for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
@@ -71,6 +67,14 @@ def collect(
     collection = _Collection(envs, engine, arrivals or ArrivalOrder(envs), deadline_s, on_episode)
     collection.run(plays)
     return _checked([collection.done[index] for index in range(len(plays))], max_episode_tokens)
+
+
+def _seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
+    """Return the seeds of each episode's actions and of its environment, which a group shares."""
+    return [
+        (_episode_seed(seed, number), _episode_seed(seed, number - number % group_size))
+        for number in numbers
+    ]
 
 
 class _Collection:

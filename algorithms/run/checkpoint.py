@@ -51,12 +51,11 @@ def save_checkpoint(
 
     It is written beside and renamed, so a kill at any moment leaves the earlier checkpoint whole.
     `last` links to it, and `best` too where asked. Only the newest `keep` and the best stay.
-    `state` holds what torch.load(weights_only=True) reads back: tensors, numbers, strings, dicts,
-    lists.
+    `state` holds what torch.load(weights_only=True) reads back: tensors, numbers, text, containers.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     final, part = folder / name, folder / f".{name}{PART}"
     shutil.rmtree(part, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         part.mkdir()
         policy.save(part)
@@ -69,18 +68,22 @@ def save_checkpoint(
         shutil.rmtree(part, ignore_errors=True)  # which makes room again
         raise CheckpointError(
             f"{final}: the checkpoint cannot be saved ({type(error).__name__}: {error}). The ones "
-            "before it are "
-            "whole: make room, then go on with --resume"
+            "before it are whole: make room, then go on with --resume"
         ) from error
     _put_in_place(part, final)
     for link in (LAST, BEST) if best else (LAST,):
         _link(folder / link, name)
     _sync_folder(folder)
-    kept = {path.resolve() for path in (final, folder / BEST)}
+    _remove_old(folder, final, keep)
+    return final
+
+
+def _remove_old(folder: Path, newest: Path, keep: int) -> None:
+    """Remove all complete checkpoints but the newest `keep`, the one just written and the best."""
+    kept = {path.resolve() for path in (newest, folder / BEST)}
     for old in _complete(folder)[:-keep]:
         if old.resolve() not in kept:
             _remove(old)
-    return final
 
 
 def find_checkpoint(folder: Path, wanted: str | None = None) -> Path:

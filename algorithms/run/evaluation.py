@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.run.logs import (
+from fctncalling.algorithms.run.episode_metrics import (
     strict_success_rate,
     success_metrics,
     success_rate,
-    write_json,
 )
+from fctncalling.algorithms.run.logs import write_json
 
 MULTI_TURN = "multi_turn"
 RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")  # _strict: nothing is forgiven

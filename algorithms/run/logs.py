@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
@@ -22,7 +21,6 @@ from fctncalling.data.types import Episode
 
 Spell = Callable[[Sequence[int]], str]
 OWN_ENVIRONMENTS = frozenset({"fctncalling_env", "calculator", "python_math", "tool_text"})
-PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
 
 
 class RunExistsError(FileExistsError):
@@ -187,70 +185,6 @@ class NoLog(RunLog):
         """Do nothing."""
 
 
-def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return how a batch of episodes went; means are over valid episodes, error rates over their
-    steps.
-    """
-    valid = [record for record in records if not record.invalid]
-    num_invalid = len(records) - len(valid)
-    metrics: dict[str, float | None] = {
-        "env/episodes": len(records),
-        "env/invalid": num_invalid,
-        "env/invalid_rate": num_invalid / len(records) if records else None,
-    }
-    if not valid:
-        return metrics
-    steps = max(1, sum(record.num_steps for record in valid))
-    errors = [error for record in valid for error in record.errors]
-    metrics |= {
-        "charts/episodic_return": fmean(record.episode_return for record in valid),
-        "charts/episodic_length": fmean(record.num_steps for record in valid),
-        "env/turns_mean": fmean(_num_turns(record) for record in valid),
-        "env/parse_error_rate": sum(error in PARSE_ERRORS for error in errors) / steps,
-        "env/tool_error_rate": sum(error == "tool_error" for error in errors) / steps,
-        "env/truncated_rate": fmean(record.truncated for record in valid),
-        **_token_metrics(valid, steps),
-    }
-    return metrics | success_metrics(valid, "env/success_rate", "env/success_rate_strict")
-
-
-def success_metrics(
-    records: Sequence[EpisodeRecord], name: str, strict_name: str
-) -> dict[str, float | None]:
-    """Return official and strict success under two names, overall and (name/category) by category.
-
-    The strict rates are left out where no environment judged strictly.
-    """
-    metrics: dict[str, float | None] = {}
-    for key, rate in ((name, success_rate), (strict_name, strict_success_rate)):
-        if rate is strict_success_rate and rate(records) is None:
-            continue
-        metrics[key] = rate(records)
-        for category in sorted({record.category for record in records if not record.invalid}):
-            metrics[f"{key}/{category}"] = rate([r for r in records if r.category == category])
-    return metrics
-
-
-def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes that the official verdict calls solved; None where there
-    are none.
-    """
-    valid = [record.success for record in records if not record.invalid]
-    return fmean(valid) if valid else None
-
-
-def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes that are solved strictly; None where none was judged
-    strictly.
-
-    An episode that was cut before its end has no verdict of either kind, and is not solved.
-    """
-    valid = [record for record in records if not record.invalid]
-    if all(record.strict_success is None for record in valid):
-        return None
-    return fmean(bool(record.strict_success) for record in valid)
-
-
 def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str, Any]:
     """Return an episode as JSON: its task, seed, truth, prompt, every message, what came of it, and
     its tokens.
@@ -327,26 +261,6 @@ def peak_memory_gb() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e9 if sys.platform == "darwin" else 1e6)
-
-
-def _token_metrics(valid: Sequence[EpisodeRecord], steps: int) -> dict[str, float | None]:
-    acted = sum(sum(row.acted) for record in valid for row in record.rows)
-    total = sum(len(row.ids) for record in valid for row in record.rows)
-    prompts = [
-        row.acted.index(True) for record in valid for row in record.rows[:1] if any(row.acted)
-    ]
-    return {
-        "tokens/prompt_length_mean": fmean(prompts) if prompts else None,
-        "tokens/episode_length_mean": total / len(valid),
-        "tokens/action_length_mean": acted / steps,
-        "tokens/action_truncated_rate": sum(record.num_actions_truncated for record in valid)
-        / steps,
-    }
-
-
-def _num_turns(record: EpisodeRecord) -> int:
-    steps = record.episode.steps if isinstance(record.episode, Episode) else ()
-    return max((step.turn + 1 for step in steps), default=0)
 
 
 def _line(values: Mapping[str, Any]) -> str:

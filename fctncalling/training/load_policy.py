@@ -107,7 +107,7 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
     """Raise ModelError, or CheckpointError, for what goes wrong with files in this block."""
     from safetensors import SafetensorError
 
-    from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE
+    from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE
     from fctncalling.algorithms.run.checkpoint import CheckpointError
 
     try:
@@ -215,8 +215,9 @@ def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) ->
 
 def critic_kind(folder: Path) -> str | None:
     """Return the --critic that a checkpoint was made with; None where it holds none."""
-    from fctncalling.algorithms.policy.actor_critic import CRITIC_MODEL_FILE, VALUE_HEAD_FILE
+    from fctncalling.algorithms.policy.actor_critic import CRITIC_MODEL_FILE
     from fctncalling.algorithms.policy.lora import CRITIC
+    from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE
 
     if (folder / CRITIC_MODEL_FILE).is_file():
         return "full"

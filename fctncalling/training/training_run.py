@@ -24,9 +24,10 @@ from fctncalling.algorithms.reward_shaping import learnable
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import CheckpointError, load_state, save_checkpoint
 from fctncalling.algorithms.run.cut_actions import CutActions
+from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
-from fctncalling.algorithms.run.logs import RunLog, episode_metrics, peak_memory
+from fctncalling.algorithms.run.logs import RunLog, peak_memory
 from fctncalling.evaluation.evaluation_uncertainty import uncertainty_of
 from fctncalling.training.adaptive_settings import follow, settings_of_update
 from fctncalling.training.counters import Counters

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.policy.actor_critic import VALUE_HEAD_FILE, ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE
 from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)

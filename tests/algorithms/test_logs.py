@@ -13,14 +13,13 @@ import pytest
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.run.episode_metrics import episode_metrics, success_metrics
 from fctncalling.algorithms.run.logs import (
     RunExistsError,
     RunLog,
     episode_json,
-    episode_metrics,
     peak_memory_gb,
     results_folder,
-    success_metrics,
 )
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 

@@ -17,7 +17,8 @@ from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import TokenRecord
 from fctncalling.algorithms.policy import token_logprobs
-from fctncalling.algorithms.policy.actor_critic import ActorCritic, ValueHead
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.run_config import RunConfig
 
