@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     listed = arguments[:1] in (["-h"], ["--help"])
-    told = "one of:\n" + "\n".join(map(_told, sorted(SUBCOMMANDS))) if listed else None
-    parser.add_argument_group(description=told).add_argument(
+    summaries = "one of:\n" + "\n".join(map(_summary, sorted(SUBCOMMANDS))) if listed else None
+    parser.add_argument_group(description=summaries).add_argument(
         "subcommand", choices=sorted(SUBCOMMANDS)
     )
     chosen: str = parser.parse_args(arguments[:1]).subcommand
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     module.add_arguments(subparser)
     args = subparser.parse_args(arguments[1:])
-    usual, warnings.formatwarning = warnings.formatwarning, _told_plainly
+    usual, warnings.formatwarning = warnings.formatwarning, _plain_warning
     try:
         exit_code: int = module.run(args)
     except KeyboardInterrupt:
@@ -67,18 +67,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code
 
 
-def _told(subcommand: str) -> str:
-    """Return a subcommand and the first line its module says of itself, read without importing what
-    it imports.
+def _summary(subcommand: str) -> str:
+    """Return a subcommand and the first paragraph of its module's docstring, read without importing
+    what the module imports.
     """
     spec = find_spec(SUBCOMMANDS[subcommand])
     assert spec is not None
     source = Path(str(spec.origin)).read_text(encoding="utf-8")
-    said = ast.get_docstring(ast.parse(source)) or ""
-    return f"  {subcommand:12} {said.splitlines()[0]}"
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    first_paragraph = docstring.partition("\n\n")[0]
+    return f"  {subcommand:12} {' '.join(first_paragraph.split())}"
 
 
-def _told_plainly(
+def _plain_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,

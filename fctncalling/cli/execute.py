@@ -106,12 +106,12 @@ class RecordExecutor:
 
     def _session(self, line: Line) -> ToolSession:
         task = self._folder.task_of(line)
-        own = self._tools.classes_for((task,), self._folder.path) if self._tools else None
+        user_classes = self._tools.classes_for((task,), self._folder.path) if self._tools else None
         return ToolSession(
             task.involved_classes,
             task.initial_config,
             long_context=task.long_context,
-            extra_tools=own,
+            extra_tools=user_classes,
         )
 
 

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             )
         )
     else:
-        _tell(shown, linter)
+        _show(shown, linter)
     return 1 if impossible else 0
 
 
@@ -116,7 +116,7 @@ class Linter:
         return {"tasks": self.num_tasks, "unjudged": dict(self._unjudged)}
 
 
-def _tell(found: list[Finding], linter: Linter) -> None:
+def _show(found: list[Finding], linter: Linter) -> None:
     for each in found:
         print(f"{each.severity}  {each.id}  {each.rule}: {each.message}")
     counts = Counter((each.severity, each.rule) for each in found)
@@ -124,7 +124,8 @@ def _tell(found: list[Finding], linter: Linter) -> None:
         ", ".join(f"{number} {severity} ({rule})" for (severity, rule), number in counts.items())
         or "nothing found"
     )
-    told = linter.counts()
+    totals = linter.counts()
     print(
-        f"{told['tasks']} tasks" + (f", not judged: {told['unjudged']}" if told["unjudged"] else "")
+        f"{totals['tasks']} tasks"
+        + (f", not judged: {totals['unjudged']}" if totals["unjudged"] else "")
     )

@@ -226,10 +226,12 @@ class Replayer:
         if (
             not paths and self._config
         ):  # a trainer's log: its tasks are those it was told, or the embedded ones
-            told = [self._config.get("dataset_path"), self._config.get("eval_dataset_path")]
-            paths = [Path(path) for path in told if path]
+            configured = [self._config.get("dataset_path"), self._config.get("eval_dataset_path")]
+            paths = [Path(path) for path in configured if path]
             paths = (
-                paths if told[0] else [*paths, embedded_path("train"), embedded_path("held_out")]
+                paths
+                if configured[0]
+                else [*paths, embedded_path("train"), embedded_path("held_out")]
             )
         own = self._tools.given
         for path in paths:
@@ -256,7 +258,7 @@ def _config_beside(path: Path) -> dict[str, Any]:
     if path.resolve().parent.name != "episodes" or not config.is_file():
         return {}
     try:
-        told = json.loads(config.read_text(encoding="utf-8"))
+        settings = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{config}: cannot be read: {error}") from None
-    return told if isinstance(told, dict) else {}
+    return settings if isinstance(settings, dict) else {}

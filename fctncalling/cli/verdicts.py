@@ -67,9 +67,13 @@ class RecordJudge:
             if category != format_sensitivity.CATEGORY:
                 kind_of(category)
             task = self._folder.task_of(line)
-            own = self._tools.classes_for((task,), self._folder.path) if self._tools else None
-            truth = self._truth_of(task, own) if task.is_multi_turn else None
-            verdict = judge(task, line.record["response"], form, truth=truth, extra_tools=own)
+            user_classes = (
+                self._tools.classes_for((task,), self._folder.path) if self._tools else None
+            )
+            truth = self._truth_of(task, user_classes) if task.is_multi_turn else None
+            verdict = judge(
+                task, line.record["response"], form, truth=truth, extra_tools=user_classes
+            )
         except UnsupportedCategory as error:
             raise line.error("category", str(error)) from None
         except TaskError:
@@ -80,7 +84,7 @@ class RecordJudge:
             raise line.error("id", f"cannot be judged: {error}") from None
         return {**line.record, "valid": verdict.valid, "error_type": verdict.error_type}
 
-    def _truth_of(self, task: Task, own: dict[str, Any] | None) -> Sequence[TurnRecord]:
+    def _truth_of(self, task: Task, user_classes: dict[str, Any] | None) -> Sequence[TurnRecord]:
         if self._truth is None or self._truth[0] != task.id:
-            self._truth = (task.id, replay_ground_truth(task, own))
+            self._truth = (task.id, replay_ground_truth(task, user_classes))
         return self._truth[1]

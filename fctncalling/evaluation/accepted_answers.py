@@ -39,7 +39,7 @@ def accepted_answer(task: Task, form: str) -> str | None:
 
     Where none does, the most natural one; None where no call can be written.
     """
-    texts = [text for told, _, text in possible_texts(task) if told == form]
+    texts = [text for text_form, _, text in possible_texts(task) if text_form == form]
     return next(
         (text for text in texts if judge(task, text, form).valid), texts[0] if texts else None
     )

@@ -171,11 +171,11 @@ class HistoryBlind:
         for key, value in call.arguments.items():
             schema = properties.get(key, {})
             known = [*schema.get("enum", []), schema.get("default")]
-            told = value in known or all(
+            is_known = value in known or all(
                 _occurs(leaf, situation.user_text, words) for leaf in _leaves(value)
             )
             arguments[key] = (
-                value if told else draw.choice(self._values[call.name, key, type(value)])
+                value if is_known else draw.choice(self._values[call.name, key, type(value)])
             )
         return Call(call.name, arguments)
 

@@ -98,8 +98,8 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
     steps = [as_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
         step["observation_sha256"] = sha256(observation)
-    told: dict[str, Any] = {"invalid_reason": played.reason} if episode.invalid else {}
-    told |= {played.failure: True} if played.failure else {}
+    fields: dict[str, Any] = {"invalid_reason": played.reason} if episode.invalid else {}
+    fields |= {played.failure: True} if played.failure else {}
     return {
         "messages": played.messages[0] if played.messages else [],
         "steps": steps,
@@ -107,7 +107,7 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
         "truncated": episode.truncated,
         "invalid": episode.invalid,
         "seed": episode.seed,
-        **told,
+        **fields,
     }
 
 

@@ -23,7 +23,7 @@ def uncertainty_of(evaluation: Evaluation) -> dict[str, Any]:
         for name, tasks in ((kind, _official(records)), (f"{kind}_strict", _strict(records)))
         if tasks.num_samples
     }
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "intervals": {name: list(tasks.interval()) for name, tasks in counted.items()}
     }
     sampled = {
@@ -31,7 +31,7 @@ def uncertainty_of(evaluation: Evaluation) -> dict[str, Any]:
         for name in ("sampled", "sampled_strict")
         if name in counted and (report := counted[name].report())
     }
-    return {**told, "pass_at_k": sampled} if sampled else told
+    return {**fields, "pass_at_k": sampled} if sampled else fields
 
 
 def _official(records: Sequence[EpisodeRecord]) -> SampledTasks:

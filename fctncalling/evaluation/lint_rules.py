@@ -133,7 +133,9 @@ def _single_turn_truth(task: Task) -> Found:
                 f"passes in form {form} only when written as {passed[form]}",
             )
     if passed:
-        yield from (("suspicious", "return_format", told) for told in return_format_faults(task))
+        yield from (
+            ("suspicious", "return_format", message) for message in return_format_faults(task)
+        )
         if (turned := reversed_answer(task)) and not judge(task, turned, "prompting").valid:
             yield "suspicious", "order_matters", "the same calls in reversed order are rejected"
 
@@ -214,10 +216,10 @@ def _agentic_truth(task: Task) -> Found:
             "anything_accepted",
             f"accepted answer {blank[0]!r} occurs in every message",
         )
-    told: Any = next(
+    message: Any = next(
         (answer for answer in accepted if judge(task, answer, "prompting").valid), None
     )
-    if told is None:
+    if message is None:
         yield (
             "impossible",
             "truth_rejected",

@@ -42,8 +42,8 @@ def result_line(
         response = as_tool_calls(response, calls)
     verdict = episode.verdict
     if verdict is None:  # cut by a budget: what there is, is judged as `score` will judge it
-        asked = "prompting" if form == "prompting" else "tool_call"
-        verdict = judge(item.task, response, asked, extra_tools=dict(tools))
+        judged_form = "prompting" if form == "prompting" else "tool_call"
+        verdict = judge(item.task, response, judged_form, extra_tools=dict(tools))
     verdicts = verdict_fields(item.task, steps, verdict)
     if played.failure:
         verdicts |= failed_fields(item.task, verdict, played.failure)
@@ -57,5 +57,5 @@ def failed_fields(task: Task, verdict: Verdict, failure: str) -> dict[str, Any]:
     BFCL judges the error text as the answer: a failure everywhere but where no call is expected.
     The strict verdict fails it there, too.
     """
-    told = {"strict_valid": False, "strict_error_type": failure, "progress": 0.0}
-    return told if verdict.valid else {**told, "error_type": failure}
+    fields = {"strict_valid": False, "strict_error_type": failure, "progress": 0.0}
+    return fields if verdict.valid else {**fields, "error_type": failure}

@@ -90,13 +90,13 @@ class RunTasks:
 
     def _files(self) -> Iterator[tuple[str | None, Path, Iterator[Task]]]:
         """Yield (category, or None where each task tells its own; where it is read; its tasks)."""
-        own, data_dir = self._tools.given, self._args.data_dir
+        user_classes, data_dir = self._tools.given, self._args.data_dir
         if self._args.dataset_path:
             for path in self._args.dataset_path:
-                yield None, path, iter_tasks(path, self_documented=own)
+                yield None, path, iter_tasks(path, self_documented=user_classes)
         else:
             for name in self._categories:
-                yield name, data_dir, tasks_of(data_dir, name, own)
+                yield name, data_dir, tasks_of(data_dir, name, user_classes)
 
     def _is_full(self, count: int) -> bool:
         return self._args.limit is not None and count >= self._args.limit

@@ -32,10 +32,10 @@ def _uncertainty(totals: Totals) -> dict[str, Any]:
     """Return 95 % intervals, and pass@k where tasks were played several times."""
     if not totals.episodes:
         return {}
-    told: dict[str, Any] = {"accuracy_interval": list(totals.tasks.interval())}
+    fields: dict[str, Any] = {"accuracy_interval": list(totals.tasks.interval())}
     if sampled := totals.tasks.report():
-        told |= {"sampled": sampled, "sampled_strict": totals.strict_tasks.report()}
-    return told
+        fields |= {"sampled": sampled, "sampled_strict": totals.strict_tasks.report()}
+    return fields
 
 
 def table(totals: Mapping[str, Totals]) -> str:

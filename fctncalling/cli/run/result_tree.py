@@ -35,8 +35,8 @@ def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
 
 
 def _entry(line: Record) -> Record:
-    told = {"latency": line["latency"]} if "latency" in line else {}
-    return {"id": line["id"], "result": _result(line), **told}
+    latency = {"latency": line["latency"]} if "latency" in line else {}
+    return {"id": line["id"], "result": _result(line), **latency}
 
 
 def _result(line: Record) -> Any:

@@ -102,13 +102,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(json.dumps(as_json(models), indent=2) if args.json else as_text(models))
-    invalid = [told for each in models.values() for told in each.invalid]
+    invalid = [message for each in models.values() for message in each.invalid]
     if invalid:
-        told = (
+        message = (
             f"{len(invalid)} answers could not be judged and count neither way; the first: "
             f"{invalid[0]}"
         )
-        print(f"error: {told}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
     return 1 if invalid else 0
 
 
@@ -119,10 +119,10 @@ def _chosen(args: argparse.Namespace, parts: str | None) -> list[Results]:
     )
     chosen = [each for each in found if not args.category or each.category in args.category]
     if not chosen:
-        told = ", ".join(dict.fromkeys(each.category for each in found)) or "any category"
+        names = ", ".join(dict.fromkeys(each.category for each in found)) or "any category"
         if args.category and found:
-            told = f"{', '.join(args.category)}, but of {told}"
-        raise InputError(f"{args.input}: there are no results of {told}")
+            names = f"{', '.join(args.category)}, but of {names}"
+        raise InputError(f"{args.input}: there are no results of {names}")
     return chosen
 
 
@@ -174,8 +174,8 @@ def _judged(
         task = tools.with_docs(bare, data_dir) if tools else bare
         try:
             response = response_of(results, task, line)
-            own = tools.classes_for((task,), data_dir) if tools else None
-            verdict = judge(task, response, results.form, extra_tools=own)
+            user_classes = tools.classes_for((task,), data_dir) if tools else None
+            verdict = judge(task, response, results.form, extra_tools=user_classes)
             broke_off = bool(line.record.get(CONTEXT_OVERFLOW))
             scores.extra_metrics[results.category].add(
                 task, response, results.form, verdict, broke_off=broke_off

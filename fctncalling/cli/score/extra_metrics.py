@@ -37,22 +37,22 @@ class ExtraMetrics:
     def rates(self) -> dict[str, float]:
         """Return shares, 0..1."""
         count = max(1, self._count)
-        told = {"progress": self._progress / count}
+        shares = {"progress": self._progress / count}
         strict = self.strict_samples.successes
-        return {**told, "strict_accuracy": strict / count} if self._is_strict else told
+        return {**shares, "strict_accuracy": strict / count} if self._is_strict else shares
 
     def uncertainty(self) -> dict[str, Any]:
         """Return 95 % intervals, and pass@k and pass^k where tasks were answered several times."""
         if not self._count:
             return {}
-        told: dict[str, Any] = {"accuracy_interval": list(self.samples.interval())}
+        fields: dict[str, Any] = {"accuracy_interval": list(self.samples.interval())}
         if self._is_strict:
-            told["strict_accuracy_interval"] = list(self.strict_samples.interval())
+            fields["strict_accuracy_interval"] = list(self.strict_samples.interval())
         if sampled := self.samples.report():
-            told["sampled"] = sampled
+            fields["sampled"] = sampled
             if self._is_strict:
-                told["sampled_strict"] = self.strict_samples.report()
-        return told
+                fields["sampled_strict"] = self.strict_samples.report()
+        return fields
 
     def columns(self) -> list[str]:
         """Return the heads of the columns this fills."""

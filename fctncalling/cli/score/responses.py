@@ -13,8 +13,8 @@ from fctncalling.envs.handlers import DecodeError, get_handler
 
 def response_of(results: Results, task: Task, line: Line) -> Any:
     """Return the answer of a line as `judge` takes it."""
-    answer, kind, own = line.record["result"], task.kind, results.origin is not None
-    if results.form == "decoded_calls" or (own and kind != "multi_turn"):
+    answer, kind, is_jsonl = line.record["result"], task.kind, results.origin is not None
+    if results.form == "decoded_calls" or (is_jsonl and kind != "multi_turn"):
         return answer
     if kind not in ("multi_turn", "agentic"):
         return json.dumps(answer) if results.form == "tool_call" else answer
@@ -22,7 +22,7 @@ def response_of(results: Results, task: Task, line: Line) -> Any:
         return [] if kind == "agentic" else answer
     if results.form != "tool_call":
         return answer
-    as_text = _message if kind == "agentic" else _own_step if own else _step
+    as_text = _message if kind == "agentic" else _own_step if is_jsonl else _step
     return [[as_text(step) for step in turn] if isinstance(turn, list) else turn for turn in answer]
 
 

@@ -198,10 +198,10 @@ def _read_up_to(
     while entry_id not in waiting:
         task = next(tasks, None)
         if task is None:
-            told = (
+            message = (
                 f'no task of {results.category} is called "{entry_id}", or it was answered already'
             )
-            raise line.error("id", told)
+            raise line.error("id", message)
         waiting[task.id] = task
 
 

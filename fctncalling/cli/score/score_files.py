@@ -131,15 +131,15 @@ def failure(
     results: Results, task: Task, record: Mapping[str, Any], verdict: Verdict
 ) -> dict[str, Any]:
     """Return the entry of a wrong answer in a score file."""
-    told: dict[str, Any] = {"error": [verdict.message], "error_type": verdict.error_type}
+    fields: dict[str, Any] = {"error": [verdict.message], "error_type": verdict.error_type}
     if task.executes_calls:
-        told = {"error": {"error_message": [verdict.message], "error_type": verdict.error_type}}
+        fields = {"error": {"error_message": [verdict.message], "error_type": verdict.error_type}}
     entry = {
         "id": task.id,
         "model_name": results.model,
         "test_category": results.category,
         "valid": False,
-        **told,
+        **fields,
         "prompt": {"id": task.id, "question": task.question},
         "model_result_raw": record["result"],
     }

@@ -135,13 +135,11 @@ def _sensitivity_lines(scores: ModelScores) -> list[str]:
     header = scores.categories.get(FORMAT_SENSITIVITY)
     if header is None:
         return []
-    told = sensitivity(header)
-    spread = ", ".join(f"{_SPREAD[name]} {told[name]}" for name in _SPREAD)
-    lines = [
-        f"format sensitivity, in points over {len(told['configurations'])} prompt configurations: "
-        f"{spread}"
-    ]
+    figures = sensitivity(header)
+    spread = ", ".join(f"{_SPREAD[name]} {figures[name]}" for name in _SPREAD)
+    count = len(figures["configurations"])
+    lines = [f"format sensitivity, in points over {count} prompt configurations: {spread}"]
     return lines + [
         f"{Score(each['accuracy'], 0)!s:>8}  {name}"
-        for name, each in told["configurations"].items()
+        for name, each in figures["configurations"].items()
     ]

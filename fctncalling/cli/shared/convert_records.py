@@ -25,8 +25,8 @@ from fctncalling.data.paths import official_data_folder
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what a subcommand that converts records takes."""
-    told = f"folder of BFCL task files, answers beside them; default: {official_data_folder()}"
-    parser.add_argument("--data_dir", type=Path, default=official_data_folder(), help=told)
+    help_text = f"folder of BFCL task files, answers beside them; default: {official_data_folder()}"
+    parser.add_argument("--data_dir", type=Path, default=official_data_folder(), help=help_text)
     parser.add_argument(
         "--input", type=Path, required=True, help="records to read: .jsonl or .jsonl.gz"
     )
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def convert_file(
     args: argparse.Namespace,
-    told: str,
+    description: str,
     converter: Callable[[Path, TaskTools], Callable[[Line], Record]],
 ) -> int:
     """Convert every record, in order, and tell what became of them; `converter` is made of
@@ -51,7 +51,7 @@ def convert_file(
     tally = RecordSummary()
     try:
         convert = converter(args.data_dir, TaskTools(args))
-        lines = shown_progress(read_records(args.input), told, "record")
+        lines = shown_progress(read_records(args.input), description, "record")
         write_records(args.output, (tally.count(convert(line)) for line in lines))
     except (InputError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -99,7 +99,7 @@ def _opened(path: Path, mode: str) -> IO[str]:
 
 
 def shown_progress(
-    items: Iterable[Item], told: str, unit: str, total: int | None = None
+    items: Iterable[Item], description: str, unit: str, total: int | None = None
 ) -> Iterator[Item]:
     """Yield the items, showing progress on stderr where that is a terminal and tqdm is
     installed.
@@ -110,7 +110,7 @@ def shown_progress(
         except ImportError:
             pass
         else:
-            items = tqdm(items, desc=told, unit=f" {unit}s", total=total, file=sys.stderr)
+            items = tqdm(items, desc=description, unit=f" {unit}s", total=total, file=sys.stderr)
     yield from items
 
 
@@ -147,8 +147,8 @@ class TaskIndex:
         if category != format_sensitivity.CATEGORY:
             return self._named(line, category, entry_id)
         try:
-            variant, asked = format_sensitivity.parse_id(entry_id)
-            task = self._named(line, category_of(asked), asked)
+            variant, task_id = format_sensitivity.parse_id(entry_id)
+            task = self._named(line, category_of(task_id), task_id)
         except ValueError as error:
             raise line.error("id", str(error)) from None
         return replace(task, extra={**task.extra, "prompt_variant": variant})

@@ -33,10 +33,10 @@ def interval_text(interval: Sequence[float] | None) -> str:
     return f"{100 * interval[0]:.1f}-{100 * interval[1]:.1f}%" if interval else "-"
 
 
-def _estimate(told: Mapping[str, Any] | None) -> str:
-    if told is None:
+def _estimate(report: Mapping[str, Any] | None) -> str:
+    if report is None:
         return "-"
-    return f"{100 * told['estimate']:.1f}% ({interval_text(told['interval'])})"
+    return f"{100 * report['estimate']:.1f}% ({interval_text(report['interval'])})"
 
 
 def percent(rate: float | None) -> str:

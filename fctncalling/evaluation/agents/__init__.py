@@ -1,3 +1,7 @@
 """Agents that play benchmark tasks: scripted policies, models behind an HTTP interface, models in a
 folder.
 """
+
+from fctncalling.evaluation.agents.agent import Agent, PlayedEpisode, Player
+
+__all__ = ["Agent", "PlayedEpisode", "Player"]

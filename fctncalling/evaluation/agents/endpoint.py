@@ -66,8 +66,8 @@ class EndpointSettings:
 class _Failed(Exception):
     """One attempt failed, and a repetition may help."""
 
-    def __init__(self, told: str, *, wait_s: float = 0.0, cause: RequestFailed | None = None):
-        super().__init__(told)
+    def __init__(self, message: str, *, wait_s: float = 0.0, cause: RequestFailed | None = None):
+        super().__init__(message)
         self.wait_s = wait_s
         self.is_unreachable = cause is not None and cause.unreachable
         self.has_timed_out = cause is not None and cause.timed_out
@@ -197,8 +197,8 @@ class EndpointAgent:
         try:
             reply = self._poster.post(data)
         except BadAddress as error:
-            told = self._redactor.error(str(error))
-            raise AgentSetupError(f"--base_url: {self._url}: {told}") from None
+            message = self._redactor.error(str(error))
+            raise AgentSetupError(f"--base_url: {self._url}: {message}") from None
         except RequestFailed as error:
             if not error.unreachable:
                 self._last_answer = time.monotonic()
@@ -208,22 +208,22 @@ class EndpointAgent:
 
     def _message(self, reply: Reply) -> dict[str, Any]:
         text = self._redactor.error(reply.data.decode("utf-8", "replace"))
-        told = f"HTTP {reply.status}: {text[:300]}"
+        message = f"HTTP {reply.status}: {text[:300]}"
         if reply.status in REFUSED:
             raise AgentSetupError(
-                f"{self._url}: {told}. Check --base_url, the model's name and the key in "
+                f"{self._url}: {message}. Check --base_url, the model's name and the key in "
                 f"{self.settings.api_key_env}."
             )
         if reply.status >= 300 and is_context_overflow(reply.status, text):
-            raise ContextOverflow(told)
+            raise ContextOverflow(message)
         if reply.status in TRANSIENT or reply.status >= 500:
-            raise _Failed(told, wait_s=_seconds(reply.headers.get("retry-after")))
+            raise _Failed(message, wait_s=_seconds(reply.headers.get("retry-after")))
         if reply.status >= 300:
-            raise AgentUnavailable(f"{self._url}: {told}")
+            raise AgentUnavailable(f"{self._url}: {message}")
         try:
             answer = json.loads(reply.data)
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
-                raise ContextOverflow(told)  # some gateways answer 200 whatever happened
+                raise ContextOverflow(message)  # some gateways answer 200 whatever happened
             return _checked(self._redactor.answer(answer["choices"][0]["message"]))
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = f" ({error})" if isinstance(error, _Malformed) else ""

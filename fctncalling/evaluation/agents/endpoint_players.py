@@ -91,25 +91,25 @@ class ToolCallPlayer:
         """Return the calls of our last message in OpenAI's form."""
         return message.get("tool_calls") or []
 
-    def _beside(self, content: str) -> str:
-        """Return what a message says beside its calls."""
+    def _text_beside_calls(self, content: str) -> str:
+        """Return the text of a message outside its calls."""
         return content
 
-    def _add_turn(self, asked: list[Any], results: Sequence[Message], observation: str) -> None:
+    def _add_turn(self, calls: list[Any], results: Sequence[Message], observation: str) -> None:
         """Keep our message and its results, such that an interface accepts the conversation.
 
         Calls that were not run have no results, and interfaces reject calls without results.
         """
         assert self._pending is not None
         content = _content(self._pending)
-        if asked and len(asked) == len(results):
-            said = self._beside(content)
-            self._messages.append({"role": "assistant", "content": said, "tool_calls": asked})
-            for call, each in zip(asked, results, strict=True):
-                told = {"tool_call_id": str(call.get("id", "")), "content": each["content"]}
-                self._messages.append({"role": "tool", **told})
+        if calls and len(calls) == len(results):
+            text = self._text_beside_calls(content)
+            self._messages.append({"role": "assistant", "content": text, "tool_calls": calls})
+            for call, each in zip(calls, results, strict=True):
+                fields = {"tool_call_id": str(call.get("id", "")), "content": each["content"]}
+                self._messages.append({"role": "tool", **fields})
             return
-        self._messages.append({"role": "assistant", "content": content or json.dumps(asked)})
+        self._messages.append({"role": "assistant", "content": content or json.dumps(calls)})
         if results:
             self._messages.append({"role": "user", "content": observation})
 
@@ -141,7 +141,7 @@ class ToolsTextPlayer(ToolCallPlayer):
             for number, call in enumerate(calls)
         ]
 
-    def _beside(self, content: str) -> str:
+    def _text_beside_calls(self, content: str) -> str:
         if self._pending is not None and self._pending.get("tool_calls"):
             return content
         marked = _MARKED.match(content)

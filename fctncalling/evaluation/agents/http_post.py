@@ -24,8 +24,8 @@ class Reply(NamedTuple):
 class RequestFailed(Exception):
     """There is no whole answer; `unreachable` where not even a connection came about."""
 
-    def __init__(self, told: str, *, unreachable: bool = False, timed_out: bool = False) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, *, unreachable: bool = False, timed_out: bool = False) -> None:
+        super().__init__(message)
         self.unreachable = unreachable
         self.timed_out = timed_out
 
