@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from stub_endpoint import endpoint, error, raw
-from test_run import MULTI, asked, dataset, lines, right_answer, run, said
+from test_run import MULTI, call_reply, dataset, lines, right_answer, run, said
 
 from evaluate_fctncalling import main
 from fctncalling.evaluation.agents.agent import AgentSetupError, AgentUnavailable, ContextOverflow
@@ -87,7 +87,7 @@ def test_a_full_context_is_a_failure_that_is_told_apart_scored_and_replayed(
         return (
             said(right_answer(body))
             if form == "prompting"
-            else asked(("math_add", {"a": 0, "b": 1}))
+            else call_reply(("math_add", {"a": 0, "b": 1}))
         )
 
     output, tasks = tmp_path / "BFCL_v4_simple_python.jsonl", dataset(tmp_path, 26)
