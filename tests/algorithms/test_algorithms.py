@@ -16,7 +16,7 @@ from token_worlds import (
     Action,
     episode,
     gradient,
-    judging_policy,
+    policy_with_values,
     settings,
     some_episodes,
     targets_of,
@@ -80,7 +80,7 @@ def test_on_actions_of_one_token_all_algorithms_with_a_critic_are_one(name: str)
     assert estimate(name, timelines(short), gamma=0.9, lam=0.8)[0][0] == pytest.approx(
         [1.192, 0.6], abs=1e-6
     )
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = [
         episode([(1, 0.5), (1, -1.0), (1, 1.0)], terminated=True),
         episode([(1, 0.2)], truncated=True),
@@ -271,7 +271,7 @@ def test_a_group_that_agrees_teaches_nothing_and_is_left_out_by_dynamic_sampling
 
 
 def test_the_critic_has_no_part_in_grpo() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = [*(outcome(1.0, 0.0), outcome(0.0, 0.5), outcome(0.0))]
     config = settings(algorithm_name="GRPO", group_size=2, episodes_per_update=4)
     before = [parameter.clone() for parameter in policy.critic_parameters()]
@@ -298,7 +298,7 @@ def test_a_sequence_ratio_is_the_geometric_mean_over_the_row() -> None:
 def test_a_token_sum_is_over_a_constant_whatever_lengths_the_policy_chose(
     lengths: tuple[int, int],
 ) -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = [episode([(n, 1.0 / n)], terminated=True) for n in lengths]
     mean = gradient(policy, episodes, settings())
     for changes, constant in (({}, 1024), ({"loss_token_divisor": 50}, 50)):
@@ -309,7 +309,7 @@ def test_a_token_sum_is_over_a_constant_whatever_lengths_the_policy_chose(
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_starts_at_ratio_one_and_splits_as_it_likes(name: str) -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = some_episodes(policy)
     for first, second in pairwise(episodes):
         second.task_id = first.task_id

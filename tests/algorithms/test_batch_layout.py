@@ -15,7 +15,7 @@ from token_worlds import (
     CPU,
     VOCABULARY,
     gradient,
-    judging_policy,
+    policy_with_values,
     settings,
     some_episodes,
     targets_of,
@@ -66,7 +66,7 @@ def learned_from(
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_rows_are_grouped_changes_no_logprob_no_value_and_no_gradient(kind: str) -> None:
     policy = judging(kind)
-    episodes = some_episodes(judging_policy(), 10)
+    episodes = some_episodes(policy_with_values(), 10)
     one_by_one = learned_from(policy, episodes, settings(max_microbatch_tokens=1))
     assert one_by_one[2].abs().max() > 1e-3
     for layout in ({"max_microbatch_tokens": 40}, {"gradient_cp_steps": 3}, {}):
@@ -79,7 +79,7 @@ def test_how_rows_are_grouped_changes_no_logprob_no_value_and_no_gradient(kind: 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_order_of_episodes_changes_nothing_either(kind: str) -> None:
     policy = judging(kind)
-    episodes = some_episodes(judging_policy(), 10)
+    episodes = some_episodes(policy_with_values(), 10)
     sizes = [sum(record.rows[0].acted) for record in episodes]
     *forwards, wanted_gradient = learned_from(policy, episodes, settings(max_microbatch_tokens=60))
     *backwards, other_gradient = learned_from(
@@ -93,7 +93,7 @@ def test_the_order_of_episodes_changes_nothing_either(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_follows_the_last_action_of_a_finished_episode_changes_nothing(kind: str) -> None:
     policy = judging(kind)
-    episodes = [record for record in some_episodes(judging_policy(), 10) if record.terminated]
+    episodes = [record for record in some_episodes(policy_with_values(), 10) if record.terminated]
     longer = copy.deepcopy(episodes)
     for length, record in enumerate(longer):
         row = record.rows[0]
@@ -113,7 +113,7 @@ def test_what_follows_the_last_action_of_a_finished_episode_changes_nothing(kind
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_episode_in_one_row_learns_as_one_row_a_step_does(kind: str) -> None:
     policy = judging(kind)
-    episodes = some_episodes(judging_policy(), 10)
+    episodes = some_episodes(policy_with_values(), 10)
     apart = [replace(record, rows=one_row_a_step(record.rows[0])) for record in episodes]
     assert max(len(record.rows) for record in apart) > 2
     for changes in ({}, {"max_microbatch_tokens": 40}):
@@ -172,7 +172,7 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     if lora:
         policy.add_lora(r=2, alpha=4.0, critic=True)
     assert supports_sparse_forward(policy.model, policy.model.get_decoder())
-    episodes = some_episodes(judging_policy(), 10)
+    episodes = some_episodes(policy_with_values(), 10)
     passed: list[int] = []
     hook = (
         policy.model.get_decoder()
@@ -202,7 +202,7 @@ def test_an_onlooker_at_the_model_still_sees_its_passes() -> None:
     seen: list[int] = []
     hook = decoder.register_forward_hook(lambda *_: seen.append(1))
     assert not supports_sparse_forward(policy.model, decoder)
-    learned_from(policy, some_episodes(judging_policy(), 4), settings())
+    learned_from(policy, some_episodes(policy_with_values(), 4), settings())
     hook.remove()
     assert seen
     assert supports_sparse_forward(policy.model, decoder)
@@ -214,7 +214,7 @@ def test_logits_are_made_of_acted_tokens_alone_and_in_chunks(
 ) -> None:
     monkeypatch.setattr(token_logprobs, "MAX_LOGITS", 7 * VOCABULARY)
     policy = judging(kind)
-    episodes = some_episodes(judging_policy(), 10)
+    episodes = some_episodes(policy_with_values(), 10)
     positions: list[int] = []
     policy.model.get_output_embeddings().register_forward_hook(
         lambda module, inputs, output: positions.append(output.shape[0])

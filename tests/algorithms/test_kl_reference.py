@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from token_worlds import gradient, judging_policy, settings, some_episodes, targets_of, tiny_policy
+from token_worlds import (
+    gradient,
+    policy_with_values,
+    settings,
+    some_episodes,
+    targets_of,
+    tiny_policy,
+)
 from torch import Tensor, nn
 
 from fctncalling.algorithms.batch import make_batch
@@ -24,7 +31,7 @@ torch.set_num_threads(1)
 
 def referring_policy() -> ActorCritic:
     """Return a policy whose reference is another model."""
-    policy = judging_policy()
+    policy = policy_with_values()
     policy.set_reference(tiny_policy(seed=7).model)
     return policy
 
@@ -82,7 +89,7 @@ def test_in_the_reward_every_token_pays_for_its_own_divergence() -> None:
 
 @pytest.mark.parametrize("mode", ["reward", "k1", "k2", "k3"])
 def test_a_policy_that_is_its_reference_pays_nothing(mode: str) -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     policy.set_reference(copy.deepcopy(policy.model))
     episodes = some_episodes(policy)
     config = settings(kl_coef=5.0, kl_mode=mode)
@@ -96,13 +103,13 @@ def test_a_policy_that_is_its_reference_pays_nothing(mode: str) -> None:
 
 
 def test_a_reference_that_is_not_there_is_told() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     with pytest.raises(ValueError, match="refer_to"):
         targets_of(policy, some_episodes(policy), settings(kl_coef=0.1))
 
 
 def test_the_reference_is_no_weight_of_the_policy_and_in_no_file(tmp_path: Path) -> None:
-    with_one, without = referring_policy(), judging_policy()
+    with_one, without = referring_policy(), policy_with_values()
     assert len(list(with_one.parameters())) == len(list(without.parameters()))
     for name, policy in (("with", with_one), ("without", without)):
         policy.save(tmp_path / name)
@@ -117,7 +124,7 @@ def weights(module: nn.Module) -> list[Tensor]:
 
 
 def test_while_the_critic_warms_up_the_language_model_stands_still() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes, config = some_episodes(policy), settings(ppo_epoch=3)
     before = weights(policy.model), weights(policy.value_head)
     optimisers = make_optimisers(policy, config)._replace(policy=None)
@@ -134,7 +141,7 @@ def test_while_the_critic_warms_up_the_language_model_stands_still() -> None:
 
 
 def test_a_critic_is_taken_over_from_a_checkpoint(tmp_path: Path) -> None:
-    taught = judging_policy()
+    taught = policy_with_values()
     taught.save(tmp_path)
     fresh = tiny_policy(critic_head="linear")
     fresh.load_critic(tmp_path)
@@ -148,7 +155,7 @@ def test_a_critic_is_taken_over_from_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_dual_clip_stops_the_gradient_of_a_bad_token_that_became_likely() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = some_episodes(policy)
     config = {"entropy_coef": 0.0, "value_coef": 0.0}
     free = gradient(policy, episodes, settings(**config), push=2.0)  # ratios up to e^2

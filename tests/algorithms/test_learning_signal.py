@@ -13,8 +13,8 @@ from token_worlds import (
     Microwave,
     Tokens,
     episode,
-    judging_policy,
     play,
+    policy_with_values,
     settings,
     targets_of,
     timelines,
@@ -102,16 +102,16 @@ def test_a_group_faces_one_environment_seed_and_samples_apart() -> None:
 def test_episodes_of_other_environment_seeds_are_not_compared() -> None:
     one, other = outcomes([1.0], [0.0])
     one.env_seed, other.env_seed = 1, 2
-    assert not targets_of(judging_policy(), [one, other], grpo()).advantages.any()
+    assert not targets_of(policy_with_values(), [one, other], grpo()).advantages.any()
     assert groups_with_signal([one, other], grpo()) == []
     other.env_seed = 1
-    assert targets_of(judging_policy(), [one, other], grpo()).advantages.all()
+    assert targets_of(policy_with_values(), [one, other], grpo()).advantages.all()
     assert groups_with_signal([one, other], grpo()) == [one, other]
 
 
 @pytest.mark.parametrize("name", ["TPPO", "APPO", "GRPO"])
 def test_twenty_updates_without_reward_leave_the_policy_as_it_was(name: str) -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     before, critic = language_weights(policy), policy.value_head.out.weight.detach().clone()
     metrics = learned(policy, 20, Unrewarded, algorithm_name=name)
     assert all(map(torch.equal, before, language_weights(policy)))
@@ -132,10 +132,10 @@ def test_a_policy_moves_again_where_outcomes_differ() -> None:
 
 def test_successes_that_differ_in_length_alone_are_not_compared_by_grpo_unless_asked_to() -> None:
     episodes = outcomes(*[[0.0] * (3 + index % 2) + [1.0] for index in range(8)])
-    assert not targets_of(judging_policy(), episodes, grpo()).advantages.any()
+    assert not targets_of(policy_with_values(), episodes, grpo()).advantages.any()
     assert groups_with_signal(episodes, grpo()) == []
     asked = grpo(gamma=0.99)
-    assert targets_of(judging_policy(), episodes, asked).advantages.abs().mean() > 0.9
+    assert targets_of(policy_with_values(), episodes, asked).advantages.abs().mean() > 0.9
     assert groups_with_signal(episodes, asked) == episodes
     assert (settings().discount, grpo().discount, asked.discount) == (0.99, 1.0, 0.99)
 
@@ -144,7 +144,7 @@ def test_by_step_an_episode_is_informative_where_any_of_its_actions_is() -> None
     episodes = outcomes([1.0, -1.0], [0.0, 0.0])
     assert groups_with_signal(episodes, grpo()) == []
     assert groups_with_signal(episodes, grpo(group_credit="step")) == episodes
-    assert targets_of(judging_policy(), episodes, grpo(group_credit="step")).advantages.any()
+    assert targets_of(policy_with_values(), episodes, grpo(group_credit="step")).advantages.any()
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_critics_noise_is_not_blown_up() -> None:
 
 def test_without_whitening_too_the_policy_stands_still_where_nothing_differs() -> None:
     targets = targets_of(
-        judging_policy(), outcomes([1.0], [1.0]), settings(whiten_advantages=False)
+        policy_with_values(), outcomes([1.0], [1.0]), settings(whiten_advantages=False)
     )
     assert targets.raw_advantages.any()
     assert not targets.advantages.any()

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from token_worlds import judging_policy, settings, some_episodes
+from token_worlds import policy_with_values, settings, some_episodes
 from torch import Tensor
 
 from fctncalling.algorithms.nan_guard import check_finite, check_weights, first_bad_weight
@@ -35,7 +35,7 @@ def run_update(policy: ActorCritic, episodes: list, **changes: float) -> None:  
 
 
 def test_a_reward_that_is_no_number_is_told_with_its_task_alone() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes, before = named_episodes(policy), weights(policy)
     episodes[3].rows[0].rewards[episodes[3].rows[0].ends_action.index(True)] = math.nan
     with pytest.raises(FloatingPointError, match=r'"rewards" has 1 NaN.* of task task_3\.') as told:
@@ -45,7 +45,7 @@ def test_a_reward_that_is_no_number_is_told_with_its_task_alone() -> None:
 
 
 def test_a_weight_that_is_no_number_is_the_first_tensor_named() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = named_episodes(policy)
     name, weight = list(policy.named_parameters())[3]
     with torch.no_grad():
@@ -58,7 +58,7 @@ def test_a_weight_that_is_no_number_is_the_first_tensor_named() -> None:
 
 
 def test_a_step_that_flies_off_is_told_by_its_minibatch() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     with pytest.raises(FloatingPointError, match="minibatch 2 of 2 of epoch 1"):
         run_update(policy, named_episodes(policy), lr=1e30)
 

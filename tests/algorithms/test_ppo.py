@@ -16,9 +16,9 @@ from token_worlds import (
     Corridor,
     episode,
     gradient,
-    judging_policy,
     observe,
     play,
+    policy_with_values,
     settings,
     some_episodes,
     targets_of,
@@ -61,7 +61,7 @@ def run_update(
 
 
 def test_the_first_ratio_is_exactly_one() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     config = settings(max_microbatch_tokens=64, entropy_coef=0.01, temperature=0.7)
     metrics = run_update(policy, some_episodes(policy), config)
     assert metrics["losses/first_ratio_deviation"] == 0.0
@@ -71,7 +71,7 @@ def test_the_first_ratio_is_exactly_one() -> None:
 
 
 def test_the_training_pass_agrees_with_the_sampling_one() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     metrics = run_update(policy, some_episodes(policy), settings())
     assert metrics["mismatch/mean_logdiff"] < 1e-5
     assert metrics["mismatch/ratio_outside_10pct"] == 0.0
@@ -86,7 +86,7 @@ def test_the_training_pass_agrees_with_the_sampling_one() -> None:
 def test_accumulating_gradients_changes_nothing_but_memory(
     parts: dict[str, int], aggregation: str
 ) -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = some_episodes(policy)
     assert len({len(record.rows[0].ids) for record in episodes}) > 1  # unequal token counts
     whole = gradient(policy, episodes, settings(loss_aggregation=aggregation), push=0.3)
@@ -96,7 +96,7 @@ def test_accumulating_gradients_changes_nothing_but_memory(
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "action_mean", "row_mean", "token_sum"])
 def test_a_token_weighs_the_same_in_whichever_minibatch_it_falls(aggregation: str) -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     lengths = (1, 12, 1, 2, 10, 11)
     episodes = [episode([(n, float(n % 3)), (2, 0.5)], terminated=True) for n in lengths]
     whole = gradient(policy, episodes, settings(loss_aggregation=aggregation), push=0.3)
@@ -187,7 +187,7 @@ def written_out_gradient(
     ids=str,
 )
 def test_the_gradient_is_that_of_the_loss_written_out(changes: dict[str, float]) -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes, config = some_episodes(policy), settings(**changes)
     got, wanted = (
         gradient(policy, episodes, config, push=0.4),
@@ -198,7 +198,7 @@ def test_the_gradient_is_that_of_the_loss_written_out(changes: dict[str, float])
 
 
 def test_the_critic_has_its_own_clip_range() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = some_episodes(policy)
     for value_clip, share in ((1e-6, 1.0), (1e6, 0.0)):
         metrics = run_update(
@@ -219,7 +219,7 @@ def test_the_critic_has_its_own_clip_range() -> None:
 
 
 def test_both_parts_move_no_further_than_the_cut_gradient_allows() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     before = copy.deepcopy(policy)
     optimisers = Optimisers(
         torch.optim.SGD(policy.policy_parameters(), lr=1.0),
@@ -243,7 +243,7 @@ def test_every_epoch_shuffles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         return passing(*arguments)
 
     monkeypatch.setattr(ppo, "accumulate_gradients", watched)
-    policy = judging_policy()
+    policy = policy_with_values()
     run_update(policy, some_episodes(policy, 8), settings(num_mini_batch=2, ppo_epoch=3))
     epochs = [seen[0] + seen[1], seen[2] + seen[3], seen[4] + seen[5]]
     assert all(sorted(epoch) == list(range(8)) for epoch in epochs)
@@ -264,7 +264,7 @@ def test_away_from_ratio_one_tokens_are_clipped_one_by_one() -> None:
 
 
 def test_context_garbage_in_a_record_changes_no_weight() -> None:
-    policies = [judging_policy(), judging_policy()]
+    policies = [policy_with_values(), policy_with_values()]
     clean = some_episodes(policies[0])
     dirty = copy.deepcopy(clean)
     for record in dirty:
@@ -283,7 +283,7 @@ def test_context_garbage_in_a_record_changes_no_weight() -> None:
 def test_the_same_seed_gives_the_same_weights_and_metrics() -> None:
     results = []
     for _ in range(2):
-        policy = judging_policy()
+        policy = policy_with_values()
         results.append(
             (
                 run_update(policy, some_episodes(policy), settings(num_mini_batch=3, ppo_epoch=2)),
@@ -295,7 +295,7 @@ def test_the_same_seed_gives_the_same_weights_and_metrics() -> None:
 
 
 def test_the_update_stops_before_the_step_that_follows_too_large_a_divergence() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = some_episodes(policy)
     alone = copy.deepcopy(policy)
     one_step = run_update(alone, episodes, settings(lr=0.05))
@@ -312,7 +312,7 @@ def test_the_update_stops_before_the_step_that_follows_too_large_a_divergence() 
 
 
 def test_gradients_of_language_model_and_value_head_are_cut_apart() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     config = settings(lr=0.0, critic_lr=0.0, max_grad_norm=1e-3)
     metrics = run_update(policy, some_episodes(policy), config)
     assert metrics["losses/policy_grad_norm"] > 1e-3
@@ -320,7 +320,7 @@ def test_gradients_of_language_model_and_value_head_are_cut_apart() -> None:
 
 
 def test_invalid_episodes_are_dropped_and_counted() -> None:
-    policies = [judging_policy(), judging_policy()]
+    policies = [policy_with_values(), policy_with_values()]
     episodes = some_episodes(policies[0])
     unplayed = EpisodeRecord(
         "task", "world", [TokenRecord([1, 2], [False] * 2, [False] * 2, [0.0] * 2, [0.0] * 2)]
@@ -348,7 +348,7 @@ def test_an_update_without_an_action_is_an_error_that_says_why(
 
 
 def test_nan_stops_the_update_by_name_and_leaves_the_weights() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = some_episodes(policy)
     before = weights(policy)
     episodes[3].rows[0].rewards[-2] = math.nan  # its last action's; one context token follows
@@ -359,7 +359,7 @@ def test_nan_stops_the_update_by_name_and_leaves_the_weights() -> None:
         FloatingPointError, match='"logprobs"'
     ):  # the first step already flies off the numbers
         run_update(policy, some_episodes(policy), settings(lr=1e30, num_mini_batch=2))
-    policy = judging_policy()
+    policy = policy_with_values()
     with torch.no_grad():
         policy.value_head.out.bias.fill_(math.inf)
     with pytest.raises(FloatingPointError, match='"old_values"'):

@@ -95,7 +95,7 @@ def test_after_two_updates_both_have_the_weights_and_the_figures_of_one(
 def test_both_processes_meet_equally_often(
     found: list[dict[Any, Any]], kind: str, case: str
 ) -> None:
-    first, second = (process[kind, case]["meetings"] for process in found)
+    first, second = (process[kind, case]["collectives"] for process in found)
     assert first == second
     assert sum(first.values()) > 10
 

@@ -14,9 +14,9 @@ from token_worlds import (
     Microwave,
     episode,
     gradient,
-    judging_policy,
     one_row_a_step,
     play,
+    policy_with_values,
     settings,
     some_episodes,
     targets_of,
@@ -35,7 +35,7 @@ torch.set_num_threads(1)
 
 
 def test_token_mean_weighs_tokens_and_action_mean_weighs_actions_alike() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = [
         episode([(4, 1.0), (1, 0.0)], terminated=True),
         episode([(2, 0.0)], terminated=True),
@@ -50,7 +50,7 @@ def test_token_mean_weighs_tokens_and_action_mean_weighs_actions_alike() -> None
 
 
 def test_one_row_an_episode_and_one_row_a_step_are_the_same_learning() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = play(policy, lambda: TimeLimit(Microwave(), 3), 8, torch.Generator().manual_seed(1))
     assert any(record.truncated for record in episodes)
     stepwise = [one_row_a_step(record) for record in episodes]
@@ -79,7 +79,7 @@ def test_one_row_an_episode_and_one_row_a_step_are_the_same_learning() -> None:
 def test_a_truncated_episode_goes_on_with_the_value_after_its_last_token(
     ending: dict[str, bool], bootstrap: bool, reaches_past_the_end: bool
 ) -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     record = episode([(3, 0.5)], **ending)
     config = settings(truncation_bootstrap=bootstrap, gamma=0.9, lam=0.8)
     batch = make_batch(record.rows)
@@ -95,7 +95,7 @@ def test_a_truncated_episode_goes_on_with_the_value_after_its_last_token(
 
 
 def test_whitening_covers_all_action_tokens_of_the_update() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     targets = targets_of(policy, some_episodes(policy), settings(num_mini_batch=4))
     assert targets.advantages.mean().item() == pytest.approx(0.0, abs=1e-5)
     assert targets.advantages.std(correction=0).item() == pytest.approx(1.0, abs=1e-3)
@@ -103,7 +103,7 @@ def test_whitening_covers_all_action_tokens_of_the_update() -> None:
 
 
 def test_the_control_experiment_keeps_the_advantages_and_breaks_their_order() -> None:
-    policy = judging_policy()
+    policy = policy_with_values()
     episodes = some_episodes(policy)
     honest, shuffled = (
         targets_of(policy, episodes, settings(permute_advantages=flag)) for flag in (False, True)

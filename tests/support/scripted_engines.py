@@ -15,7 +15,7 @@ from fctncalling.text_environment.text_environment import TextEnvironment
 END = "\0end"  # written where the policy writes its end token
 
 
-class ScriptedEngine:
+class TextScriptEngine:
     """Stands in for a generation engine: slot i says `scripts[i]`, one text a request, and "" for
     nothing at all.
     """
@@ -57,5 +57,5 @@ def scripted(
     env: TextEnvironment = make(
         tiny_model(vocabulary=len(tokenizer)), tokenizer, tools or {}, **keywords
     )
-    env._speaker.engine = ScriptedEngine(env, scripts)  # type: ignore[assignment]
+    env._speaker.engine = TextScriptEngine(env, scripts)  # type: ignore[assignment]
     return env

@@ -228,7 +228,7 @@ def settings(**changes: Any) -> TrainConfig:
     return TrainConfig(**{"target_kl": None, "num_mini_batch": 1, **changes})
 
 
-def judging_policy() -> ActorCritic:
+def policy_with_values() -> ActorCritic:
     """Return a tiny policy whose critic already says something."""
     policy = tiny_policy(critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)

@@ -48,8 +48,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-class Meetings(TorchDispatchMode):
-    """Counts the operations in which this process waits for the other."""
+class CollectiveCounter(TorchDispatchMode):
+    """Counts collective operations: those in which this process waits for the other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,9 +167,9 @@ def work(rank: int, folder: Path, cases: list[str]) -> None:
     for kind in ("data parallel", "sharded"):
         processes = ProcessGroup(rank, 2, "cpu", FSDP.configured() if kind == "sharded" else None)
         for case in cases:
-            with Meetings() as meetings:
+            with CollectiveCounter() as collectives:
                 found[kind, case] = learned(case, processes)
-            found[kind, case]["meetings"] = dict(meetings.counts)
+            found[kind, case]["collectives"] = dict(collectives.counts)
             found[kind, case]["gradients"] = gradients(case, processes)
         found[kind, "resumed"] = resumed(folder / kind, processes)
     torch.save(found, folder / f"found_{rank}.pt")
