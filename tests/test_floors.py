@@ -44,15 +44,10 @@ FACE = {"lines": 15, "names": 5}
 MAX_FILES = {**dict.fromkeys((*ROOMS, PACKAGE, "benchmarks", "examples"), 18), "tests": 45}
 # Files that may be longer, with functions that may be: a list of settings, classes of one API.
 TABLES = {
-<<<<<<< HEAD
     "algorithms/config/train_config.py",
-    *(f"envs/tools/bfcl/{stem}.py" for stem in DOC_FILES.values()),
-=======
-    "algorithms/config.py",
     "envs/tools/bfcl/gorilla_file_system.py",
     "envs/tools/bfcl/math_api.py",
     "envs/tools/bfcl/travel_booking.py",
->>>>>>> ec82b58 (Architecture tests: fewer exemptions)
 }
 # Faces that are more than a face: the package's public names and three registries.
 LARGE_FACES = {
