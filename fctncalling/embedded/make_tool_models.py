@@ -119,15 +119,12 @@ def build(
 
     torch.set_num_threads(1)
     school = Demonstrations(job, seed, num_tasks)
-    lesson, words = (
-        school.lesson,
-        school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer),
-    )
+    lesson = school.lesson
+    words = school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer)
     model = new_model(len(words), pad_id=words.pad_token_id, end_id=words.eos_token_id, seed=seed)
     print(f"{len(words)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
-    careful = school.episodes(words, lesson.wide) + school.episodes(
-        words, lesson.tasks, MENDED, share=0.5
-    )
+    careful = school.episodes(words, lesson.wide)
+    careful += school.episodes(words, lesson.tasks, MENDED, share=0.5)
     learn(model, careful, careful_steps, lr=3e-3)
     if careless_steps:
         wrong = school.episodes(words, lesson.tasks, careless, stubborn, share=0.5)
@@ -146,7 +143,7 @@ def build(
 
 
 class Demonstrations:
-    """Demonstrations of a job, as many as are asked for."""
+    """Demonstration generator of a preset."""
 
     def __init__(self, job: str, seed: int, num_tasks: int) -> None:
         self.lesson = PRESETS[job]()

@@ -54,19 +54,19 @@ class FollowsAssignments:
         self._tools = InlineTools(given, syntax, max_characters=self.max_tool_response)
         self.tools = _by_name(given, self._tools.box)
         self._built_tools = dict(self.tools)
-        self._speak_anew()
+        self._build_generator()
         self._refresh()
 
     def _refresh(self) -> None:
         """Bring the parts up to the attributes."""
         self._refresh_syntax()
         if self.model is not self._built_model:
-            bounded = self.max_length != self._speaker.max_positions
+            bounded = self.max_length != self._generator.max_positions
             self._built_model = self.model
             self.max_length = self.max_length if bounded else None
-            self._speak_anew()
-        self._speaker.on_token = self.on_token
-        self._speaker.sample(
+            self._build_generator()
+        self._generator.on_token = self.on_token
+        self._generator.sample(
             parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
         )
         self._refresh_tools()
@@ -85,7 +85,7 @@ class FollowsAssignments:
             self._built_syntax = self.syntax
             self._built_tokenizer = self.tokenizer
             self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
-            self._speaker.write_as(self.template, self.syntax.stop)
+            self._generator.write_as(self.template, self.syntax.stop)
             self._tools.syntax = self.syntax
 
     def _refresh_tools(self) -> None:
@@ -98,13 +98,13 @@ class FollowsAssignments:
             old.close()
         self._tools.max_characters = self.max_tool_response
 
-    def _speak_anew(self) -> None:
+    def _build_generator(self) -> None:
         sampling = parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
-        self._speaker = HistoryGenerator(
+        self._generator = HistoryGenerator(
             language_model(self.model), self.template, sampling, self.syntax.stop, self.on_token
         )
         if self.max_length is None:
-            self.max_length = self._speaker.max_positions
+            self.max_length = self._generator.max_positions
 
 
 def overridden(environment: object, name: str, own: Any) -> bool:

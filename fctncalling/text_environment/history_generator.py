@@ -106,6 +106,24 @@ class HistoryGenerator:
             self._known[self._slots[id(history)]] = len(history.ids)
         return None
 
+    def stopped(self, history: TextHistory) -> bool:
+        """Whether the policy's last token is an end token."""
+        return (
+            bool(history.ids) and not history.system_spans[-1] and history.ids[-1] in self.stop_ids
+        )
+
+    def last_words(self, history: TextHistory) -> tuple[str, int]:
+        """Return what the policy wrote since the last result, without its end token, and where its
+        last part begins.
+        """
+        first, end = history.last_words
+        if first == end:
+            return "", 0
+        begin, stop = history.text_spans[first][0], len(history.text)
+        if self.stopped(history):
+            stop -= len(self.template.spelled_behind(history.ids, len(history.ids) - 1))
+        return history.text[begin:stop], history.text_spans[-1][0] - begin
+
     def append_tool_output(self, history: TextHistory, ids: Sequence[int]) -> None:
         """Append ids that the system wrote."""
         self._append(history, ids, system=True)

@@ -115,7 +115,7 @@ class TextEnvironment(FollowsAssignments):
 
     def _play(self, histories: list[TextHistory], first: int) -> list[TextHistory]:
         """Play episodes side by side to their ends; the first of them is query number `first`."""
-        with self._speaker.session(histories, first):
+        with self._generator.session(histories, first):
             while any(not history.completed for history in histories):
                 histories = self.generate(histories)
                 for history in histories:
@@ -138,7 +138,7 @@ class TextEnvironment(FollowsAssignments):
         for history in histories:
             if not history.completed and (self._full(history) or not history.ids):
                 history.complete(truncated=True)
-        self._speaker.generate(
+        self._generator.generate(
             [history for history in histories if not history.completed], self.max_length
         )
         return list(histories)
@@ -203,12 +203,12 @@ class TextEnvironment(FollowsAssignments):
             over = over and history.system_spans[-1]
             return full or over, full or over
         _, pause = self._pause(history)
-        if pause.kind == "open" and self._stopped(history):
+        if pause.kind == "open" and self._generator.stopped(history):
             return False, True
         rambles = len(history.system_spans) > MAX_PAUSES * (self.max_turns + 1)
         outcome = pause.outcome(calls_left=not over, pauses_left=not (full or rambles))
         if outcome == "end":
-            return pause.kind == "end" and full and not self._stopped(history), True
+            return pause.kind == "end" and full and not self._generator.stopped(history), True
         return outcome == "step_limit", outcome == "step_limit"
 
     def compute_reward(
@@ -224,7 +224,8 @@ class TextEnvironment(FollowsAssignments):
             )
         self._refresh()
         responses = [
-            self.syntax.text_without_calls(self._words(history)[0]) for history in histories
+            self.syntax.text_without_calls(self._generator.last_words(history)[0])
+            for history in histories
         ]
         for history, reward in zip(
             histories, call_reward_fn(self.reward_fn, responses, reward_kwargs), strict=True
@@ -253,7 +254,7 @@ class TextEnvironment(FollowsAssignments):
             for query in query_tensors
         ]
         for first in range(0, len(histories), batch_size):
-            self._speaker.generate(histories[first : first + batch_size], self.max_length)
+            self._generator.generate(histories[first : first + batch_size], self.max_length)
         return [history.last_token_segment for history in histories]
 
     def _opened(self, query: str) -> TextHistory:
@@ -278,7 +279,7 @@ class TextEnvironment(FollowsAssignments):
             ids = self.template.encode_untrusted(self.syntax.respond(answer.text))
             if self.max_length is not None:
                 ids = ids[: max(0, self.max_length - len(history.ids))]
-            self._speaker.append_tool_output(history, ids)
+            self._generator.append_tool_output(history, ids)
 
     def _read(self, words: str, pause: Pause) -> CallBlock | None:
         """Return the call of a pause, as a subclass's `parse_tool_call` reads it where there is
@@ -292,28 +293,8 @@ class TextEnvironment(FollowsAssignments):
         )
 
     def _pause(self, history: TextHistory) -> tuple[str, Pause]:
-        words, start = self._words(history)
+        words, start = self._generator.last_words(history)
         return words, self.syntax.pause(words, start)
-
-    def _words(self, history: TextHistory) -> tuple[str, int]:
-        """Return what the policy wrote since the last result, without its end token, and where its
-        last part begins.
-        """
-        first, end = history.last_words
-        if first == end:
-            return "", 0
-        begin, stop = history.text_spans[first][0], len(history.text)
-        if self._stopped(history):
-            stop -= len(self.template.spelled_behind(history.ids, len(history.ids) - 1))
-        return history.text[begin:stop], history.text_spans[-1][0] - begin
-
-    def _stopped(self, history: TextHistory) -> bool:
-        """Whether the policy's last token is an end token."""
-        return (
-            bool(history.ids)
-            and not history.system_spans[-1]
-            and history.ids[-1] in self._speaker.stop_ids
-        )
 
 
 _STEP, _PARSE_TOOL_CALL = TextEnvironment.step, TextEnvironment.parse_tool_call

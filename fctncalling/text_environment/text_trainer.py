@@ -67,11 +67,9 @@ class TextTrainer:
         at its end; none: all came to theirs. Raises ValueError where lengths do not fit, or nothing
         is left to learn from.
         """
-        masks = (
-            response_masks
-            if response_masks is not None
-            else [[1] * len(response) for response in responses]
-        )
+        masks = response_masks
+        if masks is None:
+            masks = [[1] * len(response) for response in responses]
         cut = truncated if truncated is not None else [False] * len(queries)
         if not len(queries) == len(responses) == len(scores) == len(masks) == len(cut):
             raise ValueError(

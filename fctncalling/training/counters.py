@@ -41,3 +41,18 @@ class Counters:
             ):
                 raise ValueError(f"its counters say {each.name} = {value!r}")
         return counters
+
+    def add_evaluation(self, latest: dict[str, Any], *, strict: bool) -> None:
+        """Remember the evaluation of the update reached: the one before learning, or perhaps the
+        best.
+
+        `strict`: the best is that by strict verdicts, where the environment has them.
+        """
+        self.evaluated_at = self.updates
+        self.latest = latest
+        kind = "greedy_strict" if strict and latest["greedy_strict"] is not None else "greedy"
+        success = latest[kind]
+        if self.updates == 0:
+            self.before = latest
+        elif success is not None and success > self.best.get(kind, -1.0):
+            self.best = {"update": self.updates, kind: success}

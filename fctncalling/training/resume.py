@@ -22,12 +22,8 @@ FIXED_SETTINGS = (
     "critic_head",
     "critic_hidden",
 )
-FREE_SETTINGS = (
-    "resume",
-    "num_updates",
-    "experiment_name",
-    "results_dir",
-)  # no one need be told of these
+# Settings that may differ without a note.
+FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")
 
 
 def checkpoint_to_resume(
@@ -63,14 +59,19 @@ def checkpoint_to_resume(
         return None
     if is_first:
         check_digests(checkpoint)
+    _compare_settings(config, checkpoint)
+    return checkpoint
+
+
+def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
+    """Print which settings differ from the checkpoint's; SettingError where they do not fit it."""
     changed = changed_settings(config, checkpoint)
     _reject_incompatible(changed, checkpoint)
     if changed:
-        told = "; ".join(
+        listed = "; ".join(
             f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items()
         )
-        announce(f"Note: going on with other settings than before: {told}.")
-    return checkpoint
+        announce(f"Note: going on with other settings than before: {listed}.")
 
 
 def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:

@@ -37,12 +37,15 @@ from fctncalling.training.rollouts.rollout_backends import (
     RolloutResult,
     RolloutRound,
 )
-from fctncalling.training.rollouts.round_planner import RoundPlanner, derive_seed
+from fctncalling.training.rollouts.round_planner import (
+    RoundPlanner,
+    derive_seed,
+    restored_round,
+    round_state,
+)
 from fctncalling.training.run_notices import RunNotices
 
-EVALUATION_SEED = (
-    20  # all evaluations of all runs draw alike, so that they differ by the policy alone
-)
+EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the policy alone
 
 
 class TrainingRun:
@@ -81,20 +84,14 @@ class TrainingRun:
         processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
-        self._ahead: RolloutRound | None = (
-            None  # of the next update, begun with the weights of this one
-        )
+        self._ahead: RolloutRound | None = None  # of the next update, begun with today's weights
         self._timings: dict[str, float | None] = {}
         self._started = time.perf_counter()
         self._notices = RunNotices(config, sampler, shown=processes.is_first)
-        self._saved: tuple[int, int] | None = (
-            None  # the updates and the evaluation that the newest checkpoint holds
-        )
+        self._saved: tuple[int, int] | None = None  # (updates, evaluation) of the newest checkpoint
 
     def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
-        """Return the episodes of the next update, sampled with the policy as it is (--max_staleness
-        1: as it was).
-        """
+        """Return the next update's episodes, by the policy as it is (--max_staleness 1: was)."""
         started, cpu = time.perf_counter(), time.process_time()
         played = [self._play(self._ahead or self._planner.next_round(self.counters), on_episode)]
         episodes, extra = played[0].episodes, 0
@@ -111,10 +108,8 @@ class TrainingRun:
             goes_on = self.counters.updates + 1 < self.config.num_updates
             self.rollout.begin(self._ahead, now=goes_on)  # a later command may go on past the end
         seconds = time.perf_counter() - started
-        steps, sampled = (
-            sum(episode.num_steps for episode in episodes),
-            sum(each.sampled_tokens for each in played),
-        )
+        steps = sum(episode.num_steps for episode in episodes)
+        sampled = sum(each.sampled_tokens for each in played)
         self._timings = {
             "charts/SPS": steps / seconds,
             "perf/rollout_tokens_per_s": sampled / seconds,
@@ -122,9 +117,8 @@ class TrainingRun:
             / seconds,
             "perf/time_s/rollout": seconds,
         }
-        self.counters.extra_rounds += (
-            extra  # only now: an interrupted collection is collected again
-        )
+        # only now: an interrupted collection is collected again
+        self.counters.extra_rounds += extra
         self.counters.env_steps += steps
         self.counters.episodes += len(episodes)
         self.counters.sampled_tokens += int(sampled)
@@ -154,9 +148,7 @@ class TrainingRun:
         metrics["charts/learning_rate"] = rates[0]
         seconds = time.perf_counter() - started
         self.counters.updates += 1
-        outcomes = (
-            (episode.task_id, episode.success) for episode in episodes if not episode.invalid
-        )
+        outcomes = ((each.task_id, each.success) for each in episodes if not each.invalid)
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         self._log_update(episodes, usable, metrics, seconds)
@@ -174,9 +166,8 @@ class TrainingRun:
         warming_up = self.counters.updates < self.config.critic_warmup_updates
         optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
         config = settings_of_update(self.config, self.counters, usable)
-        metrics: dict[str, float | None] = {
-            **update(self.policy, optimisers, usable, config, generator, self.processes)
-        }
+        figures = update(self.policy, optimisers, usable, config, generator, self.processes)
+        metrics: dict[str, float | None] = {**figures}
         return metrics | follow(config, self.counters, metrics)
 
     def _log_update(
@@ -211,16 +202,8 @@ class TrainingRun:
         self.log.episodes(f"greedy_{number:06d}", evaluation.greedy, self.template.spell)
         self.log.episodes(f"sampled_{number:06d}", evaluation.sampled, self.template.spell)
         latest = {**evaluation.as_json(), **uncertainty_of(evaluation)}
-        self.counters.evaluated_at = number
-        self.counters.latest = latest
-        judged = latest["greedy_strict"] is not None  # else the environment has no strict verdict
-        kind = "greedy_strict" if judged and self.config.reward.startswith("strict") else "greedy"
-        success = latest[kind]
-        if number == 0:
-            self.counters.before = self.counters.latest
-        elif success is not None and success > self.counters.best.get(kind, -1.0):
-            self.counters.best = {"update": number, kind: success}
-        return self.counters.latest
+        self.counters.add_evaluation(latest, strict=self.config.reward.startswith("strict"))
+        return latest
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -240,9 +223,7 @@ class TrainingRun:
         return wanted and self.counters.evaluated_at != number
 
     def _episodes_are_due(self) -> bool:
-        """Whether the training episodes of this update are written out: at an interval, the first
-        and the last.
-        """
+        """Whether this update's episodes are written out: at an interval, the first, the last."""
         number, interval = self.counters.updates, self.log_episodes_interval
         return interval > 0 and (number == 1 or number % interval == 0 or self.is_over())
 
@@ -251,19 +232,15 @@ class TrainingRun:
         number, interval = self.counters.updates, self.config.save_interval
         at_interval = number > 0 and interval > 0 and number % interval == 0
         is_best = interval > 0 and self.counters.best.get("update") == number
-        return (at_interval or is_best or self.is_over()) and self._saved != (
-            number,
-            self.counters.evaluated_at,
-        )
+        due = at_interval or is_best or self.is_over()
+        return due and self._saved != (number, self.counters.evaluated_at)
 
     def is_over(self) -> bool:
         """Whether there is nothing left to learn."""
         return self.counters.updates >= self.config.num_updates
 
     def save(self) -> Path:
-        """Write a checkpoint of the run as it stands; return its folder. FloatingPointError for a
-        weight of NaN.
-        """
+        """Write a checkpoint; return its folder. FloatingPointError for a weight of NaN."""
         number, folder = self.counters.updates, self.log.folder / "checkpoints"
         state = {
             "counters": asdict(self.counters),
@@ -274,26 +251,21 @@ class TrainingRun:
             },
         }
         if self._ahead is not None:
-            weights = self.rollout.weights_of(self._ahead) or {}
-            state["ahead"] = {
-                "round": [list(self._ahead.task_ids), *self._ahead[1:]],
-                "weights": {name: torch.tensor(weight) for name, weight in weights.items()},
-            }
-        name, is_best = f"update_{number:06d}", self.counters.best.get("update") == number
+            state["ahead"] = round_state(self._ahead, self.rollout.weights_of(self._ahead) or {})
+        name = f"update_{number:06d}"
         with self.processes.unsharded(self.policy) as policy:
             check_weights(policy)
             if self.processes.is_first:
                 tokenizer = self.template.tokenizer
+                best = self.counters.best.get("update") == number
                 save_checkpoint(
-                    folder, name, policy=policy, tokenizer=tokenizer, state=state, best=is_best
+                    folder, name, policy=policy, tokenizer=tokenizer, state=state, best=best
                 )
         self._saved = (number, self.counters.evaluated_at)
         return folder / name
 
     def restore(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint whose weights the policy was loaded with; CheckpointError if it
-        is another run's.
-        """
+        """Go on from the checkpoint that the policy was loaded from; CheckpointError if unfit."""
         state = load_state(checkpoint)
         try:
             self.counters = Counters.restored(state["counters"])
@@ -301,27 +273,23 @@ class TrainingRun:
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
             if self.config.max_staleness and (ahead := state.get("ahead")):
-                self._begin_again(*ahead["round"], weights=ahead["weights"])
+                self._begin_again(ahead)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its "
-                "own run, or start "
-                "another with its weights: --experiment_name NAME --model_name_or_path FOLDER, no "
-                "--resume"
+                "own run, or start another with its weights: --experiment_name NAME "
+                "--model_name_or_path FOLDER, no --resume"
             ) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)
 
-    def _begin_again(
-        self, task_ids: Sequence[str], *more: Any, weights: Mapping[str, torch.Tensor]
-    ) -> None:
-        """Have the round that was ahead at a checkpoint played as it would have been: with the
-        weights of then.
+    def _begin_again(self, state: Mapping[str, Any]) -> None:
+        """Play the round that was ahead at a checkpoint with the weights of then; a round of tasks
+        that are gone is drawn afresh.
         """
-        if not self.sampler.knows(task_ids):
-            return  # other tasks than then: it begins afresh
-        self._ahead = RolloutRound(tuple(task_ids), *more)
-        arrays = {name: weight.numpy() for name, weight in weights.items()}
-        self.rollout.begin(self._ahead, arrays, now=not self.is_over())
+        ahead, weights = restored_round(state)
+        if self.sampler.knows(ahead.task_ids):
+            self._ahead = ahead
+            self.rollout.begin(ahead, weights, now=not self.is_over())
 
     def close(self) -> None:
         """Close files and environments."""

@@ -46,8 +46,9 @@ class Later:
 class Hired:
     """A worker's handle."""
 
-    def __init__(self, place: Any, play: Any) -> None:
-        self.place, self.play = place, play
+    def __init__(self, location: Any, play: Any) -> None:
+        self.location = location
+        self.play = play
 
 
 class RayHere:
@@ -72,9 +73,9 @@ class RayHere:
     def remote(self, kind: type) -> Any:
         def hire(*arguments: Any) -> Any:
             worker = kind(*arguments)
-            place = SimpleNamespace(remote=lambda: Later(None, ("here", 1, "node")))
+            location = SimpleNamespace(remote=lambda: Later(None, ("here", 1, "node")))
             play = SimpleNamespace(remote=lambda *more: Later(worker.play, *more))
-            return Hired(place, play)
+            return Hired(location, play)
 
         return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=hire))
 
@@ -83,7 +84,7 @@ class RayHere:
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gymnasium.register("Odd-v0", entry_point=lambda **_: OddEnv())
     monkeypatch.setattr(
-        "fctncalling.training.ray.ray_rollout.connected", lambda *_: (RayHere(), False)
+        "fctncalling.training.ray.ray_rollout.connect_ray", lambda *_: (RayHere(), False)
     )
     yield
     del gymnasium.registry["Odd-v0"]

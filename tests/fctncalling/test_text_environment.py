@@ -297,7 +297,7 @@ def test_generation_keywords_tokenizer_and_model_may_be_assigned_later() -> None
     torch.manual_seed(1)
     env.model = tiny_model("llama")
     assert env._generate_batched([env.template.query("ab")] * 3, batch_size=2)[2].shape == (3,)
-    assert env._speaker.engine.model is env.model
+    assert env._generator.engine.model is env.model
     env.tokenizer = TOKENIZERS["byte-level"]()
     env.parse_tool_call("")
     assert env.template.tokenizer is env.tokenizer
@@ -417,10 +417,10 @@ def test_log_probabilities_over_pauses_are_those_of_one_forward_pass() -> None:
         generation_kwargs={"max_new_tokens": 9, "eos_token_id": -1},
     )
     history = TextHistory("ab", env.template.query("ab"))
-    with env._speaker.session([history]):
+    with env._generator.session([history]):
         for _ in range(3):
             env.generate([history])
-            env._speaker.append_tool_output(history, env.template.continuation("8.0<response>"))
+            env._generator.append_tool_output(history, env.template.continuation("8.0<response>"))
     expected = uncached_logprobs(model, history.ids)
     for position, (token, acted) in enumerate(
         zip(history.ids, history.token_masks.tolist(), strict=True)
@@ -461,7 +461,7 @@ def test_trls_own_generation_keywords_are_taken() -> None:
     }
     env = scripted([], generation_kwargs=keywords, max_tool_reponse=7)
     assert env.max_tool_response == 7
-    assert env._speaker.engine is not None
+    assert env._generator.engine is not None
 
 
 def test_rewards_are_asked_for_all_at_once_or_one_by_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tokenizers_for_text import TOKENIZERS
 
 from fctncalling import TextHistory
-from fctncalling.text_environment.text_history import PAINTS, token_text
+from fctncalling.text_environment.history_view import STYLES, token_text
 
 
 def luminance(colour: str) -> float:
@@ -19,7 +19,7 @@ def luminance(colour: str) -> float:
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-@pytest.mark.parametrize("paint", PAINTS, ids=lambda paint: paint.label)
+@pytest.mark.parametrize("paint", STYLES, ids=lambda paint: paint.label)
 def test_text_on_colour_has_the_contrast_of_wcag_aa(paint: tuple[str, str, str]) -> None:
     _, style, background = paint
     front, behind = style.split(" on ")

@@ -44,7 +44,8 @@ def test_a_wrong_configuration_is_one_line_naming_file_and_key(
     )
     error = capsys.readouterr().err.strip().splitlines()
     assert len(error) == 1
-    assert error[0].startswith(f"error: --tool_config_path: {path}")
+    flag = "--tool_config_path" if text is None else "--tool_config_path:"  # no file, wrong file
+    assert error[0].startswith(f"error: {flag} {path}")
     assert told in error[0]
 
 

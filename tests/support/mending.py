@@ -9,14 +9,6 @@ LONG = {
     "envs/tools/python_executor/pool.py",
     "envs/tools/python_executor/pool.py:__init__",
     "envs/tools/python_executor/zygote.py",
-    "fctncalling/embedded/make_model.py",
-    "fctncalling/embedded/make_model.py:build",
-    "fctncalling/embedded/make_tool_models.py:build",
-    "fctncalling/text_environment/text_environment.py",
-    "fctncalling/text_environment/text_history.py",
-    "fctncalling/text_environment/text_trainer.py:step",
-    "fctncalling/training/resume.py:checkpoint_to_resume",
-    "fctncalling/training/training_run.py",
 }
 CLASSES: set[str] = set()
 BOXES = {"fctncalling.algorithms"}

@@ -57,5 +57,5 @@ def scripted(
     env: TextEnvironment = make(
         tiny_model(vocabulary=len(tokenizer)), tokenizer, tools or {}, **keywords
     )
-    env._speaker.engine = TextScriptEngine(env, scripts)  # type: ignore[assignment]
+    env._generator.engine = TextScriptEngine(env, scripts)  # type: ignore[assignment]
     return env

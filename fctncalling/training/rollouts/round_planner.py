@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import torch
 
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.training.counters import Counters
 from fctncalling.training.rollouts.rollout_backends import RolloutRound
@@ -49,3 +54,18 @@ class RoundPlanner:
 def derive_seed(*words: int) -> int:
     """Return a seed below 2**31 that follows from several numbers."""
     return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)
+
+
+def round_state(ahead: RolloutRound, weights: Weights) -> dict[str, Any]:
+    """Return a round and the weights it is played with, as a checkpoint holds them."""
+    return {
+        "round": [list(ahead.task_ids), *ahead[1:]],
+        "weights": {name: torch.tensor(weight) for name, weight in weights.items()},
+    }
+
+
+def restored_round(state: Mapping[str, Any]) -> tuple[RolloutRound, Weights]:
+    """Return the round and the weights of `round_state`."""
+    task_ids, *more = state["round"]
+    weights = {name: weight.numpy() for name, weight in state["weights"].items()}
+    return RolloutRound(tuple(task_ids), *more), weights
