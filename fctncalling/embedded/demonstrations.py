@@ -17,7 +17,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import play_episode
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.batch import EpisodeRecord
+    from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 MAX_POSITIONS = 4096  # tokens; the embedded episodes have up to 400
