@@ -283,9 +283,7 @@ class TrainingRun:
         self._saved = (self.counters.updates, self.counters.evaluated_at)
 
     def _begin_again(self, state: Mapping[str, Any]) -> None:
-        """Play the round that was ahead at a checkpoint with the weights of then; a round of tasks
-        that are gone is drawn afresh.
-        """
+        """Play a checkpoint's round ahead with the weights of then, unless its tasks are gone."""
         ahead, weights = restored_round(state)
         if self.sampler.knows(ahead.task_ids):
             self._ahead = ahead
