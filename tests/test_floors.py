@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import mending
 import pytest
 from house_rules import (
     PACKAGE,
@@ -48,6 +47,14 @@ TABLES = {
     "envs/tools/bfcl/gorilla_file_system.py",
     "envs/tools/bfcl/math_api.py",
     "envs/tools/bfcl/travel_booking.py",
+}
+# One subject each, over 300 lines by the formatting to 100 columns alone.
+GROWN = {
+    "algorithms/policy/chat_template.py",
+    *(
+        f"envs/tools/python_executor/{name}.py"
+        for name in ("calls", "config", "confinement", "link", "pool", "zygote")
+    ),
 }
 # Faces that are more than a face: the package's public names and three registries.
 LARGE_FACES = {
@@ -140,7 +147,7 @@ def test_the_import_rule_sees_each_forbidden_form(tmp_path: Path) -> None:
 
 
 def allowed_length(place: str) -> bool:
-    return place.split(":")[0] in TABLES or place in mending.LONG
+    return place.split(":")[0] in TABLES | GROWN
 
 
 def test_no_file_and_no_function_is_longer_than_its_cap() -> None:
@@ -153,17 +160,17 @@ def test_no_line_is_wider_than_its_cap() -> None:
 
 
 def test_no_folder_holds_more_files_than_a_reader_can_survey() -> None:
-    assert crowded_folders(ROOT, MAX_FILES).keys() - mending.FOLDERS == set()
+    assert crowded_folders(ROOT, MAX_FILES) == {}
 
 
 def test_no_two_classes_share_a_name() -> None:
-    assert repeated_classes(ROOT).keys() - mending.CLASSES == set()
+    assert repeated_classes(ROOT) == {}
 
 
 def test_files_and_boxes_import_each_other_in_no_circle() -> None:
     assert file_circles(ROOT) == []
     circles = box_circles(ROOT)
-    assert {folder: circles[folder] for folder in circles.keys() - mending.BOXES} == {}
+    assert circles == {}
 
 
 def test_a_statement_assigns_one_attribute() -> None:
