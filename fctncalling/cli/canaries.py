@@ -29,6 +29,7 @@ from fctncalling.data.categories import UnsupportedCategory, kind_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import ToolsArgument
 from fctncalling.evaluation.agents.scripted import PolicyPlayer
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(
                 f"{path}: none of its {len(tasks)} tasks has a category that can be judged"
             )
-        rates, unsolved = play_all(
+        rates, strict, unsolved = play_all(
             played, policies(tasks, args.seed), tools.classes_for(played, path)
         )
     except (InputError, TaskError, ToolDefinitionError, LookupError, OSError, *MISSING) as error:
@@ -92,17 +93,24 @@ def run(args: argparse.Namespace) -> int:
             "tasks": len(played),
             "seed": args.seed,
             "success": rates,
+            "success_strict": strict,
             "unsolved": unsolved,
             "official_faults": faults,
         }
         print(json.dumps(report, indent=2))
     else:
-        show(rates, Counter(task.category for task in played))
+        _print_tables(rates, strict, Counter(task.category for task in played))
         for task_id, why in unsolved.items():
             print(f"the oracle fails on {task_id}: {why}", file=sys.stderr)
         for task_id, why in faults.items():
             print(f"{task_id}: a known fault of BFCL, which nobody solves: {why}", file=sys.stderr)
     return 1 if unsolved else 0
+
+
+def _print_tables(rates: Rates, strict: Rates, counts: Counter[str]) -> None:
+    show(rates, counts)
+    print("\nstrictly, where nothing that BFCL forgives counts:")
+    show(strict, counts)
 
 
 def limited(tasks: Sequence[Task], limit: int | None) -> list[Task]:
@@ -118,9 +126,9 @@ def limited(tasks: Sequence[Task], limit: int | None) -> list[Task]:
 
 def play_all(
     tasks: Sequence[Task], canaries: dict[str, Policy], tools: ToolsArgument = None
-) -> tuple[Rates, dict[str, str]]:
-    """Return success rates by category and policy, and the tasks the oracle fails on, with the
-    reason.
+) -> tuple[Rates, Rates, dict[str, str]]:
+    """Return success rates by category and policy, official and strict, and the tasks the oracle
+    fails on, with the reason.
     """
     by_handler: dict[str, list[Task]] = {}
     for task in tasks:
@@ -130,36 +138,47 @@ def play_all(
         for name, of_handler in by_handler.items()
     }
     valid: Counter[tuple[str, str]] = Counter()
+    strict: Counter[tuple[str, str]] = Counter()
     judged: Counter[tuple[str, str]] = Counter()
     unsolved = {}
     for task in shown_progress(tasks, "playing canaries", "task", len(tasks)):
         for name, policy in canaries.items():
-            verdict, why = play(envs[f"{task.language}_calls"], task, policy)
+            verdict, is_strict, why = play(envs[f"{task.language}_calls"], task, policy)
             for category in (task.category, ALL):
                 judged[category, name] += verdict is not None
                 valid[category, name] += verdict is not None and verdict.valid
+                strict[category, name] += is_strict
             if name == "oracle" and (verdict is None or not verdict.valid):
                 unsolved[task.id] = why
     categories = [*dict.fromkeys(task.category for task in tasks), ALL]
-    return {
-        category: {
-            name: valid[category, name] / judged[category, name] if judged[category, name] else None
-            for name in canaries
+    official, strictly = (
+        {
+            category: {name: _rate(of[category, name], judged[category, name]) for name in canaries}
+            for category in categories
         }
-        for category in categories
-    }, unsolved
+        for of in (valid, strict)
+    )
+    return official, strictly, unsolved
 
 
-def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict | None, str]:
-    """Return the verdict of one episode and why it is not valid; None where there is no verdict."""
+def _rate(count: int, total: int) -> float | None:
+    return count / total if total else None
+
+
+def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict | None, bool, str]:
+    """Return an episode's verdict, whether it is valid strictly too, and why it is not valid.
+
+    None where there is no verdict.
+    """
     player = PolicyPlayer(policy, task)
     played = play_episode(env, task.id, player)
     if player.error:
-        return Verdict(False, 0.0, None, player.error), player.error
+        return Verdict(False, 0.0, None, player.error), False, player.error
     verdict = played.episode.verdict
     if verdict is None:
-        return None, played.reason or "the task has no ground truth"
-    return verdict, f"{verdict.error_type}: {verdict.message}"
+        return None, False, played.reason or "the task has no ground truth"
+    strict = verdict.valid and strict_verdict(task, played.episode.steps, verdict).valid
+    return verdict, strict, f"{verdict.error_type}: {verdict.message}"
 
 
 def table(rates: Rates, counts: Counter[str]) -> str:
