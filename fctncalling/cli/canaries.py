@@ -85,8 +85,7 @@ def run(args: argparse.Namespace) -> int:
     except (InputError, TaskError, ToolDefinitionError, LookupError, OSError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    known = {task.id: fault for task in played if (fault := official_fault(task))}
-    faults = {task_id: known[task_id] for task_id in unsolved if task_id in known}
+    faults = {t.id: fault for t in played if t.id in unsolved and (fault := official_fault(t))}
     unsolved = {task_id: why for task_id, why in unsolved.items() if task_id not in faults}
     if args.json:
         report = {
