@@ -211,10 +211,9 @@ class Flag:
             return False
         if not isinstance(value, (int, float) if self.base is float else self.base):
             return False
-        if self.own and isinstance(value, str) and ":" in value.strip(":"):
-            return True
-        if self.choices and value not in self.choices:
-            return False
+        if isinstance(value, str):
+            named = self.own and ":" in value.strip(":")
+            return named or not self.choices or value in self.choices
         return not self.interval or _inside(value, self.interval)
 
     def _convert(self, text: str) -> Any:

@@ -568,7 +568,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        check_combinations(self)
+        itself: Any = self  # pyright knows this file by its folder and by its link
+        check_combinations(itself)
 
     @property
     def discount(self) -> float:

@@ -151,7 +151,8 @@ class PythonExecutor:
         check_timeout(timeout_s, "session")
         max_cpu_s = 10 * timeout_s if max_cpu_s is None else max_cpu_s
         check_timeout(max_cpu_s / 10, "session(max_cpu_s / 10)")
-        session = PythonSession(self, self._limits(timeout_s)._replace(cpu_s=max_cpu_s))
+        itself: Any = self  # pyright knows this file by its folder and by its link
+        session = PythonSession(itself, self._limits(timeout_s)._replace(cpu_s=max_cpu_s))
         self._sessions.add(session)
         return session
 

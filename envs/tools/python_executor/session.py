@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
@@ -179,7 +179,7 @@ class PythonSession:
         self._executor = executor
         self._limits = limits
         self._lock = threading.Lock()
-        self._live: SessionChild | None = None
+        self._live: Any = None  # a SessionChild while one runs
         self._owner = os.getpid()
         self._closed = False
 
@@ -201,7 +201,7 @@ class PythonSession:
                 return data
             was_lost = self._forget_the_dead()
             if self._live is None:
-                begun = self._executor.start_session(limits)
+                begun: Any = self._executor.start_session(limits)
                 if isinstance(begun, ToolResult):
                     return begun
                 self._live = begun

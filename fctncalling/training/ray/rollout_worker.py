@@ -9,6 +9,8 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig, resolve_device
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
@@ -51,9 +53,8 @@ class RolloutWorker:
         """Return the name of this machine, this process's number and the number Ray has for the
         node.
         """
-        import ray  # type: ignore[import-not-found, unused-ignore]
-
-        return socket.gethostname(), os.getpid(), str(ray.get_runtime_context().get_node_id())
+        library: Any = import_module("ray")
+        return socket.gethostname(), os.getpid(), str(library.get_runtime_context().get_node_id())
 
     def play(self, weights: Weights, wanted: RolloutRound, numbers: Sequence[int]) -> RolloutResult:
         """Return the episodes of these numbers of a round."""
