@@ -1,4 +1,12 @@
-"""KV cache with prefix sharing."""
+"""KV cache with prefix sharing.
+
+A group's prompt is held once, as a row of a second KVCache (`prompts`), and each episode's own
+tokens in a row of this one. Attention over both is one softmax over the scores side by side,
+[prompt | own], so it equals attention over a row that holds all. The scores of a prompt are one
+product for all rows that begin with it: rows are laid out by prompt (`PrefixGroups`), G prompts
+with equally many places each, unused places computed and thrown away. What must hold: positions go
+on where the prompt ends (`begins`), and a prompt goes when the last row that has it does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Index tensors of one padding-free forward pass over the KV cache."""
+"""Index tensors of one padding-free forward pass over the KV cache.
+
+A pass reads N new tokens of n rows, side by side without padding. Each row has up to q of them and
+looks at k columns of the cache; `heads` are key heads, of which each serves `groups` query heads.
+What must hold in `KVCache`, which makes these blocks:
+- column p of a row is its p-th own token; what lies behind its length is masked by minus infinity
+  and must still be finite numbers, since 0 x inf would be NaN;
+- a plan (`append_plan`, `append_step_plan`) comes before `write`, and `write` before `attend`;
+- views of the buffers (`layers`, `flat`) are made anew wherever `resize` moves the buffers.
+"""
 
 from __future__ import annotations
 
