@@ -6,6 +6,8 @@ import os
 import time
 from typing import Any, Literal
 
+from fctncalling.data.types import StepRecord, Verdict
+
 
 def weather(
     city: str, days: int = 1, unit: Literal["C", "F"] = "C", tags: list[str] | None = None
@@ -71,3 +73,8 @@ class SmolTool:
 
     def __call__(self, a: int, b: float = 1) -> float:
         return a + b
+
+
+def reward_of_length(step: StepRecord, verdict: Verdict | None) -> float:
+    """Return a reward that differs between texts, whatever they say."""
+    return len(step.text) / 100
