@@ -41,9 +41,8 @@ MAX_COLUMNS = 100
 FACE = {"lines": 15, "names": 5}
 # Python files lying in one folder, by its top folder.
 MAX_FILES = {**dict.fromkeys((*ROOMS, PACKAGE, "benchmarks", "examples"), 18), "tests": 45}
-# Files that may be longer, with functions that may be: a list of settings, classes of one API.
+# Files that may be longer, with functions that may be: classes of one API.
 TABLES = {
-    "algorithms/config/train_config.py",
     "envs/tools/bfcl/gorilla_file_system.py",
     "envs/tools/bfcl/math_api.py",
     "envs/tools/bfcl/travel_booking.py",

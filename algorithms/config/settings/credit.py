@@ -1,0 +1,80 @@
+"""Rewards and advantages: discounts, lambdas, scaling, cut actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fctncalling.algorithms.config.config_fields import field
+
+
+@dataclass
+class CreditSettings:
+    """Rewards and advantages: discounts, lambdas, scaling, cut actions."""
+
+    gamma: float | None = field(
+        None,
+        "Discount from one action to the next; none: 0.99, and 1 (no discount) for GRPO, "
+        "whose groups would otherwise be told apart by their lengths alone.",
+        interval="[0, 1]",
+        group="rewards and credit",
+    )
+    lam: float = field(
+        0.95, "Lambda of the advantage estimate from one action to the next.", interval="[0, 1]"
+    )
+    lam_value: float | None = field(
+        None,
+        "Lambda of the critic's targets, where it is to differ from the advantages'; none: it "
+        "does not.",
+        interval="[0, 1]",
+    )
+    gamma_token: float = field(
+        1.0,
+        "TPPO: discount between the tokens of one action; 1: wording costs no time.",
+        interval="[0, 1]",
+    )
+    lam_token: float = field(
+        1.0,
+        "TPPO: lambda between the tokens of one action; 1: every token answers for the "
+        "action's outcome.",
+        interval="[0, 1]",
+    )
+    truncation_bootstrap: bool = field(
+        True, "Whether a truncated episode goes on with the critic's value at its end."
+    )
+    whiten_advantages: bool = field(
+        True,
+        "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its "
+        "groups are scaled).",
+    )
+    reward_scale: float = field(
+        1.0,
+        "What every reward is multiplied by before learning sees it; logs keep the raw ones.",
+        interval="(0, inf)",
+    )
+    normalize_rewards: bool = field(
+        False,
+        "Whether rewards are divided by the deviation of all episodes' returns so far (not "
+        "shifted).",
+    )
+    overlong: str = field(
+        "keep",
+        "What becomes of actions that --max_new_tokens cut: keep (learned from like others), "
+        "mask (no loss on their tokens) or penalty (--overlong_penalty off their reward).",
+        choices=("keep", "mask", "penalty"),
+    )
+    overlong_penalty: float = field(
+        0.5,
+        "What a cut action loses with --overlong penalty, in units of reward.",
+        interval="[0, inf)",
+    )
+    overlong_buffer: int = field(
+        0,
+        "Tokens before --max_new_tokens over which that penalty rises from 0 to all of it, as "
+        "in DAPO; 0: cut actions alone pay.",
+        interval="[0, inf)",
+    )
+    permute_advantages: bool = field(
+        False,
+        "Control experiment: advantages are shuffled among all action tokens and the value "
+        "loss leaves the language model untouched, which then has nothing to learn from.",
+    )

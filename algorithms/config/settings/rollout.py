@@ -1,0 +1,98 @@
+"""Collecting episodes: how many, how long, slow tools, sampling and reward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fctncalling.algorithms.config.config_fields import field
+
+
+@dataclass
+class RolloutSettings:
+    """Collecting episodes: how many, how long, slow tools, sampling and reward."""
+
+    n_rollout_threads: int = field(
+        128,
+        "Episodes that run side by side.",
+        interval="[1, inf)",
+        group="collecting episodes",
+        basic=True,
+        aliases=("num_envs",),
+    )
+    episodes_per_update: int = field(
+        256, "Episodes collected for one update.", interval="[1, inf)", basic=True
+    )
+    max_new_tokens: int = field(
+        64, "Longest action, in tokens; a longer one is cut.", interval="[1, inf)", basic=True
+    )
+    max_episode_tokens: int = field(
+        1024,
+        "Longest episode, in tokens of context and actions; a longer one is truncated.",
+        interval="[2, inf)",
+        basic=True,
+    )
+    max_steps_per_turn: int = field(
+        20, "Steps after which a turn fails its task, as BFCL counts.", interval="[1, inf)"
+    )
+    env_processes: int = field(
+        0,
+        "Processes that environments work in, beside this one; 0: each works in a thread of "
+        "this one.",
+        interval="[0, inf)",
+    )
+    wait_for_tools: str = field(
+        "auto",
+        "Whether generation waits for all environments' answers, so that a seed reproduces a "
+        "run, or goes on without the slow ones, so that reproducing it takes "
+        "--replay_arrivals too; auto: waits until an environment is slow that is not declared "
+        "quick.",
+        choices=("auto", "always", "never"),
+    )
+    tool_deadline_s: float | None = field(
+        600.0,
+        "Seconds that its environment may work on one episode; then that is dropped as "
+        "invalid, and the environment replaced. none: any time.",
+        interval="(0, inf)",
+    )
+    replay_arrivals: str | None = field(
+        None,
+        "A run's arrivals.jsonl: slow tools' answers join at the same moments as in that run. "
+        "none: they join when they come.",
+        metavar="FILE",
+    )
+    max_cache_tokens: int | None = field(
+        None,
+        "Tokens whose attention caches may be held at once; as many episodes run side by side "
+        "as surely fit. none: any number.",
+        interval="[2, inf)",
+    )
+    temperature: float = field(
+        1.0, "Sampling temperature; the loss uses the same distribution.", interval="(0, inf)"
+    )
+    reward: str = field(
+        "strict",
+        "success: 1 for a solved task; progress: the share of its turns that are right; "
+        "strict, strict_progress: the same where nothing that BFCL forgives had to be "
+        "forgiven; MODULE:NAME: your own function (StepRecord, Verdict or None) -> number.",
+        choices=("success", "progress", "strict", "strict_progress"),
+        own=True,
+        basic=True,
+    )
+    rollout_engine: str = field(
+        "local",
+        "What samples actions: the engine in this project's processes, or a vLLM server "
+        "(--vllm_url) that gets the adapter of --lora_r after each update.",
+        choices=("local", "vllm"),
+    )
+    max_staleness: int = field(
+        0,
+        "Updates by which the weights that play may be behind those that learn; 1: workers "
+        "play for the next update while this one is learned.",
+        interval="[0, 1]",
+    )
+    cut_patience: int = field(
+        5,
+        "Updates in a row in which every action was cut, or had no room, and no episode "
+        "earned more than another, after which the run is saved and ends; 0: never.",
+        interval="[0, inf)",
+    )

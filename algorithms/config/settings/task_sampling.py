@@ -1,0 +1,33 @@
+"""Which tasks are played: sampling, mixture, curriculum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fctncalling.algorithms.config.config_fields import field
+
+
+@dataclass
+class TaskSamplingSettings:
+    """Which tasks are played: sampling, mixture, curriculum."""
+
+    task_sampling: str = field(
+        "uniform",
+        "How tasks are drawn. uniform: each comes once before any comes again; success: the "
+        "likelier, the closer its success so far (at first its category's) is to one half.",
+        choices=("uniform", "success"),
+        group="which tasks are played",
+    )
+    mixture: str | None = field(
+        None,
+        "Categories and their weights, such as multi_turn_base=2,simple_python=1; those not "
+        "named are left out. none: as the tasks are.",
+        metavar="WEIGHTS",
+    )
+    curriculum: str | None = field(
+        None,
+        "Stages from easy to hard, such as simple_python+multiple:10,2:20: ten updates on two "
+        "categories, twenty on tasks of at most 2 turns, then all tasks. none: all tasks at "
+        "once.",
+        metavar="STAGES",
+    )
