@@ -13,7 +13,6 @@ from fctncalling.envs.episode.feedback import classify_error, with_corrections
 from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.handlers import Handler
-from fctncalling.envs.handlers.lenient import LenientCalls
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
@@ -96,7 +95,7 @@ class EpisodeRunner:
                 observation = prompts.join_contents(messages)
         step = self._with_reward(state, step, turn_ends=turn_ends)
         extra = self._final_info(state) if state.terminated else {}
-        if isinstance(handler, LenientCalls):
+        if handler.is_lenient:
             extra["repairs"] = list(parsed.repairs)
         return PlayedMessage(step, observation, messages, extra)
 

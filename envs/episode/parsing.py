@@ -6,19 +6,14 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import DecodeError, Handler
-from fctncalling.envs.handlers.lenient import LenientCalls
 
 
 class ParsedMessage(NamedTuple):
     """A parsed assistant message."""
 
     calls: tuple[Call, ...]
-    executed: tuple[
-        str, ...
-    ]  # what the tools are handed, in order; empty for a task that executes nothing
-    record: (
-        Any  # what the single-turn checkers judge: BFCL's decoded form, None where decoding failed
-    )
+    executed: tuple[str, ...]  # call strings for the tools; empty for a task that executes nothing
+    record: Any  # BFCL's decoded form, for the single-turn checkers; None where decoding failed
     error: str | None  # "no_call", "malformed", or None where there are calls
     complaint: str  # the decoder's, "" where there is none
     repairs: tuple[str, ...] = ()  # what a lenient mode mended before it read the calls
@@ -33,18 +28,18 @@ def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessa
     """
     record: Any = None
     try:
-        if not executes:
-            record = handler.decode_ast(text)
-        calls = tuple(handler.decode(text))
-        executed = tuple(handler.decode_execute(text)) if executes else ()
+        action = handler.decode_action(text)
+        record = None if executes else action.record
+        calls = action.calls
+        executed = action.call_strings if executes else ()
     except DecodeError as error:
         return _unparsed(handler, text, record, error.message)
     except ImportError:
         raise  # an extra that is not installed is nobody's answer
     except Exception as error:
         return _unparsed(handler, text, record, f"{type(error).__name__}: {error}")
-    repairs = handler.read(text).repairs if isinstance(handler, LenientCalls) else ()
-    return ParsedMessage(calls, executed, record, None if calls else "no_call", "", repairs)
+    no_call = None if calls else "no_call"
+    return ParsedMessage(calls, executed, record, no_call, "", action.repairs)
 
 
 def _unparsed(handler: Handler, text: str, record: Any, message: str) -> ParsedMessage:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.bfcl_fc_calls import BfclFunctionCalls
 from fctncalling.envs.handlers.bfcl_formats.variants import RETURN_HANDLERS
-from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, Handler
+from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.json_calls import (
     HermesCalls,
     JsonCalls,
@@ -43,7 +42,7 @@ recognises.
 _MARK = re.compile("|".join(map(re.escape, FORMS_BY_MARK)))
 
 
-class AutoCalls:
+class AutoCalls(Handler):
     """Reads each text with the first handler that recognises it; writes the prompting form."""
 
     name = "auto"
@@ -52,17 +51,9 @@ class AutoCalls:
         """Whether any handler recognises the text."""
         return _handler_of(text).recognises(text)
 
-    def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError."""
-        return _handler_of(text).decode(text)
-
-    def decode_ast(self, text: str) -> Any:
-        """Return the record the AST checkers judge; raises DecodeError."""
-        return _handler_of(text).decode_ast(text)
-
-    def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings to hand to the tools; raises DecodeError."""
-        return _handler_of(text).decode_execute(text)
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once; raises DecodeError."""
+        return _handler_of(text).decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for what the form cannot say."""

@@ -9,10 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
+from fctncalling.envs.handlers.call_format import tool_call_strings
+from fctncalling.envs.handlers.handler import (
+    DecodedAction,
+    DecodeError,
+    Handler,
+    require_readable,
+    require_shallow,
+)
 
 
-class BfclFunctionCalls:
+class BfclFunctionCalls(Handler):
     """BFCL's function-calling form. Dots in names were sent as underscores; decoding leaves names
     as they came.
     """
@@ -23,17 +30,11 @@ class BfclFunctionCalls:
         """Whether the text opens a JSON list of objects."""
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
-    def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError, also where arguments are no JSON
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once; its calls raise DecodeError also where arguments are no JSON
         object.
         """
-        calls = []
-        for each in self.decode_ast(text):
-            name, arguments = next(iter(each.items()))
-            if not isinstance(arguments, dict):
-                raise DecodeError("shape", f"{name}: expected the arguments as a JSON object")
-            calls.append(Call(name, arguments))
-        return calls
+        return DecodedAction(self.decode_ast(text), _calls_of, _call_strings)
 
     def decode_ast(self, text: str) -> list[dict[str, Any]]:
         """Return [{name: arguments}] as BFCL decodes the text (arguments may be any JSON); raises
@@ -49,20 +50,6 @@ class BfclFunctionCalls:
                 "shape", f"expected a JSON list of calls, got {type(listed).__name__}"
             )
         return [_official_call(each) for each in listed]
-
-    def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings BFCL executes: `name(k=repr(v),...)`, without a blank; raises
-        DecodeError.
-        """
-        try:
-            return [
-                f"{call.name}({','.join(f'{k}={v!r}' for k, v in call.arguments.items())})"
-                for call in self.decode(text)
-            ]
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, DecodeError):
-                raise
-            raise DecodeError("value", f"an argument has no text: {error}") from None
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for values JSON cannot say."""
@@ -82,6 +69,23 @@ class BfclFunctionCalls:
                 f"{self.name}: surrogate pairs would read back as characters: {text[:200]}"
             )
         return text
+
+
+def _calls_of(record: list[dict[str, Any]]) -> list[Call]:
+    calls = []
+    for each in record:
+        name, arguments = next(iter(each.items()))
+        if not isinstance(arguments, dict):
+            raise DecodeError("shape", f"{name}: expected the arguments as a JSON object")
+        calls.append(Call(name, arguments))
+    return calls
+
+
+def _call_strings(calls: Sequence[Call]) -> list[str]:
+    try:
+        return tool_call_strings(calls)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("value", f"an argument has no text: {error}") from None
 
 
 def _official_call(each: Any) -> dict[str, Any]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_shallow
-from fctncalling.envs.python_source.render import render_call
+from fctncalling.envs.handlers.handler import (
+    DecodedAction,
+    DecodeError,
+    Handler,
+    bfcl_call_strings,
+    require_shallow,
+)
 
 Record = list[dict[Any, Any]]
 """BFCL's decoded form: [{function name: {parameter: value}}]."""
@@ -18,14 +23,8 @@ Record = list[dict[Any, Any]]
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-class CallFormat(ABC):
+class CallFormat(Handler):
     """A handler that has only to say how a text becomes a record, and how calls are written."""
-
-    name: str
-
-    @abstractmethod
-    def recognises(self, text: str) -> bool:
-        """Whether the text looks as if it were meant in this form."""
 
     @abstractmethod
     def decode_ast(self, text: str) -> Record:
@@ -37,15 +36,15 @@ class CallFormat(ABC):
         no text.
         """
 
-    def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError, also where the record is no list of
-        named calls.
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once; its calls raise DecodeError also where the record is no list of named
+        calls.
         """
-        return calls_of(self.decode_ast(text))
+        return DecodedAction(self.decode_ast(text), calls_of, self.call_strings)
 
-    def decode_execute(self, text: str) -> list[str]:
+    def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings `name(k=repr(v), ...)`, in order; raises DecodeError."""
-        return [render_call(call.name, call.arguments) for call in self.decode(text)]
+        return bfcl_call_strings(calls)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for what the form cannot say."""
@@ -75,12 +74,17 @@ class ToolCallForm(CallFormat):
     blank.
     """
 
-    def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings `name(k=repr(v),...)`, in order; raises DecodeError."""
-        return [
-            f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
-            for call in self.decode(text)
-        ]
+    def call_strings(self, calls: Sequence[Call]) -> list[str]:
+        """Return the call strings `name(k=repr(v),...)`, in order."""
+        return tool_call_strings(calls)
+
+
+def tool_call_strings(calls: Sequence[Call]) -> list[str]:
+    """Return call strings as BFCL has those of its function-calling form executed: no blanks."""
+    return [
+        f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+        for call in calls
+    ]
 
 
 def calls_of(record: Any) -> list[Call]:

@@ -1,11 +1,15 @@
-"""Handler protocol and DecodeError."""
+"""Base class of handlers: DecodedAction and DecodeError."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
 
 from fctncalling.data.types import Call
+from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.envs.python_source.render import render_call
 from fctncalling.envs.python_source.value_size import MAX_NESTED
 
 MAX_TEXT_CHARS = 65_536
@@ -47,39 +51,88 @@ def require_shallow(value: Any, text: str) -> None:
         depth += 1
 
 
-class Handler(Protocol):
+class DecodedAction:
+    """One action's text, decoded once: the record for the checkers, the calls, their call strings.
+
+    Calls and call strings are derived from the record when they are first needed; either raises
+    DecodeError where there is none, for BFCL judges records whose calls no tool can be handed.
+    """
+
+    def __init__(
+        self,
+        record: Any,
+        calls_of: Callable[[Any], Sequence[Call]],
+        call_strings_of: Callable[[Sequence[Call]], Sequence[str]],
+        plain: Sequence[PlainCall] | None = None,
+    ) -> None:
+        self.record = record  # what BFCL's decode_ast returns
+        self.repairs: tuple[str, ...] = ()  # what a lenient handler mended before it read the text
+        self._calls_of = calls_of
+        self._call_strings_of = call_strings_of
+        self._plain = plain
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls in order; their arguments are the record's own objects."""
+        return tuple(self._calls_of(self.record))
+
+    @cached_property
+    def call_strings(self) -> tuple[str, ...]:
+        """The calls as BFCL hands them to the tools, in order."""
+        return tuple(self._call_strings_of(self.calls))
+
+    @property
+    def executable(self) -> Sequence[str | PlainCall]:
+        """The call strings or, where a quick reader found them, the calls that they would be read
+        as again; for one execution, since a tool may change the arguments that it is handed.
+        """
+        return self.call_strings if self._plain is None else self._plain
+
+
+class Handler(ABC):
     """One written form of calls. Every method is pure; each decoder raises DecodeError and nothing
     else.
     """
 
     name: str
+    is_lenient = False  # whether texts are mended before they are read
 
+    @abstractmethod
     def recognises(self, text: str) -> bool:
         """Whether the text looks as if it were meant in this form; cheap, and no promise that it
         decodes.
         """
-        ...
+
+    @abstractmethod
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once, for all who need a part of it."""
+
+    @abstractmethod
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of calls, which decodes to them; ValueError where the form
+        cannot say them.
+        """
 
     def decode(self, text: str) -> list[Call]:
         """Return the calls a text holds; an empty list where it says in so many words that there
         are none.
         """
-        ...
+        return list(self.decode_action(text).calls)
 
     def decode_ast(self, text: str) -> Any:
         """Return what BFCL's decoder of this form makes of the text: the record its AST checkers
         judge.
         """
+        return self.decode_action(text).record
 
     def decode_execute(self, text: str) -> list[str]:
         """Return the call strings that BFCL's decoder of this form hands to the tools, in order."""
-        ...
+        return list(self.decode_action(text).call_strings)
 
-    def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls, which decodes to them; ValueError where the form
-        cannot say them.
-        """
-        ...
+
+def bfcl_call_strings(calls: Sequence[Call]) -> list[str]:
+    """Return call strings as BFCL's prompting models have them executed, `name(k=repr(v), ...)`."""
+    return [render_call(call.name, call.arguments) for call in calls]
 
 
 def require_readable(text: str) -> None:

@@ -188,9 +188,9 @@ class LlamaPythonicCalls(CallFormat):
             raise DecodeError("shape", "expected a list of calls in brackets")
         return calls_of_expression(text)
 
-    def decode_execute(self, text: str) -> list[str]:
+    def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings BFCL executes; raises DecodeError."""
-        return executed(self.decode(text))
+        return executed(calls)
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the bare list."""

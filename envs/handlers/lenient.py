@@ -26,6 +26,7 @@ from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import (
 from fctncalling.envs.handlers.call_format import ToolCallForm, to_json
 from fctncalling.envs.handlers.call_spans import json_span, python_span
 from fctncalling.envs.handlers.handler import (
+    DecodedAction,
     DecodeError,
     Handler,
     require_readable,
@@ -53,13 +54,14 @@ class MissingRepair(ImportError):
     """The extra that repairs JSON is not installed: our own failure, never the text's."""
 
 
-class Reading(NamedTuple):
-    """What a text was taken to mean, and by what repairs;
-    none where the strict handler reads it.
-    """
+class _Reading(NamedTuple):
+    """A text as the strict handler is to read it."""
 
+    meant: str
+    repairs: tuple[str, ...]  # by which it came about; none where the text is read as it stands
+    action: DecodedAction | None  # what the strict handler makes of it; None where nothing
     calls: tuple[Call, ...]
-    repairs: tuple[str, ...]
+    error: DecodeError | None  # why calls cannot be read
 
 
 class _TooManyReads(Exception):
@@ -94,11 +96,13 @@ class _Metered(str):
         return _Metered(other + str(self), self.reads)
 
 
-class LenientCalls:
+class LenientCalls(Handler):
     """A handler's lenient mode; writes what the handler writes.
 
     Raises MissingRepair for a form made of JSON without the library, unless `repair_json` is False.
     """
+
+    is_lenient = True
 
     def __init__(self, handler: Handler, *, repair_json: bool = True) -> None:
         self.strict = handler
@@ -114,56 +118,37 @@ class LenientCalls:
         """Whether the strict handler recognises the text, or a step finds calls in it."""
         if self.strict.recognises(text):
             return True
-        outcome = self._read(text)[2] if len(text) <= MAX_LENIENT_CHARS else []
-        return not isinstance(outcome, DecodeError) and bool(outcome)
+        return len(text) <= MAX_LENIENT_CHARS and bool(self._read(text).calls)
 
-    def read(self, text: str) -> Reading:
-        """Return the calls of a text and what had to be repaired; raises DecodeError as the strict
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once, with what had to be repaired; raises DecodeError as the strict
         handler does.
         """
-        _, repairs, outcome = self._read(text)
-        if isinstance(outcome, DecodeError):
-            raise outcome
-        return Reading(tuple(outcome), repairs)
-
-    def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError."""
-        return list(self.read(text).calls)
-
-    def decode_ast(self, text: str) -> Any:
-        """Return the record the AST checkers judge, of the repaired text; raises DecodeError."""
-        return self.strict.decode_ast(self._read(text)[0])
-
-    def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings to hand to the tools, of the repaired text;
-        raises DecodeError.
-        """
-        return self.strict.decode_execute(self._read(text)[0])
+        reading = self._read(text)
+        if reading.action is None:
+            raise reading.error or DecodeError("shape", "expected calls")
+        reading.action.repairs = reading.repairs
+        return reading.action
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for what the form cannot say."""
         return self.strict.render(calls)
 
-    def _read(self, text: str) -> tuple[str, tuple[str, ...], list[Call] | DecodeError]:
-        """Return the text the strict handler is to read, the repairs, and what it makes of that
-        text.
-        """
+    def _read(self, text: str) -> _Reading:
         require_readable(text)
-        known, meant, repairs = self._last  # a step asks several times about its one text
-        if text != known:
-            meant, repairs, outcome = self._looked_into(text)
-            self._last = (text, meant, repairs)
-            return meant, repairs, outcome
-        return meant, repairs, self._outcome(meant)
+        known, meant, repairs = self._last  # what does not decode is looked at once more
+        if text == known:
+            return self._reading(meant, repairs)
+        reading = self._mended(text)
+        self._last = (text, reading.meant, reading.repairs)
+        return reading
 
-    def _looked_into(self, text: str) -> tuple[str, tuple[str, ...], list[Call] | DecodeError]:
-        outcome = self._outcome(text)
+    def _mended(self, text: str) -> _Reading:
+        reading = self._reading(text)
         # An argument that cannot be read is one of a call.
-        holds_calls = (
-            outcome.kind in ("value", "size") if isinstance(outcome, DecodeError) else bool(outcome)
-        )
-        if holds_calls or len(text) > MAX_LENIENT_CHARS:
-            return text, (), outcome
+        unread = reading.error is not None and reading.error.kind in ("value", "size")
+        if reading.calls or unread or len(text) > MAX_LENIENT_CHARS:
+            return reading
         meant = text
         repairs: list[str] = []
         for told, step in self._steps():
@@ -172,10 +157,10 @@ class LenientCalls:
                 continue
             meant = changed
             repairs.append(told)
-            found = self._outcome(meant)
-            if found and not isinstance(found, DecodeError):
-                return meant, tuple(repairs), found
-        return text, (), outcome
+            found = self._reading(meant, tuple(repairs))
+            if found.calls:
+                return found
+        return reading
 
     def _steps(self) -> Iterator[tuple[str, Callable[[str], str]]]:
         yield "reasoning dropped", _without_reasoning
@@ -193,11 +178,14 @@ class LenientCalls:
         if self._repair is not None:
             yield "JSON repaired", self._json_repaired
 
-    def _outcome(self, text: str) -> list[Call] | DecodeError:
+    def _reading(self, meant: str, repairs: tuple[str, ...] = ()) -> _Reading:
+        action, calls, error = None, tuple[Call, ...](), None
         try:
-            return self.strict.decode(text)
-        except DecodeError as error:
-            return error
+            action = self.strict.decode_action(meant)
+            calls = action.calls
+        except DecodeError as fault:
+            error = fault
+        return _Reading(meant, repairs, action, calls, error)
 
     def _json_repaired(self, text: str) -> str:
         reads = [MAX_REPAIR_READS]

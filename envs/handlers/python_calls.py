@@ -16,17 +16,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
+from fctncalling.envs.handlers.handler import (
+    DecodedAction,
+    DecodeError,
+    Handler,
+    bfcl_call_strings,
+    require_readable,
+    require_shallow,
+)
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression
-from fctncalling.envs.python_source.plain_calls import PlainCall, plain_calls, plain_executions
-from fctncalling.envs.python_source.render import literal, render_call
+from fctncalling.envs.python_source.plain_calls import plain_calls, plain_executions
+from fctncalling.envs.python_source.render import literal
 
 _FENCE = "`\n "
 _WORD = re.compile(r"\w")
 
 
-class PythonCalls:
+class PythonCalls(Handler):
     """BFCL's prompting form: only named arguments count, positional ones are dropped."""
 
     name = "python_calls"
@@ -35,40 +42,18 @@ class PythonCalls:
         """Whether the text opens a list, or looks like a call."""
         return text.strip(_FENCE).startswith("[") or "(" in text
 
-    def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError, also where an argument has no text to
-        be executed with.
-        """
-        calls = [
-            Call(name, arguments)
-            for each in self.decode_ast(text)
-            for name, arguments in each.items()
-        ]
-        for call in calls:
-            _require_text(call)
-        return calls
-
-    def decode_ast(self, text: str) -> list[dict[str, dict[Any, Any]]]:
-        """Return [{name: {parameter: value}}] as BFCL decodes the text; raises DecodeError.
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once: the record is [{name: {parameter: value}}]. Raises DecodeError.
 
         A callee that is no dotted name is called "", and `**{...}` gives a parameter called None.
+        An argument without a text of its own can be judged, but is no call's; BFCL takes one that
+        is a dict of dicts for a nested call, and fails on an empty dict.
         """
-        return calls_of_expression(_bracketed(text))
-
-    def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings BFCL executes; raises DecodeError.
-
-        BFCL takes an argument that is a dict of dicts for a nested call, and fails on an empty
-        dict.
-        """
-        return executed(self.decode(text))
-
-    def decode_to_run(self, text: str) -> Sequence[str | PlainCall]:
-        """Return what `decode_execute` does, but plain calls as they were read: the tools need no
-        text of them.
-        """
-        plain = plain_executions(_bracketed(text))
-        return self.decode_execute(text) if plain is None else plain
+        source = _bracketed(text)
+        plain = plain_calls(source)
+        if plain is None:
+            return DecodedAction(_parsed_calls(source), _calls_of, executed)
+        return DecodedAction(plain, _calls_of, executed, plain_executions(source, plain))
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls;
@@ -84,6 +69,13 @@ def _bracketed(text: str) -> str:
     return text if text.endswith("]") else f"{text}]"
 
 
+def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
+    calls = [Call(name, arguments) for each in record for name, arguments in each.items()]
+    for call in calls:
+        _require_text(call)
+    return calls
+
+
 def executed(calls: Sequence[Call]) -> list[str]:
     """Return the call strings BFCL executes for calls written in Python; DecodeError where BFCL
     fails on a dict.
@@ -93,15 +85,18 @@ def executed(calls: Sequence[Call]) -> list[str]:
             raise DecodeError(
                 "value", f"{call.name}: an empty dict cannot be an argument of a multi-turn call"
             )
-    return [render_call(call.name, call.arguments) for call in calls]
+    return bfcl_call_strings(calls)
 
 
 def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
     """Return the calls of one Python expression: a call, or a list, tuple or set of nothing but
     calls.
     """
-    if (plain := plain_calls(text)) is not None:
-        return plain
+    plain = plain_calls(text)
+    return _parsed_calls(text) if plain is None else plain
+
+
+def _parsed_calls(text: str) -> list[dict[str, dict[Any, Any]]]:
     if "(" not in text and "#" not in text and _WORD.search(text):  # and so no empty list
         raise DecodeError("shape", "expected a list of function calls")
     try:

@@ -15,7 +15,6 @@ from fctncalling.checkers.agentic import NOT_ONE_TURN
 from fctncalling.checkers.multi_turn import check_pairs
 from fctncalling.data.types import Task, TurnRecord, Verdict
 from fctncalling.envs.handlers import DecodeError, Handler
-from fctncalling.envs.handlers.python_calls import PythonCalls
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.ground_truth import (
     ExtraTools,
@@ -133,11 +132,7 @@ def _is_call(call: Any) -> bool:
 
 def _executable(handler: Handler, text: Any) -> Sequence[str | PlainCall]:
     try:
-        return (
-            handler.decode_to_run(text)
-            if isinstance(handler, PythonCalls)
-            else handler.decode_execute(text)
-        )
+        return handler.decode_action(text).executable
     except DecodeError:
         return []
 

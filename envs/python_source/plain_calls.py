@@ -70,16 +70,16 @@ class PlainCall(NamedTuple):
     named: Mapping[str, Any]
 
 
-def plain_executions(text: str) -> list[PlainCall] | None:
-    """Return a list of plain calls as they are executed; None where that, or the text, is anything
-    else.
+def plain_executions(
+    text: str, calls: Sequence[Mapping[str, Mapping[Any, Any]]]
+) -> list[PlainCall] | None:
+    """Return the plain calls of a text as they are executed; None where that is anything else.
 
     A bracket inside a string is nothing plain: before one the executor takes names for functions.
     Nor is a dict, which may be taken for a call; nor what is long, for its call strings may be too
     long to execute.
     """
-    calls = plain_calls(text) if len(text) <= _PLAIN_CHARS and "{" not in text else None
-    if calls is None or text.count("(") != len(calls):
+    if len(text) > _PLAIN_CHARS or "{" in text or text.count("(") != len(calls):
         return None
     return [PlainCall(name, (), named) for call in calls for name, named in call.items()]
 

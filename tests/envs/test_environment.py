@@ -26,7 +26,9 @@ from players import (
 
 from fctncalling.data.types import Message
 from fctncalling.envs import spaces
+from fctncalling.envs.handlers import python_calls
 from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
+from fctncalling.envs.python_source.plain_calls import plain_calls
 
 SELL = "[sell(item='apple')]"
 INFO = {
@@ -364,3 +366,20 @@ def test_tools_of_one_episode_are_never_those_of_another() -> None:
     for _ in range(3):
         assert Replay(env, [SELL]).info["messages"][0]["content"] == '{"till": 11}'
     assert not hasattr(Shop, "till")
+
+
+@pytest.mark.parametrize("handler", ["auto", "python_calls", "lenient:python_calls"])
+def test_the_text_of_an_action_is_parsed_once(
+    handler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+
+    def parse(text: str) -> list[dict[str, dict[Any, Any]]] | None:
+        parsed.append(text)
+        return plain_calls(text)
+
+    monkeypatch.setattr(python_calls, "plain_calls", parse)
+    for task in (shop_task([SELL[1:-1]]), simple_task()):  # executed, and judged as it stands
+        parsed.clear()
+        assert Replay(shop_env(task, handler=handler), [SELL]).steps[0][4]["calls"]
+        assert parsed == [SELL]

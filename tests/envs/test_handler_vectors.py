@@ -67,7 +67,7 @@ def test_the_lenient_mode_reads_what_the_strict_one_reads_and_repairs_nothing(
     name: str, vector: dict[str, Any]
 ) -> None:
     if vector.get("calls"):
-        reading = LenientCalls(get_handler(name), repair_json=False).read(vector["text"])
+        reading = LenientCalls(get_handler(name), repair_json=False).decode_action(vector["text"])
         assert [[call.name, call.arguments] for call in reading.calls] == vector["calls"]
         assert reading.repairs == ()
 

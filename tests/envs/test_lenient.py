@@ -53,8 +53,8 @@ PROSE = [
 def test_what_stands_around_calls_is_dropped_and_told(
     name: str, text: str, repairs: tuple[str, ...]
 ) -> None:
-    reading = LenientCalls(get_handler(name), repair_json=False).read(text)
-    assert reading == (CALLS, repairs)
+    reading = LenientCalls(get_handler(name), repair_json=False).decode_action(text)
+    assert (reading.calls, reading.repairs) == (CALLS, repairs)
 
 
 @pytest.mark.parametrize(("name", "text"), BROKEN_JSON.values(), ids=BROKEN_JSON.keys())
@@ -62,8 +62,8 @@ def test_broken_json_is_repaired_and_told(name: str, text: str) -> None:
     pytest.importorskip("json_repair")
     reading = get_handler(f"lenient:{name}")
     assert isinstance(reading, LenientCalls)
-    assert reading.read(text).calls == CALLS
-    assert reading.read(text).repairs[-1] == "JSON repaired"
+    assert reading.decode_action(text).calls == CALLS
+    assert reading.decode_action(text).repairs[-1] == "JSON repaired"
     with contextlib.suppress(DecodeError):
         assert get_handler(name).decode(text) == []
 

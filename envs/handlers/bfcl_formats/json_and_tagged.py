@@ -108,9 +108,9 @@ class TaggedPython(ReturnFormat):
         """Return the calls of one expression; raises DecodeError."""
         return calls_of_expression(text)
 
-    def decode_execute(self, text: str) -> list[str]:
+    def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings BFCL executes; raises DecodeError."""
-        return executed(self.decode(text))
+        return executed(calls)
 
     def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the prompting form."""

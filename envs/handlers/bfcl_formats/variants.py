@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import JsonReturn, TaggedPython
 from fctncalling.envs.handlers.bfcl_formats.xml import ConciseXml, VerboseXml
-from fctncalling.envs.handlers.handler import Handler
+from fctncalling.envs.handlers.handler import DecodedAction, Handler
 from fctncalling.envs.handlers.python_calls import PythonCalls
 
 RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
@@ -24,7 +23,7 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
 """(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
 
 
-class VariantCalls:
+class VariantCalls(Handler):
     """Reads and writes the return format of a prompt variant,
     which its instructions are worded by.
     """
@@ -38,17 +37,9 @@ class VariantCalls:
         """Whether the text looks as if it were meant in the return format."""
         return self._form.recognises(text)
 
-    def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; raises DecodeError."""
-        return self._form.decode(text)
-
-    def decode_ast(self, text: str) -> Any:
-        """Return the record the AST checkers judge; raises DecodeError."""
-        return self._form.decode_ast(text)
-
-    def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings to hand to the tools; raises DecodeError."""
-        return self._form.decode_execute(text)
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once; raises DecodeError."""
+        return self._form.decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for what the format cannot say."""

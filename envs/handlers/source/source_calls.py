@@ -11,8 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
-from fctncalling.envs.python_source.render import render_call
+from fctncalling.envs.handlers.handler import (
+    DecodedAction,
+    DecodeError,
+    Handler,
+    bfcl_call_strings,
+    require_readable,
+)
 
 _FENCE = "`\n "
 _NAME = r"[A-Za-z_$][\w$]*"
@@ -37,7 +42,7 @@ _CONSTANTS = frozenset(("true", "false", "null"))
 _LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")
 
 
-class SourceCalls:
+class SourceCalls(Handler):
     """A handler of one call in a language; subclasses name it and read its source."""
 
     name: str
@@ -56,24 +61,21 @@ class SourceCalls:
         """
         return "(" in text
 
-    def decode(self, text: str) -> list[Call]:
-        """Return the call a text holds, arguments as source text; raises DecodeError."""
-        record = self.decode_ast(text)
-        if not record and _source_in(text).strip():
-            raise DecodeError("shape", "expected a function call")
-        return [Call(name, arguments) for each in record for name, arguments in each.items()]
-
-    def decode_ast(self, text: str) -> Any:
-        """Return the record BFCL's AST checkers judge, {} for a text that parses and holds no call;
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once: the record is {} for one that parses and holds no call. Raises
         DecodeError.
-        """
-        return self.call_in(_source_in(text))
 
-    def decode_execute(self, text: str) -> list[str]:
-        """Return the call as the tools, which are Python, would be handed it; BFCL executes no
-        other language.
+        The call's arguments are source text. Its call string is what the tools, which are Python,
+        would be handed; BFCL executes no other language.
         """
-        return [render_call(call.name, call.arguments) for call in self.decode(text)]
+        source = _source_in(text)
+
+        def calls_of(record: Any) -> list[Call]:
+            if not record and source.strip():
+                raise DecodeError("shape", "expected a function call")
+            return [Call(name, arguments) for each in record for name, arguments in each.items()]
+
+        return DecodedAction(self.call_in(source), calls_of, bfcl_call_strings)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of no call or one; ValueError for more, and for what the
