@@ -1,0 +1,1 @@
+"""Plans of multi-turn tasks: worlds, moves, walks, proofs, variants."""
