@@ -63,11 +63,18 @@ def action_gae(
     gamma: float,
     lam: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return action advantages and value targets, both (B, A), 0 on padding: every action is one
-    token that ends it.
+    """Return action-level GAE advantages and value targets, both (B, A), 0 on padding.
+
+    It is `decomposed_gae` with actions of one token each.
     """
     return decomposed_gae(
-        rewards, values, valid, torch.ones_like(valid), bootstrap, gamma=gamma, lam=lam
+        rewards=rewards,
+        values=values,
+        acted=valid,
+        ends_action=torch.ones_like(valid),
+        bootstrap=bootstrap,
+        gamma=gamma,
+        lam=lam,
     )
 
 
@@ -76,28 +83,25 @@ def whiten(
     mask: Tensor | None = None,
     *,
     epsilon: float = 1e-5,
-    least_scale: float = 0.0,
+    min_scale: float = 0.0,
 ) -> Tensor:
-    """Return advantages shifted to mean 0 and scaled to (population) standard deviation 1 over
-    `mask`, 0 outside it.
+    """Return advantages with mean 0 and (population) standard deviation 1 over `mask`, 0 outside.
 
-    A zero advantage counts like any other. epsilon bounds the scale: where all advantages agree up
-    to rounding, that rounding is not blown up to size 1. A deviation below least_scale counts as
-    that much.
+    Zero advantages are included. epsilon bounds the scale: where all advantages agree up to
+    rounding, the rounding is not blown up to size 1. A deviation below min_scale is raised to it.
     """
     mask = torch.ones_like(advantages, dtype=torch.bool) if mask is None else mask
-    kept = advantages[mask]
-    if kept.numel() == 0:
+    selected = advantages[mask]
+    if selected.numel() == 0:
         return torch.zeros_like(advantages)
-    centre, scale = kept.mean(), kept.std(correction=0).clamp(min=least_scale)
+    centre, scale = selected.mean(), selected.std(correction=0).clamp(min=min_scale)
     return torch.where(mask, (advantages - centre) / (scale + epsilon), 0.0)
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """Return the share of the targets' variance that the values explain: 1 is perfect, NaN where
-    targets are constant.
+    """Return 1 - Var(returns - values) / Var(returns), both (N,); NaN for constant returns.
 
-    Both (N,). Constant targets leave nothing to explain; -inf there would only spoil a curve.
+    1 is a perfect critic. Constant returns would give -inf, which spoils a plotted curve.
     """
     variance = returns.var(correction=0)
     if variance <= 1e-12:

@@ -13,8 +13,8 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 class Trajectories(NamedTuple):
-    """The acted tokens of every episode in order of time, context left out. E episodes, L tokens at
-    most.
+    """Action tokens of each episode in time order, (E, L): E episodes of at most L tokens, without
+    their context.
     """
 
     rewards: Tensor  # (E, L)
@@ -32,67 +32,67 @@ class Trajectories(NamedTuple):
         return before & self.acted
 
     def action_number(self) -> Tensor:
-        """Return which action of its episode a token belongs to, (E, L), from 0; padding counts to
-        the last one.
+        """Return the index of each token's action within its episode, (E, L), from 0; padding gets
+        that of the last action.
         """
         return self.begins_action().long().cumsum(1) - 1
 
 
 class AdvantageEstimate(NamedTuple):
-    """What the update learns from, on the timelines' shape."""
+    """Advantages and value targets in the shape of the trajectories, (E, L)."""
 
     advantages: Tensor  # (E, L)
     returns: Tensor  # (E, L) targets of the critic
-    # (E, L) bool, the tokens that enter the losses (an action-level algorithm: one an action)
-    counted: Tensor
+    # (E, L) bool, the tokens that enter the losses (action-level algorithms: one token an action)
+    loss_mask: Tensor
 
 
 class TokenGroups(NamedTuple):
-    """What each of n tokens of a pass belongs to; tokens of one action, and of one row, are
-    neighbours.
+    """Action and row index of each of the n acted tokens of a pass.
+
+    Tokens of one action are neighbours, and so are those of one row: `span_sum` relies on it.
     """
 
     action: Tensor  # (n,) int64
     row: Tensor  # (n,) int64
-    num_words: (
-        Tensor  # (n,) words of the token's action, parted by white space; 0 where nobody counted
-    )
+    # (n,) words, separated by white space, of the token's action; 0 where not known
+    num_words: Tensor
 
 
-def identity(numbers: Tensor, spans: TokenGroups) -> Tensor:
-    """Return the numbers as they are: a token stands for itself."""
-    return numbers
+def identity(values: Tensor, groups: TokenGroups) -> Tensor:
+    """Return the per-token values (n,) unchanged: no averaging over actions."""
+    return values
 
 
 class Algorithm(NamedTuple):
-    """One algorithm; everything else (batches, losses, epochs, steps) is shared."""
+    """What distinguishes one algorithm; batches, losses, epochs and steps are shared by all."""
 
     name: str
     estimate: Callable[[Trajectories, TrainConfig], AdvantageEstimate]
-    log_ratio: Callable[
-        [Tensor, TokenGroups, TrainConfig], Tensor
-    ]  # of tokens (n,) -> the one clipped at each token (n,)
-    average: Callable[[Tensor, TokenGroups], Tensor] = (
-        identity  # entropy or KL of tokens (n,) -> what the loss counts (n,)
-    )
-    critic: bool = (
-        True  # false: values are neither used nor trained, and advantages bring their own scale
-    )
+    # per-token log-ratios (n,) -> the log-ratio that is clipped at each token (n,)
+    log_ratio: Callable[[Tensor, TokenGroups, TrainConfig], Tensor]
+    # per-token entropies or KLs (n,) -> what the loss takes at each token (n,)
+    average: Callable[[Tensor, TokenGroups], Tensor] = identity
+    # False: values are neither used nor trained, and the estimate scales its own advantages
+    critic: bool = True
 
 
 def token_estimate(
-    timelines: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
+    trajectories: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
 ) -> AdvantageEstimate:
-    """Return an advantage and a target for every token; lam_token None: inside an action as between
-    actions.
+    """Return GAE advantages and value targets of every token.
 
-    The critic's targets may look further ahead than the policy's advantages (--lam_value; VC-PPO,
-    arXiv:2503.01491).
+    lam_token None: the same lambda inside an action as between actions. --lam_value gives the
+    critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
     """
 
     def gae(lam: float) -> tuple[Tensor, Tensor]:
         return decomposed_gae(
-            *timelines[:5],
+            rewards=trajectories.rewards,
+            values=trajectories.values,
+            acted=trajectories.acted,
+            ends_action=trajectories.ends_action,
+            bootstrap=trajectories.bootstrap,
             gamma=config.discount,
             lam=lam,
             gamma_token=gamma_token,
@@ -102,23 +102,41 @@ def token_estimate(
     advantages, returns = gae(config.lam)
     if config.lam_value is not None:
         returns = gae(config.lam_value)[1]
-    return AdvantageEstimate(advantages, returns, counted=timelines.acted)
+    return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)
 
 
-def token_log_ratio(token_log_ratios: Tensor, spans: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the token's own log-ratio: each token is clipped by itself."""
+def returns_to_go(trajectories: Trajectories, discount: float) -> Tensor:
+    """Return the discounted reward to go at every token, (E, L) fp64: GAE with values of 0 and
+    lambda 1, that is, without a critic and without a bootstrap.
+    """
+    no_values = torch.zeros_like(trajectories.rewards, dtype=torch.float64)
+    return decomposed_gae(
+        rewards=trajectories.rewards,
+        values=no_values,
+        acted=trajectories.acted,
+        ends_action=trajectories.ends_action,
+        bootstrap=no_values[:, 0],
+        gamma=discount,
+        lam=1.0,
+    )[1]
+
+
+def token_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
+    """Return the per-token log-ratios (n,) unchanged: each token is clipped on its own."""
     return token_log_ratios
 
 
-def span_sum(numbers: Tensor, span: Tensor) -> Tensor:
-    """Return at each token the sum over its span, (n,); the tokens of a span are neighbours."""
+def span_sum(values: Tensor, span: Tensor) -> Tensor:
+    """Return at each token the sum of the values (n,) over its span (n,), an index; tokens of one
+    span are neighbours.
+    """
     _, index = torch.unique_consecutive(span, return_inverse=True)
-    totals = torch.zeros(len(numbers), dtype=numbers.dtype, device=numbers.device).index_add(
-        0, index, numbers
+    totals = torch.zeros(len(values), dtype=values.dtype, device=values.device).index_add(
+        0, index, values
     )
     return totals[index]
 
 
-def span_mean(numbers: Tensor, span: Tensor) -> Tensor:
+def span_mean(values: Tensor, span: Tensor) -> Tensor:
     """Return at each token the mean over its span, (n,)."""
-    return span_sum(numbers, span) / span_sum(torch.ones_like(numbers), span)
+    return span_sum(values, span) / span_sum(torch.ones_like(values), span)

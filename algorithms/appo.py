@@ -1,5 +1,6 @@
-"""APPO: action-level PPO, one ratio, one advantage and one value an action. Not RLlib's
-asynchronous PPO.
+"""APPO: action-level PPO, with one ratio, one advantage and one value per action.
+
+Not RLlib's asynchronous PPO.
 
 The surrogate of TWOSOME (Tan et al. 2024, arXiv:2401.14151) without its list of admissible actions:
 under free generation there is nothing to normalise over, so --action_logprob_norm "token" is the
@@ -24,56 +25,61 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.losses import MAX_LOG_RATIO
 
 
-def estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return an advantage and a target for every action, counted once: at its first token, where
-    its value is read.
+def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+    """Return GAE over actions; the losses take each action once, at its first token, where its
+    value is read.
     """
-    begins, number = timelines.begins_action(), timelines.action_number()
+    begins, number = trajectories.begins_action(), trajectories.action_number()
     shape = (len(begins), int(number.max()) + 1)  # (E, A)
     valid = torch.arange(shape[1], device=number.device) <= number[:, -1:]
 
-    def by_action(at: Tensor) -> Tensor:
+    def sum_by_action(at: Tensor) -> Tensor:
         return torch.zeros(shape, dtype=at.dtype, device=at.device).scatter_add_(1, number, at)
 
-    rewards = by_action(torch.where(timelines.acted, timelines.rewards, 0.0))
-    values = by_action(torch.where(begins, timelines.values, 0.0))
+    rewards = sum_by_action(torch.where(trajectories.acted, trajectories.rewards, 0.0))
+    values = sum_by_action(torch.where(begins, trajectories.values, 0.0))
 
     def gae(lam: float) -> tuple[Tensor, Tensor]:
         return action_gae(
-            rewards, values, valid, timelines.bootstrap, gamma=config.discount, lam=lam
+            rewards=rewards,
+            values=values,
+            valid=valid,
+            bootstrap=trajectories.bootstrap,
+            gamma=config.discount,
+            lam=lam,
         )
 
     advantages, returns = gae(config.lam)
     if config.lam_value is not None:
         returns = gae(config.lam_value)[1]
     return AdvantageEstimate(
-        advantages.gather(1, number), returns.gather(1, number), counted=begins
+        advantages.gather(1, number), returns.gather(1, number), loss_mask=begins
     )
 
 
-def log_ratio(token_log_ratios: Tensor, spans: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the log-ratio of each token's action: the sum over its tokens, or that over their or
-    its words' number.
+def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
+    """Return the log-ratio of each token's action, (n,): the sum over its tokens, divided by
+    their number or by the action's number of words where --action_logprob_norm says so.
     """
-    total = span_sum(token_log_ratios, spans.action)
+    total = span_sum(token_log_ratios, groups.action)
     if config.action_logprob_norm == "token":
-        total = span_mean(token_log_ratios, spans.action)
+        total = span_mean(token_log_ratios, groups.action)
     elif config.action_logprob_norm == "word":
-        if not bool((spans.num_words > 0).all()):
+        if not bool((groups.num_words > 0).all()):
             raise ValueError(
                 "--action_logprob_norm word: an action has no number of words "
                 "(EpisodeRecord.num_words); "
                 'records of the rollout have one, others need "sum" or "token"'
             )
-        total = total / spans.num_words
+        total = total / groups.num_words
     return total.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
-def average(numbers: Tensor, spans: TokenGroups) -> Tensor:
-    """Return the mean over each token's action: an action's entropy counts once,
-    as its loss does.
+def average(values: Tensor, groups: TokenGroups) -> Tensor:
+    """Return the mean over each token's action, (n,): an action's entropy counts once, as its loss
+    does.
     """
-    return span_mean(numbers, spans.action)
+    return span_mean(values, groups.action)
 
 
 APPO = Algorithm("APPO", estimate, log_ratio, average)

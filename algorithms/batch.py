@@ -15,7 +15,7 @@ from fctncalling.algorithms.algorithm import TokenGroups
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord, check_token_record
 
-MOST_PADDING = 0.08  # of what the passes of one optimiser step read
+MAX_PADDING_SHARE = 0.08  # padding among the tokens that one optimiser step passes over
 
 
 class Batch(NamedTuple):
@@ -29,8 +29,8 @@ class Batch(NamedTuple):
 
 
 class ActedTokens(NamedTuple):
-    """Every acted token of an update in order of episode, row and time. N tokens, numbered alike in
-    all fields.
+    """The N acted tokens of an update in order of episode, row and time; every field is flat (N,)
+    with one index a token.
     """
 
     rewards: Tensor  # (N,) float32
@@ -46,13 +46,12 @@ class ActedTokens(NamedTuple):
 def make_batch(
     rows: Sequence[TokenRecord], *, device: torch.device | str = "cpu", trim: bool = False
 ) -> Batch:
-    """Return the rows padded on the right, in the order given; trim drops the context after the
-    last acted token.
+    """Return the rows padded on the right, in the order given.
 
-    That context matters to no log-probability and no value of an acted token. Keep it for the value
-    after the end.
+    trim: drop each row's context after its last acted token. No log-probability or value of an
+    acted token depends on it; only the bootstrap value after the last token needs it.
     """
-    lengths = [_trained_length(row) if trim else len(row.ids) for row in rows]
+    lengths = [trained_length(row) if trim else len(row.ids) for row in rows]
     ids = np.zeros((len(rows), max(lengths, default=0)), dtype=np.int64)
     attention_mask, acted = np.zeros(ids.shape, dtype=bool), np.zeros(ids.shape, dtype=bool)
     for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
@@ -69,9 +68,7 @@ def make_batch(
 def acted_tokens(
     episodes: Sequence[EpisodeRecord], *, device: torch.device | str = "cpu"
 ) -> ActedTokens:
-    """Return the acted tokens of all rows of all episodes, flat: context never enters what is
-    computed on them.
-    """
+    """Return the acted tokens of all rows of all episodes as flat tensors, without context."""
     rows = [(index, row) for index, episode in enumerate(episodes) for row in episode.rows]
     for _, row in rows:
         check_token_record(row)
@@ -96,12 +93,12 @@ def acted_tokens(
         episode=episode_of_row[row_of_token],
         action=action,
         num_words=torch.tensor(_num_words(episodes), dtype=torch.float32, device=device)[action],
-        cut=torch.tensor(_cut(episodes), dtype=torch.bool, device=device)[action],
+        cut=torch.tensor(_action_was_cut(episodes), dtype=torch.bool, device=device)[action],
     )
 
 
-def _cut(episodes: Sequence[EpisodeRecord]) -> list[bool]:
-    """Return whether each action of the episodes was cut."""
+def _action_was_cut(episodes: Sequence[EpisodeRecord]) -> list[bool]:
+    """Return whether --max_new_tokens cut each action of the episodes, in order."""
     cut: list[bool] = []
     for episode in episodes:
         num_actions = sum(sum(row.ends_action) for row in episode.rows)
@@ -110,14 +107,14 @@ def _cut(episodes: Sequence[EpisodeRecord]) -> list[bool]:
 
 
 def _num_words(episodes: Sequence[EpisodeRecord]) -> list[int]:
-    """Return the number of words of every action of the episodes; 0 in an episode that does not
-    tell.
+    """Return the number of words of every action of the episodes, in order; 0 in an episode
+    without `num_words`.
     """
     num_words: list[int] = []
     for episode in episodes:
         num_actions = sum(sum(row.ends_action) for row in episode.rows)
-        told = len(episode.num_words) == num_actions
-        num_words += episode.num_words if told else [0] * num_actions
+        counted = len(episode.num_words) == num_actions
+        num_words += episode.num_words if counted else [0] * num_actions
     return num_words
 
 
@@ -126,37 +123,37 @@ def microbatches(
     *,
     max_tokens: int,
     num_parts: int = 1,
-    most_padding: float = MOST_PADDING,
+    max_padding_share: float = MAX_PADDING_SHARE,
 ) -> list[list[int]]:
-    """Return the rows' indices in few groups, the shortest rows first, to be padded and passed
-    group by group.
+    """Return row indices in few groups of similar length, the shortest rows first.
 
-    A group holds rows of like length: at most max_tokens padded tokens (a longer row is a group of
-    its own). Of all padded tokens less than most_padding is padding. num_parts: no group holds more
-    than that part of the tokens, rows permitting.
+    Each group is padded and passed through the model on its own. It holds at most max_tokens
+    tokens, padding included (a longer row forms a group by itself). Less than max_padding_share of
+    all tokens is padding. num_parts: split the tokens into at least that many groups, if there are
+    enough rows.
     """
     order = np.argsort(lengths, kind="stable")
     sizes, total = np.asarray(lengths, dtype=np.int64)[order], sum(lengths)
     limit = max_tokens if num_parts == 1 else min(max_tokens, -(-total // num_parts))
-    price = float(
-        max(lengths, default=0) * len(lengths)
-    )  # of a group, in tokens: the higher, the fewer groups
+    # Each group costs its padded tokens plus this price: a high price gives few groups. It is
+    # lowered until the padding is within its bound.
+    price = float(max(lengths, default=0) * len(lengths))
     while True:
         bounds = _cheapest_cut(sizes, limit, price)
         padded = sum(
             (end - start) * int(sizes[end - 1]) for start, end in itertools.pairwise(bounds)
         )
-        if padded * (1.0 - most_padding) < total or price == 0.0:
+        if padded * (1.0 - max_padding_share) < total or price == 0.0:
             return [order[start:end].tolist() for start, end in itertools.pairwise(bounds)]
         price = 0.7 * price if price > 1.0 else 0.0
 
 
 def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[int]:
-    """Return the bounds, 0 to len(sizes), of groups of neighbours with least padded tokens + price
-    * groups.
+    """Return the bounds, 0 to len(sizes), of the groups of neighbours that minimise padded tokens +
+    price * groups.
 
-    sizes: lengths in ascending order. costs[end] is the least that the first `end` rows can be had
-    for.
+    Dynamic programming over sizes (lengths, ascending): costs[end] is the minimum over all ways to
+    group the first `end` rows, starts[end] the first row of the last group in the best of them.
     """
     costs, starts = np.zeros(len(sizes) + 1), np.zeros(len(sizes) + 1, dtype=np.int64)
     for end in range(1, len(sizes) + 1):
@@ -172,11 +169,11 @@ def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[in
 
 
 def trained_lengths(rows: Sequence[TokenRecord]) -> list[int]:
-    """Return how many tokens of each row are read in training: all up to its last acted token."""
-    return [_trained_length(row) for row in rows]
+    """Return how many tokens of each row training passes over: all up to its last acted token."""
+    return [trained_length(row) for row in rows]
 
 
-def _trained_length(row: TokenRecord) -> int:
+def trained_length(row: TokenRecord) -> int:
     """Return the length of the row up to and including its last acted token, 0 where nothing was
     acted.
     """
@@ -190,65 +187,66 @@ Minibatch = list[list[int]]  # the rows of one optimiser step, in microbatches
 
 
 class Experience(NamedTuple):
-    """What was collected and can be learned from: E episodes, their rows, N acted tokens."""
+    """Update batch: E valid episodes, their rows and their N acted tokens."""
 
     episodes: list[EpisodeRecord]  # each with at least one acted token
     rows: list[TokenRecord]  # each with at least one acted token, in order of episode and time
-    lengths: list[int]  # tokens of each row that training reads
+    lengths: list[int]  # tokens of each row that training passes over
     tokens: ActedTokens
     starts: Tensor  # (rows + 1,) the first acted token of each row, and N at the end
 
-    def groups(self) -> Tensor:
-        """Return a number an episode, (E,), equal for episodes of one task and environment seed."""
+    def episode_groups(self) -> Tensor:
+        """Return the group index of each episode, (E,): equal for the same task and environment
+        seed.
+        """
         known: dict[object, int] = {}
-        numbers = [known.setdefault(episode.situation, len(known)) for episode in self.episodes]
-        return torch.tensor(numbers, device=self.tokens.rewards.device)
+        indices = [known.setdefault(episode.situation, len(known)) for episode in self.episodes]
+        return torch.tensor(indices, device=self.tokens.rewards.device)
 
-    def spans(self, numbers: Tensor) -> TokenGroups:
-        """Return what the tokens of these numbers belong to."""
-        tokens = self.tokens
-        return TokenGroups(tokens.action[numbers], tokens.row[numbers], tokens.num_words[numbers])
+    def token_groups(self, token_indices: Tensor) -> TokenGroups:
+        """Return action, row and number of words of these acted tokens."""
+        return TokenGroups(
+            action=self.tokens.action[token_indices],
+            row=self.tokens.row[token_indices],
+            num_words=self.tokens.num_words[token_indices],
+        )
 
     def padding_share(self, minibatches: Sequence[Minibatch]) -> float:
-        """Return which part of the tokens that the model passes over once in these minibatches is
-        padding.
-        """
+        """Return the share of padding among the tokens of one pass over these minibatches."""
         groups = [
             [self.lengths[row] for row in rows] for minibatch in minibatches for rows in minibatch
         ]
         return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
 
-    def counted_rows(
-        self, minibatches: list[Minibatch], counted: Tensor, config: TrainConfig
+    def rows_in_loss(
+        self, minibatches: list[Minibatch], loss_mask: Tensor, config: TrainConfig
     ) -> list[Minibatch]:
-        """Return the minibatches without rows of which --overlong mask leaves no token to learn
-        from.
+        """Return the minibatches without the rows whose tokens --overlong mask all takes out of the
+        loss.
         """
         if config.overlong != "mask":
             return minibatches
-        rows = set(self.tokens.row[counted].tolist())
-        kept = [
+        rows = set(self.tokens.row[loss_mask].tolist())
+        remaining = [
             [group for rows_ in minibatch if (group := [row for row in rows_ if row in rows])]
             for minibatch in minibatches
         ]
-        return [minibatch for minibatch in kept if minibatch]
+        return [minibatch for minibatch in remaining if minibatch]
 
     def batch(self, rows: Sequence[int]) -> tuple[Batch, Tensor]:
-        """Return the rows padded for a forward pass, and the numbers of its acted tokens, in the
-        pass's order.
+        """Return the rows padded for a forward pass, and the indices into `tokens` of its acted
+        tokens, in the order of the pass.
         """
-        numbers = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
+        indices = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
         device = self.tokens.rewards.device
-        return make_batch([self.rows[row] for row in rows], device=device, trim=True), torch.cat(
-            numbers
-        ).to(device)
+        batch = make_batch([self.rows[row] for row in rows], device=device, trim=True)
+        return batch, torch.cat(indices).to(device)
 
 
 def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experience:
-    """Return what can be learned from: invalid episodes and those without an acted token are left
-    out.
+    """Build the update batch from the valid episodes with at least one acted token.
 
-    Raises ValueError where nothing is left, naming the cause.
+    Raises ValueError where there is none, naming the cause.
     """
     usable = [episode for episode in episodes if not episode.invalid and _acted_rows(episode)]
     if not usable:
@@ -263,14 +261,16 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
     tokens = acted_tokens(usable, device=device)
     rows = [row for episode in usable for row in _acted_rows(episode)]
     starts = torch.tensor([0, *(sum(row.acted) for row in rows)]).cumsum(0)
-    return Experience(usable, rows, trained_lengths(rows), tokens, starts)
+    return Experience(
+        episodes=usable, rows=rows, lengths=trained_lengths(rows), tokens=tokens, starts=starts
+    )
 
 
 def plan_minibatches(
     experience: Experience, config: TrainConfig, generator: torch.Generator
 ) -> list[Minibatch]:
-    """Return every row once, shuffled into minibatches of nearly equal size, each split into
-    microbatches.
+    """Return one epoch: every row once, shuffled into minibatches of nearly equal size, each split
+    into microbatches.
     """
     order = torch.randperm(len(experience.rows), generator=generator)
     num_minibatches = min(config.num_mini_batch, len(experience.rows))

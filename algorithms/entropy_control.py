@@ -1,6 +1,4 @@
-"""An entropy bonus whose weight follows the entropy (Skywork-OR1, arXiv:2505.22312,
-section 4.4).
-"""
+"""Adaptive entropy coefficient (Skywork-OR1, arXiv:2505.22312, section 4.4)."""
 
 from __future__ import annotations
 
@@ -8,8 +6,8 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def next_entropy_coef(coef: float, entropy: float, config: TrainConfig) -> float:
-    """Return the weight for the next update: a step up where entropy was below --entropy_target,
-    else a step down.
+    """Return the next update's entropy_coef: one step up if entropy was below --entropy_target,
+    else one down.
     """
     if config.entropy_target is None:
         return coef

@@ -1,4 +1,4 @@
-"""Episode records: what a rollout hands to learning."""
+"""Episode and token records: the rollout's output, the update's input."""
 
 from __future__ import annotations
 
@@ -8,63 +8,55 @@ from typing import Any
 
 @dataclass
 class TokenRecord:
-    """One token sequence that was played: a whole episode where the chat template only appends,
-    else one step of it.
+    """Token sequence of an episode (append-only chat template) or of one step of it.
 
-    All lists have one entry a token. A token that the policy sampled is `acted`; everything else
-    (system, user, tool, template glue) is context. Nothing here was ever decoded and encoded again.
+    All lists have one entry a token. Tokens sampled by the policy are `acted`; all others (system,
+    user, tool, template) are context. The ids are those sampled, never decoded and encoded again.
     """
 
     ids: list[int]
     acted: list[bool]
     ends_action: list[bool]  # the last sampled token of its action
-    rollout_logprobs: list[float]  # as sampled, NaN where not known; 0.0 where not acted
+    rollout_logprobs: list[float]  # as sampled, NaN where unknown; 0.0 where not acted
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
 
 
 @dataclass
 class EpisodeRecord:
-    """One episode as learning sees it: its token records in order of time, and how it ended."""
+    """One episode for training: its token records in time order, and how it ended."""
 
     task_id: str
     category: str
-    rows: list[
-        TokenRecord
-    ]  # one row (append-only template) or one a step; context after the last action is kept
+    # one row (append-only template) or one per step; includes the context after the last action
+    rows: list[TokenRecord]
     terminated: bool = False
-    truncated: bool = (
-        False  # cut by an outside budget: bootstrap with the value after the last row's last token
-    )
+    # cut by an outside budget: bootstrap with the value after the last row's last token
+    truncated: bool = False
     invalid: bool = False  # infrastructure failed: dropped and counted, never scored
     success: bool = False
-    strict_success: bool | None = None  # success when nothing is forgiven; None where nobody judged
+    strict_success: bool | None = None  # success by the strict verdict; None without one
     episode_return: float = 0.0
     num_steps: int = 0
     num_actions_truncated: int = 0  # actions cut by --max_new_tokens
-    num_words: list[int] = field(
-        default_factory=list
-    )  # of each action's text; empty where nobody counted
-    cut_actions: list[int] = field(
-        default_factory=list
-    )  # numbers, from 0, of the actions cut by --max_new_tokens
+    num_words: list[int] = field(default_factory=list)  # of each action's text; or empty
+    # indices, from 0, of the actions cut by --max_new_tokens
+    cut_actions: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
     env_seed: int | None = None  # that the environment was reset with
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
-    # What the environment said, in OpenAI form: the opening messages, then those behind each step.
+    # The environment's messages in OpenAI form: those of reset, then those after each step.
     messages: list[list[Any]] = field(default_factory=list)
-    ground_truth: Any = None  # where the environment told it, at the episode's end
+    ground_truth: Any = None  # info["ground_truth"] at the episode's end, if there
 
     @property
     def situation(self) -> tuple[str, int | None]:
-        """What the episode began in: episodes of one task and one environment seed are compared
-        with each other.
-        """
+        """Task and environment seed: episodes that share both form a group (GRPO)."""
         return self.task_id, self.env_seed
 
 
 def check_token_record(row: TokenRecord) -> None:
-    """Raise ValueError where the lists of a record do not fit together: a shifted mask would train
-    on context.
+    """Raise ValueError where the lists of a record are inconsistent: a shifted mask would train on
+    context.
     """
     sizes = {
         name: len(getattr(row, name))

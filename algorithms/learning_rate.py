@@ -1,6 +1,4 @@
-"""The learning rate of each update: a warm-up, then constant, linear or cosine decay to the end of
-the run.
-"""
+"""Learning-rate schedule: warm-up, then constant, linear or cosine decay to the end of the run."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def learning_rate_factor(config: TrainConfig, update: int) -> float:
-    """Return what --lr and --critic_lr are multiplied by in an update, counted from 0.
+    """Return the factor of --lr and --critic_lr in an update, counted from 0.
 
-    It follows from the settings and the update's number alone, so a resumed run goes on where it
-    was. The warm-up rises to 1 in equal parts; the decay then falls from 1 and would reach
-    --min_lr_ratio one update after the last.
+    It depends on the settings and the update's index alone, so a resumed run continues it. The
+    warm-up rises to 1 in equal parts; the decay then falls from 1 and would reach --min_lr_ratio
+    one update after the last.
     """
     if update < config.warmup_updates:
         return (update + 1) / config.warmup_updates
@@ -34,7 +32,7 @@ def learning_rate_factor(config: TrainConfig, update: int) -> float:
 def set_learning_rates(
     optimisers: Iterable[torch.optim.Optimizer | None], rates: Iterable[float]
 ) -> None:
-    """Give each optimiser, in order, its rate; one that is None has none."""
+    """Set the learning rate of each optimiser; None stands for one that is not used."""
     for optimiser, rate in zip(optimisers, rates, strict=True):
         for group in () if optimiser is None else optimiser.param_groups:
             group["lr"] = rate

@@ -1,8 +1,8 @@
-"""Losses of the clipped actor-critic update, one number a token, and how they are added up.
+"""Per-token losses of the clipped actor-critic update, and their aggregation.
 
-N is the number of tokens (or any other shape; all arguments of a call share it). `mask` says which
-entries count: the others are replaced *before* any arithmetic, so that NaN or 1e6 there reaches
-neither the loss nor the gradient.
+N is the number of tokens (or any other shape; all arguments of a call share it). Entries outside
+`mask` are replaced by 0 *before* any arithmetic, so that NaN or 1e6 there reaches neither the loss
+nor the gradient.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_LOG_RATIO = 20.0  # exp(20) is 4.9e8: still a finite ratio, and long past an
 
 def log_ratio(new_logprobs: Tensor, old_logprobs: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return log(pi_new / pi_old) of each token, (N,), clamped to +-20; 0 outside the mask."""
-    return _kept(new_logprobs - old_logprobs, mask).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    return _masked(new_logprobs - old_logprobs, mask).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
 def policy_loss(
@@ -32,7 +32,7 @@ def policy_loss(
     clip_high > clip_low leaves rare tokens more room to grow (DAPO, arXiv:2503.14476). dual_clip
     bounds the loss of a bad token that became likely (Ye et al. 2020, eq. 5).
     """
-    ratios, advantages = _kept(log_ratios, mask).exp(), _kept(advantages, mask)
+    ratios, advantages = _masked(log_ratios, mask).exp(), _masked(advantages, mask)
     losses = torch.maximum(
         -ratios * advantages, -ratios.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages
     )
@@ -56,7 +56,11 @@ def value_loss(
     value_clip has its own range, in units of return: the policy's 0.2 would stop a critic whose
     targets lie 1 away.
     """
-    values, returns, old_values = _kept(values, mask), _kept(returns, mask), _kept(old_values, mask)
+    values, returns, old_values = (
+        _masked(values, mask),
+        _masked(returns, mask),
+        _masked(old_values, mask),
+    )
     losses = _regression(values - returns, huber_delta)
     if value_clip is None:
         return losses
@@ -71,7 +75,7 @@ def aggregate(losses: Tensor, mask: Tensor | None, total: Tensor | float) -> Ten
     minibatch leave its gradient unchanged. The update's is the same for all its steps too
     (`targets.loss_divisor`).
     """
-    return _kept(losses, mask).sum() / total
+    return _masked(losses, mask).sum() / total
 
 
 def kl_k1(log_ratios: Tensor) -> Tensor:
@@ -106,6 +110,6 @@ def _regression(errors: Tensor, huber_delta: float | None) -> Tensor:
     )
 
 
-def _kept(tensor: Tensor, mask: Tensor | None) -> Tensor:
+def _masked(tensor: Tensor, mask: Tensor | None) -> Tensor:
     """Return the tensor with 0 outside the mask; a product would keep NaN (0 * NaN = NaN)."""
     return tensor if mask is None else torch.where(mask, tensor, 0.0)

@@ -28,24 +28,24 @@ class LossTerms(NamedTuple):
     policy_losses: Tensor
     value_losses: Tensor
     entropies: Tensor
-    value_changes: Tensor  # how far each value moved since before the update
+    value_changes: Tensor  # value - old value
     loss_mask: Tensor  # bool
     loss_weights: Tensor
     reference_kl: Tensor  # divergence from the reference; meaningless without one
 
     def detached(self) -> LossTerms:
-        """Return the terms cut off from the graph, which would keep every activation."""
+        """Return the terms detached from the graph, which would hold every activation."""
         return LossTerms(**{name: term.detach() for name, term in self._asdict().items()})
 
     @classmethod
-    def joined(cls, parts: Sequence[LossTerms]) -> LossTerms:
-        """Return the terms of several microbatches end to end."""
+    def concatenate(cls, parts: Sequence[LossTerms]) -> LossTerms:
+        """Return the terms of several microbatches concatenated."""
         return cls(**{name: torch.cat([getattr(p, name) for p in parts]) for name in cls._fields})
 
 
 def step_metrics(parts: Sequence[LossTerms], config: TrainConfig) -> Metrics:
-    """Return the figures of one optimiser step from the terms of its microbatches."""
-    terms = LossTerms.joined(parts)
+    """Return the metrics of one optimiser step from the loss terms of its microbatches."""
+    terms = LossTerms.concatenate(parts)
     ratios = terms.log_ratios.exp()[terms.loss_mask]
     clipped = (ratios < 1.0 - config.clip_low) | (ratios > 1.0 + config.clip_high)
     total = terms.loss_weights.sum()
@@ -74,17 +74,14 @@ def update_metrics(
     episodes: Sequence[EpisodeRecord],
     experience: Experience,
     targets: Targets,
-    steps: Sequence[
-        Metrics
-    ],  # of every pass; those without a gradient norm were stopped before their step
+    # of every step; one without gradient norms was stopped by --target_kl before its step
+    steps: Sequence[Metrics],
     early_stop_epoch: int,
     config: TrainConfig,
 ) -> Metrics:
-    """Return the figures of a whole update; those that do not exist (constant targets explain
-    nothing) are absent.
+    """Return the metrics of a whole update, without NaN (explained variance of constant returns).
 
-    Losses are means over the steps that were taken; the KL is the last pass's, that is, of the
-    whole update.
+    Losses are means over the steps taken; the KL is that of the last pass, after all other steps.
     """
     taken = [step for step in steps if "losses/policy_grad_norm" in step]
     metrics = {
@@ -93,9 +90,8 @@ def update_metrics(
     metrics |= {name: steps[-1][name] for name in ("losses/approx_kl", "losses/old_approx_kl")}
     metrics["losses/ratio_min"] = min(step["losses/ratio_min"] for step in steps)
     metrics["losses/ratio_max"] = max(step["losses/ratio_max"] for step in steps)
-    metrics["losses/first_ratio_deviation"] = steps[0][
-        "losses/ratio_deviation"
-    ]  # 0: old and new passes agree
+    # 0: the passes before the update and the first of the update agree
+    metrics["losses/first_ratio_deviation"] = steps[0]["losses/ratio_deviation"]
     metrics.pop("losses/ratio_deviation", None)
     metrics["losses/early_stop_epoch"] = float(early_stop_epoch)  # 0: ran to the end
     metrics["update/policy_skipped"] = float(not targets.advantages.any())
@@ -110,7 +106,7 @@ def update_metrics(
 
 
 def drop_critic_metrics(metrics: Metrics) -> Metrics:
-    """Return the figures without those of values, for an algorithm that has none."""
+    """Return the metrics without those of values, for an algorithm without a critic."""
     values = (
         "losses/value_loss",
         "losses/vf_clipfrac",
@@ -125,7 +121,7 @@ def drop_critic_metrics(metrics: Metrics) -> Metrics:
 
 
 def _critic_metrics(targets: Targets) -> Metrics:
-    counted = targets.loss_mask
+    loss_mask = targets.loss_mask
     metrics: Metrics = {}
     series = {
         "values": targets.old_values,
@@ -133,20 +129,18 @@ def _critic_metrics(targets: Targets) -> Metrics:
         "advantages": targets.raw_advantages,
     }
     for name, tensor in series.items():
-        kept = tensor[counted]
-        metrics[f"critic/{name}_mean"] = float(kept.mean())
-        metrics[f"critic/{name}_min"] = float(kept.min())
-        metrics[f"critic/{name}_max"] = float(kept.max())
+        selected = tensor[loss_mask]
+        metrics[f"critic/{name}_mean"] = float(selected.mean())
+        metrics[f"critic/{name}_min"] = float(selected.min())
+        metrics[f"critic/{name}_max"] = float(selected.max())
     metrics["losses/explained_variance"] = explained_variance(
-        targets.old_values[counted], targets.returns[counted]
+        targets.old_values[loss_mask], targets.returns[loss_mask]
     )
     return metrics
 
 
 def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics:
-    """Return how far sampling and training disagree on the probability of the same token under the
-    same weights.
-    """
+    """Return how far log-probs of rollout and training forward differ, (N,) both."""
     difference = old_logprobs - rollout_logprobs
     ratios = difference.exp()
     return {
@@ -156,7 +150,7 @@ def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics
 
 
 def _importance_metrics(targets: Targets, config: TrainConfig) -> Metrics:
-    """Return what the truncated importance weights are; nothing where none are asked for."""
+    """Return statistics of the truncated importance weights, if they are used."""
     weights = targets.importance[targets.loss_mask]
     if config.importance_cap is None or not corrects_sampling(config, weights.device):
         return {}

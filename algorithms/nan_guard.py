@@ -18,11 +18,11 @@ MAX_TASKS = 4  # that a message names
 
 
 class NotFiniteError(FloatingPointError):
-    """A tensor holds a NaN or an infinity; `places` are the numbers of its bad entries, flat."""
+    """A tensor has NaN or infinite entries; `indices` are theirs in the flattened tensor."""
 
-    def __init__(self, message: str, places: Tensor) -> None:
+    def __init__(self, message: str, indices: Tensor) -> None:
         super().__init__(message)
-        self.places = places
+        self.indices = indices
 
 
 def check_finite(name: str, tensor: Tensor, where: str = "before the first step") -> None:
@@ -40,36 +40,36 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
 
 
 @contextlib.contextmanager
-def annotate_tasks(experience: Experience, numbers: Tensor | None = None) -> Iterator[None]:
-    """Let a NotFiniteError of this block tell the tasks it came up in.
+def annotate_tasks(experience: Experience, token_indices: Tensor | None = None) -> Iterator[None]:
+    """Context manager: add the task ids to a NotFiniteError raised inside.
 
-    Entry i of its tensor belongs to acted token numbers[i] (default: i); of one with other entries,
-    to all of them.
+    Entry i of the error's tensor belongs to acted token token_indices[i] (default: i). A tensor of
+    another size (a loss) belongs to all of them.
     """
     try:
         yield
     except NotFiniteError as error:
-        tokens = torch.arange(len(experience.tokens.episode)) if numbers is None else numbers.cpu()
-        places = error.places.cpu()
-        found = tokens[places] if int(places.max()) < len(tokens) and len(tokens) > 1 else tokens
+        tokens = (
+            torch.arange(len(experience.tokens.episode))
+            if token_indices is None
+            else token_indices.cpu()
+        )
+        indices = error.indices.cpu()
+        found = tokens[indices] if int(indices.max()) < len(tokens) and len(tokens) > 1 else tokens
         episodes = torch.unique(experience.tokens.episode.cpu()[found]).tolist()
         names = list(dict.fromkeys(experience.episodes[episode].task_id for episode in episodes))
         more = f" and {len(names) - MAX_TASKS} more" if len(names) > MAX_TASKS else ""
         plural = "s" if len(names) > 1 else ""
-        told = (
+        message = (
             f"{error} It came up in the episodes of task{plural} "
             f"{', '.join(names[:MAX_TASKS])}{more}."
         )
-        raise NotFiniteError(told, error.places) from error
+        raise NotFiniteError(message, error.indices) from error
 
 
 @contextlib.contextmanager
 def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
-    """Let a NotFiniteError of this block tell where in the update it came up, and the first weight
-    that is no number.
-
-    Where all weights are numbers, it is the first gradient.
-    """
+    """Context manager: add location and first bad weight, else gradient, to a NotFiniteError."""
     try:
         yield
     except NotFiniteError as error:
@@ -77,13 +77,11 @@ def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
         because = (
             f" The first tensor of the policy that is no number: {culprit}." if culprit else ""
         )
-        raise NotFiniteError(f"{error} Place: {place}.{because}", error.places) from error
+        raise NotFiniteError(f"{error} Place: {place}.{because}", error.indices) from error
 
 
 def check_weights(policy: nn.Module) -> None:
-    """Raise FloatingPointError for a NaN or infinite weight:
-    a checkpoint of it would be of no use.
-    """
+    """Raise FloatingPointError for a NaN or infinite weight, before it is saved."""
     culprit = first_bad_weight(policy)
     if culprit:
         raise FloatingPointError(
@@ -94,8 +92,8 @@ def check_weights(policy: nn.Module) -> None:
 
 
 def first_bad_weight(policy: nn.Module) -> str | None:
-    """Return the name of the first weight with a NaN or an infinity; sharded ones are searched in
-    this part alone.
+    """Return the name of the first weight with a NaN or an infinity; of sharded weights, this
+    rank's shard is searched.
     """
     return next(
         (f'weight "{name}"' for name, weight in policy.named_parameters() if _is_bad(weight)), None

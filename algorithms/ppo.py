@@ -1,5 +1,5 @@
-"""The update all algorithms share: old log-probabilities, advantages, then epochs of clipped
-optimiser steps.
+"""PPO update shared by all algorithms: old log-probs, advantages, epochs of clipped optimiser
+steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fctncalling.algorithms.metrics import (
 )
 from fctncalling.algorithms.nan_guard import annotate_location, annotate_tasks, check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
-from fctncalling.algorithms.reward_shaping import shaped
+from fctncalling.algorithms.reward_shaping import shape_rewards
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 
@@ -41,31 +41,30 @@ ALGORITHMS: dict[str, Algorithm] = {
 class Optimisers(NamedTuple):
     """Separate optimisers for policy and critic."""
 
-    policy: torch.optim.Optimizer | None  # None: the language model stands still
+    policy: torch.optim.Optimizer | None  # None: the language model is not trained
     critic: torch.optim.Optimizer
 
 
 def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
-    """Return AdamW for both parts; by default without weight decay, which pulls a fine-tuned model
-    towards 0.
+    """Return one AdamW each for policy and critic.
+
+    Weight decay is off by default: it pulls a fine-tuned model towards 0.
     """
     return Optimisers(
-        _adamw(policy.policy_parameters(), config.lr, config),
-        _adamw(policy.critic_parameters(), config.critic_lr, config),
+        policy=_adamw(policy.policy_parameters(), config.lr, config),
+        critic=_adamw(policy.critic_parameters(), config.critic_lr, config),
     )
 
 
 def _adamw(
     parameters: Iterable[torch.nn.Parameter], lr: float, config: TrainConfig
 ) -> torch.optim.AdamW:
-    """Return AdamW over the parameters; where weights decay, matrices alone do, in a group of their
-    own.
-    """
+    """Return AdamW over the parameters; weight decay applies to matrices only."""
     every = list(parameters)
     groups: list[dict[str, Any]] = [{"params": every, "weight_decay": 0.0}]
     if config.weight_decay:
         matrices, others = (
-            [p for p in every if (p.dim() > 1) is wanted] for wanted in (True, False)
+            [p for p in every if (p.dim() > 1) is is_matrix] for is_matrix in (True, False)
         )
         groups = [
             {"params": matrices, "weight_decay": config.weight_decay},
@@ -82,29 +81,28 @@ def update(
     optimisers: Optimisers,
     episodes: Sequence[EpisodeRecord],
     config: TrainConfig,
-    generator: torch.Generator,  # on the CPU: decides the minibatches
-    # each gives the same episodes and gets the same metrics
+    generator: torch.Generator,  # on the CPU: shuffles the minibatches
+    # every process passes the same episodes and gets the same metrics
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Metrics:
-    """Improve the policy on the episodes and return the metrics of the update.
+    """Train the policy on the episodes and return the metrics of the update.
 
-    Where no episode earned otherwise than the others, the critic alone learns.
-
-    Raises ValueError where nothing was acted, FloatingPointError (before the step that would spoil
-    the weights) at a NaN or infinity.
+    Where all returns are equal, only the critic learns. Raises ValueError where no token was acted,
+    and FloatingPointError at a NaN or infinity, before the step that would spread it to the
+    weights.
     """
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = ALGORITHMS[config.algorithm_name]
     config = processes.with_equal_accumulation(config)
-    experience = build_experience(shaped(episodes, config), next(policy.parameters()).device)
+    experience = build_experience(shape_rewards(episodes, config), next(policy.parameters()).device)
     minibatches = plan_minibatches(experience, config, generator)
     with annotate_location(policy, "the passes before the first step"), annotate_tasks(experience):
         targets = compute_targets(
             policy, experience, minibatches, algorithm, config, generator, processes
         )
-    optimisers, config = _what_moves(optimisers, config, algorithm, experience, targets)
+    optimisers, config = _apply_learning_signal(optimisers, config, algorithm, experience, targets)
     padding_share = experience.padding_share(minibatches)
-    minibatches = experience.counted_rows(minibatches, targets.loss_mask, config)
+    minibatches = experience.rows_in_loss(minibatches, targets.loss_mask, config)
 
     steps, early_stop_epoch = _run_epochs(
         policy, optimisers, experience, targets, minibatches, config, generator, processes
@@ -120,19 +118,19 @@ def _run_epochs(
     optimisers: Optimisers,
     experience: Experience,
     targets: Targets,
-    minibatches: list[Minibatch],  # of the first epoch; each later one draws its own
+    minibatches: list[Minibatch],  # of the first epoch; later epochs are shuffled anew
     config: TrainConfig,
     generator: torch.Generator,
     processes: ProcessGroup,
 ) -> tuple[list[Metrics], int]:
-    """Take the optimiser steps of all epochs; return the metrics of every pass, and the epoch in
-    which --target_kl ended them, 0 where it did not.
+    """Take the optimiser steps of all epochs; return the metrics of every step, and the epoch in
+    which --target_kl stopped early, else 0.
     """
     algorithm = ALGORITHMS[config.algorithm_name]
     steps: list[Metrics] = []
     for epoch in range(1, config.ppo_epoch + 1):
         if epoch > 1:
-            minibatches = experience.counted_rows(
+            minibatches = experience.rows_in_loss(
                 plan_minibatches(experience, config, generator), targets.loss_mask, config
             )
         for number, minibatch in enumerate(minibatches, 1):
@@ -149,24 +147,25 @@ def _run_epochs(
     return steps, 0
 
 
-def _what_moves(
+def _apply_learning_signal(
     optimisers: Optimisers,
     config: TrainConfig,
     algorithm: Algorithm,
     experience: Experience,
     targets: Targets,
 ) -> tuple[Optimisers, TrainConfig]:
-    """Return the optimisers without the policy's where nothing but the entropy bonus would push it.
+    """Return optimisers and config adapted to the learning signal.
 
-    Where groups are compared, the bonus weighs as much as the share of episodes that have an
-    advantage.
+    Without any advantage the policy's optimiser is left out: else the entropy bonus alone would
+    move it. Without a critic (GRPO), entropy_coef is scaled by the share of episodes that have an
+    advantage, for the same reason.
     """
-    told = set(experience.tokens.episode[targets.advantages != 0.0].tolist())
-    if not told:
+    with_signal = set(experience.tokens.episode[targets.advantages != 0.0].tolist())
+    if not with_signal:
         return optimisers._replace(policy=None), config
     if algorithm.critic:
         return optimisers, config
-    share = len(told) / len(experience.episodes)
+    share = len(with_signal) / len(experience.episodes)
     return optimisers, replace(config, entropy_coef=share * config.entropy_coef)
 
 
@@ -179,20 +178,24 @@ def accumulate_gradients(
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Metrics:
-    """Set the gradients to those of the minibatch's loss, however it is split, and return the
-    figures of the pass.
+    """Set the gradients to those of the minibatch's loss, independent of its microbatches, and
+    return the metrics of the pass.
     """
     policy.zero_grad(set_to_none=True)
     total = loss_divisor(targets, experience, config)
     value_coef = config.value_coef if algorithm.critic else 0.0
 
     def run_pass(rows: list[int]) -> tuple[Tensor, LossTerms]:
-        batch, numbers = experience.batch(rows)
+        batch, token_indices = experience.batch(rows)
         outputs = policy(
             *batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0
         )
-        terms = token_terms(
-            outputs, targets.at(numbers), experience.spans(numbers), algorithm, config
+        terms = loss_terms(
+            outputs,
+            targets.at(token_indices),
+            experience.token_groups(token_indices),
+            algorithm,
+            config,
         )
         token_losses = (
             terms.policy_losses
@@ -203,7 +206,7 @@ def accumulate_gradients(
             token_losses = token_losses + config.kl_coef * terms.reference_kl
         loss = losses.aggregate(token_losses * terms.loss_weights, terms.loss_mask, total)
         if not torch.isfinite(loss):
-            with annotate_tasks(experience, numbers):
+            with annotate_tasks(experience, token_indices):
                 _raise_for_nonfinite(outputs._asdict() | terms._asdict() | {"loss": loss})
         return loss, terms.detached()
 
@@ -211,19 +214,19 @@ def accumulate_gradients(
     return step_metrics(parts, config)
 
 
-def token_terms(
+def loss_terms(
     outputs: TokenOutputs,
     target: Targets,
-    spans: TokenGroups,
+    groups: TokenGroups,
     algorithm: Algorithm,
     config: TrainConfig,
 ) -> LossTerms:
-    """Return the terms of the loss, one number a token, (n,)."""
+    """Return the terms of the loss at each of the n tokens of a pass."""
     token_log_ratios = losses.log_ratio(outputs.logprobs, target.old_logprobs)
     reference_kl = losses.KL_ESTIMATORS.get(config.kl_mode, losses.kl_k3)(
         losses.log_ratio(target.reference_logprobs, outputs.logprobs)
     )
-    log_ratios = algorithm.log_ratio(token_log_ratios, spans, config)
+    log_ratios = algorithm.log_ratio(token_log_ratios, groups, config)
     return LossTerms(
         token_log_ratios=token_log_ratios,
         log_ratios=log_ratios,
@@ -244,17 +247,17 @@ def token_terms(
             value_clip=config.value_clip,
             huber_delta=config.huber_delta,
         ),
-        entropies=algorithm.average(outputs.entropies, spans),
+        entropies=algorithm.average(outputs.entropies, groups),
         value_changes=outputs.values - target.old_values,
         loss_mask=target.loss_mask,
         loss_weights=target.loss_weights,
-        reference_kl=algorithm.average(reference_kl, spans),
+        reference_kl=algorithm.average(reference_kl, groups),
     )
 
 
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
-    """Clip the gradients of policy and critic apart, step both optimisers, return the norms before
-    clipping.
+    """Clip the gradients of policy and critic separately, step both optimisers, return the norms
+    before clipping.
     """
     norms = {
         "policy_grad_norm": full_norm(
@@ -273,8 +276,8 @@ def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) 
 
 
 def _raise_for_nonfinite(tensors: dict[str, Tensor]) -> None:
-    """Raise FloatingPointError naming the first tensor, in order of computation, that is not
-    finite.
+    """Raise FloatingPointError naming the first tensor, in order of computation, with a NaN or
+    infinity.
     """
     for name, tensor in tensors.items():
         check_finite(name, tensor, "before a step")

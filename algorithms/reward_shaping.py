@@ -1,6 +1,4 @@
-"""Rewards as learning sees them: scaled, and less where an action was too long; logs keep the raw
-ones.
-"""
+"""Reward scaling and overlong penalties; logs keep the raw rewards."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ EPSILON = 1e-8  # below it returns count as equal, and nothing is divided by the
 @dataclass
 class ReturnStatistics:
     """Running count, mean and sum of squared deviations of all episodes' returns
-    (Welford's way).
+    (Welford's algorithm).
     """
 
     count: float = 0.0
@@ -26,7 +24,7 @@ class ReturnStatistics:
     squares: float = 0.0
 
     def add(self, returns: Sequence[float]) -> None:
-        """Take more returns into account."""
+        """Add returns to the running statistics."""
         for value in returns:
             self.count += 1
             delta = value - self.mean
@@ -40,17 +38,17 @@ class ReturnStatistics:
         return 1.0 / deviation if deviation > EPSILON else 1.0
 
 
-def shaped(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
+def shape_rewards(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
     """Return the episodes with rewards times --reward_scale, less the --overlong penalty."""
     if config.reward_scale == 1.0 and config.overlong != "penalty":
         return list(episodes)
-    return [_shaped(episode, config) for episode in episodes]
+    return [_shape_episode(episode, config) for episode in episodes]
 
 
-def learnable(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
-    """Return the valid episodes that acted; none where --overlong mask leaves no action of theirs
-    to learn from.
-    """
+def learnable_episodes(
+    episodes: Sequence[EpisodeRecord], config: TrainConfig
+) -> list[EpisodeRecord]:
+    """Return the valid episodes with actions; none if --overlong mask masks every one of these."""
     usable = [episode for episode in episodes if not episode.invalid and episode.rows]
     if config.overlong == "mask" and all(_is_all_cut(episode) for episode in usable):
         return []
@@ -58,7 +56,7 @@ def learnable(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[Ep
 
 
 def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
-    """Return what an action of this many tokens loses: all of --overlong_penalty where it was cut.
+    """Return the penalty of an action of `length` tokens: --overlong_penalty if it was cut.
 
     Over the last --overlong_buffer tokens before the limit it rises linearly from 0 (DAPO,
     arXiv:2503.14476, eq. 13).
@@ -70,7 +68,7 @@ def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
     return config.overlong_penalty * min(1.0, beyond / buffer) if buffer and beyond > 0 else 0.0
 
 
-def _shaped(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord:
+def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord:
     cut, number, rows = frozenset(episode.cut_actions), 0, []
     for row in episode.rows:
         rewards, length = [config.reward_scale * reward for reward in row.rewards], 0

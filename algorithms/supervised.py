@@ -18,7 +18,7 @@ _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "
 
 @dataclass
 class WarmStartConfig:
-    """How the policy is fitted to demonstrations."""
+    """Settings of supervised fine-tuning."""
 
     epochs: int = 1
     """Passes over the demonstrations."""
@@ -85,17 +85,16 @@ def fit(
 
 
 def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -> dict[str, float]:
-    """Leave the clipped gradient of one batch in the parameters; return loss, accuracy, grad_norm,
-    tokens.
+    """Set the parameters' gradients to the clipped gradient of one batch; return loss, accuracy,
+    grad_norm, tokens.
     """
     total = sum(sum(row.acted) for row in rows)
     device = next(model.parameters()).device
     loss_sum, right = 0.0, 0
     lengths = trained_lengths(rows)
-    # Few passes whatever the padding: how rows are grouped decides the last bits of the weights
-    # that are published.
+    # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
     for group in microbatches(
-        lengths, max_tokens=config.max_tokens_per_microbatch, most_padding=1.0
+        lengths, max_tokens=config.max_tokens_per_microbatch, max_padding_share=1.0
     ):
         ids, _, acted = make_batch([rows[i] for i in group], device=device, trim=True)
         targets = ids[:, 1:][acted[:, 1:]]
@@ -141,7 +140,7 @@ def acted_logits(model: nn.Module, ids: Tensor, acted: Tensor) -> Tensor:
 
 
 def _batches(lengths: list[int], config: WarmStartConfig) -> list[list[int]]:
-    """Return the row indices of each optimiser step: shuffled each epoch, rows of like length
+    """Return the row indices of each optimiser step: shuffled each epoch, rows of similar length
     together.
     """
     generator = torch.Generator().manual_seed(config.seed)

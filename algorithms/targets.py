@@ -13,29 +13,30 @@ from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Traje
 from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, microbatches
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from fctncalling.algorithms.learning_signal import outcome_spread, scaled
+from fctncalling.algorithms.learning_signal import outcome_spread, whiten_by_spread
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import corrects_sampling
 
 
 class Targets(NamedTuple):
-    """One number an acted token in every field, (N,), fixed for the whole update."""
+    """Training targets of the N acted tokens, all (N,), fixed for the whole update."""
 
     old_logprobs: Tensor
     old_values: Tensor
-    raw_advantages: Tensor  # before whitening; 0 where the token does not count
-    advantages: Tensor  # 0 everywhere where nothing can be learned: the policy is to stand still
+    raw_advantages: Tensor  # before whitening; 0 outside loss_mask
+    advantages: Tensor  # 0 at every token where the episodes hold no learning signal
     returns: Tensor
     loss_mask: Tensor  # bool, the token enters the losses
-    loss_weights: Tensor  # the token's share in the mean that a loss is
-    reference_logprobs: Tensor  # 0 where no reference is asked for
-    # weight of the policy's loss: pi before the update / pi as sampled, cut; 1 where they are one
+    loss_weights: Tensor  # weight of the token in the mean over a loss (--loss_aggregation)
+    reference_logprobs: Tensor  # 0 without --kl_coef
+    # truncated importance weight of the policy's loss: pi before the update / pi as sampled;
+    # 1 without the correction
     importance: Tensor
 
-    def at(self, numbers: Tensor) -> Targets:
-        """Return the targets of the tokens of these numbers."""
-        return Targets(**{name: field[numbers] for name, field in self._asdict().items()})
+    def at(self, token_indices: Tensor) -> Targets:
+        """Return the targets of these acted tokens."""
+        return Targets(**{name: field[token_indices] for name, field in self._asdict().items()})
 
 
 def compute_targets(
@@ -52,11 +53,13 @@ def compute_targets(
     The forward passes run over the first epoch's own microbatches: same function, same shapes, so
     the ratio of the first optimiser step is 1 exactly and its KL 0.
     """
-    old_logprobs, old_values = _read_policy(policy, experience, minibatches, config, processes)
+    old_logprobs, old_values = _old_logprobs_and_values(
+        policy, experience, minibatches, config, processes
+    )
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
-    reference = _read_reference(policy, experience, minibatches, config, processes)
-    spread = outcome_spread(_timelines(experience, old_values, None), config.discount)
+    reference = _reference_logprobs(policy, experience, minibatches, config, processes)
+    spread = outcome_spread(_trajectories(experience, old_values, None), config.discount)
     if config.kl_coef and config.kl_mode == "reward":  # a token's own; the estimate adds them up
         penalties = config.kl_coef * losses.kl_k1(reference - old_logprobs)
         tokens = experience.tokens
@@ -64,7 +67,7 @@ def compute_targets(
     bootstrap = _bootstrap(policy, experience, config, processes) if algorithm.critic else None
     estimate = _estimate(algorithm, experience, old_values, bootstrap, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
-        estimate = estimate._replace(counted=estimate.counted & ~experience.tokens.cut)
+        estimate = estimate._replace(loss_mask=estimate.loss_mask & ~experience.tokens.cut)
     check_finite("rewards", experience.tokens.rewards)
     check_finite("advantages", estimate.advantages)
     return Targets(
@@ -73,10 +76,10 @@ def compute_targets(
         raw_advantages=estimate.advantages,
         advantages=_scaled_advantages(estimate, algorithm, config, spread, generator),
         returns=estimate.returns,
-        loss_mask=estimate.counted,
-        loss_weights=_weights(estimate.counted, experience, config),
+        loss_mask=estimate.loss_mask,
+        loss_weights=_loss_weights(estimate.loss_mask, experience, config),
         reference_logprobs=reference,
-        importance=_importance(old_logprobs, experience, algorithm, config),
+        importance=_importance_weights(old_logprobs, experience, algorithm, config),
     )
 
 
@@ -87,64 +90,66 @@ def _scaled_advantages(
     spread: float,
     generator: torch.Generator,
 ) -> Tensor:
-    """Return the advantages that the policy is trained with, (N,): whitened where asked for, 0
-    where no episode earned otherwise than the others, permuted in the control experiment.
+    """Return the advantages that the policy is trained with, (N,).
+
+    Whitened with --whiten_advantages; 0 where the returns of all episodes agree; permuted among
+    tokens with --permute_advantages, the control experiment.
     """
     advantages = estimate.advantages
     if algorithm.critic and config.whiten_advantages:
-        advantages = scaled(advantages, estimate.counted, spread)
+        advantages = whiten_by_spread(advantages, estimate.loss_mask, spread)
     elif algorithm.critic and not spread:
         advantages = torch.zeros_like(advantages)
     if config.permute_advantages:
-        advantages = _permuted(advantages, estimate.counted, generator)
+        advantages = _permuted(advantages, estimate.loss_mask, generator)
     return advantages
 
 
 @torch.no_grad()
-def _read_policy(
+def _old_logprobs_and_values(
     policy: ActorCritic,
     experience: Experience,
     minibatches: Sequence[Minibatch],
     config: TrainConfig,
     processes: ProcessGroup,
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and values of all acted tokens, both (N,), under the weights as they
-    are.
+    """Return log-probabilities and values of all acted tokens, both (N,), under the current
+    weights.
     """
 
-    def read(rows: list[int]) -> tuple[Tensor, TokenOutputs]:
-        batch, numbers = experience.batch(rows)
-        return numbers, policy(*batch, temperature=config.temperature)
+    def forward(rows: list[int]) -> tuple[Tensor, TokenOutputs]:
+        batch, token_indices = experience.batch(rows)
+        return token_indices, policy(*batch, temperature=config.temperature)
 
     logprobs = torch.zeros_like(experience.tokens.rewards)
     values = torch.zeros_like(logprobs)
     for minibatch in minibatches:
-        for numbers, outputs in processes.for_each_microbatch(minibatch, read):
-            logprobs[numbers] = outputs.logprobs
-            values[numbers] = outputs.values
+        for token_indices, outputs in processes.for_each_microbatch(minibatch, forward):
+            logprobs[token_indices] = outputs.logprobs
+            values[token_indices] = outputs.values
     processes.all_reduce(logprobs, values)
     return logprobs, values
 
 
-def _read_reference(
+def _reference_logprobs(
     policy: ActorCritic,
     experience: Experience,
     minibatches: Sequence[Minibatch],
     config: TrainConfig,
     processes: ProcessGroup,
 ) -> Tensor:
-    """Return the reference's log-probabilities of all acted tokens, (N,); 0 where --kl_coef does
-    not ask for them.
+    """Return the reference model's log-probabilities of all acted tokens, (N,); 0 without
+    --kl_coef.
     """
 
-    def read(rows: list[int]) -> tuple[Tensor, Tensor]:
-        batch, numbers = experience.batch(rows)
-        return numbers, policy.reference_logprobs(*batch, temperature=config.temperature)
+    def forward(rows: list[int]) -> tuple[Tensor, Tensor]:
+        batch, token_indices = experience.batch(rows)
+        return token_indices, policy.reference_logprobs(*batch, temperature=config.temperature)
 
     logprobs = torch.zeros_like(experience.tokens.rewards)
     for minibatch in minibatches if config.kl_coef else ():
-        for numbers, found in processes.for_each_microbatch(minibatch, read):
-            logprobs[numbers] = found
+        for token_indices, found in processes.for_each_microbatch(minibatch, forward):
+            logprobs[token_indices] = found
     processes.all_reduce(logprobs)
     return logprobs
 
@@ -153,8 +158,8 @@ def _read_reference(
 def _bootstrap(
     policy: ActorCritic, experience: Experience, config: TrainConfig, processes: ProcessGroup
 ) -> Tensor:
-    """Return the value after the last token of each episode, (E,); 0 where it terminated: nothing
-    comes after.
+    """Return the bootstrap value after the last token of each truncated episode, (E,); 0 where it
+    terminated.
     """
     values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
     cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
@@ -163,14 +168,14 @@ def _bootstrap(
     last_rows = [experience.episodes[index].rows[-1] for index in cut]
     lengths = [len(row.ids) for row in last_rows]
 
-    def read(members: list[int]) -> tuple[list[int], Tensor]:
+    def forward(members: list[int]) -> tuple[list[int], Tensor]:
         batch = make_batch([last_rows[member] for member in members], device=values.device)
         columns = torch.tensor([lengths[member] - 1 for member in members], device=values.device)
         ends = policy.values_at(batch.ids, batch.attention_mask, columns)
         return [cut[member] for member in members], ends
 
     groups = microbatches(lengths, max_tokens=config.max_microbatch_tokens)
-    for indices, ends in processes.for_each_microbatch(groups, read):
+    for indices, ends in processes.for_each_microbatch(groups, forward):
         values[indices] = ends
     processes.all_reduce(values)
     return values
@@ -183,18 +188,19 @@ def _estimate(
     bootstrap: Tensor | None,
     config: TrainConfig,
 ) -> AdvantageEstimate:
-    """Return the algorithm's estimate, flat (N,)."""
-    timelines = _timelines(experience, values, bootstrap)
-    estimate = algorithm.estimate(timelines, config)
+    """Return the algorithm's estimate with all fields flat, (N,)."""
+    trajectories = _trajectories(experience, values, bootstrap)
+    estimate = algorithm.estimate(trajectories, config)
     return AdvantageEstimate(
-        **{name: field[timelines.acted] for name, field in estimate._asdict().items()}
+        **{name: field[trajectories.acted] for name, field in estimate._asdict().items()}
     )
 
 
-def _timelines(experience: Experience, values: Tensor, bootstrap: Tensor | None) -> Trajectories:
-    """Return the acted tokens of each episode, end to end.
+def _trajectories(experience: Experience, values: Tensor, bootstrap: Tensor | None) -> Trajectories:
+    """Return the acted tokens of each episode end to end, (E, L), padded on the right.
 
-    So a row an episode and a row a step are one case, and context never enters.
+    Whether an episode is one row or one row a step makes no difference here, and context never
+    enters.
     """
     tokens = experience.tokens
     per_episode = torch.bincount(tokens.episode, minlength=len(experience.episodes))  # (E,)
@@ -202,54 +208,54 @@ def _timelines(experience: Experience, values: Tensor, bootstrap: Tensor | None)
         torch.arange(int(per_episode.max()), device=values.device) < per_episode[:, None]
     )  # (E, L)
 
-    def laid_out(flat: Tensor) -> Tensor:
+    def padded(flat: Tensor) -> Tensor:
         return torch.zeros(acted.shape, dtype=flat.dtype, device=flat.device).masked_scatter_(
             acted, flat
         )
 
     return Trajectories(
-        laid_out(tokens.rewards),
-        laid_out(values),
-        acted,
-        laid_out(tokens.ends_action),
+        rewards=padded(tokens.rewards),
+        values=padded(values),
+        acted=acted,
+        ends_action=padded(tokens.ends_action),
         bootstrap=torch.zeros_like(values[: len(acted)]) if bootstrap is None else bootstrap,
-        group=experience.groups(),
+        group=experience.episode_groups(),
     )
 
 
-def _importance(
+def _importance_weights(
     old_logprobs: Tensor, experience: Experience, algorithm: Algorithm, config: TrainConfig
 ) -> Tensor:
-    """Return truncated importance weights, (N,), of what the algorithm has a ratio of: tokens,
-    actions or rows.
+    """Return truncated importance weights, (N,), per token, action or row, as the algorithm's
+    ratio is.
 
-    They stand beside the clipped ratio, whose denominator stays the policy before the update
-    (Hilton et al. 2021, arXiv:2110.00641): an old or a foreign sampler is made up for, and does not
-    use up the clip range. A token whose probability as sampled nobody knows (NaN) counts as sampled
-    by the policy itself.
+    They multiply the clipped loss, whose ratio keeps the policy before the update as denominator
+    (Hilton et al. 2021, arXiv:2110.00641). So a stale sampler or another engine is corrected for
+    without using up the clip range. An unknown rollout log-probability (NaN) gives a log-ratio of
+    0.
     """
     if config.importance_cap is None or not corrects_sampling(config, old_logprobs.device):
         return torch.ones_like(old_logprobs)
-    spans = experience.spans(torch.arange(len(old_logprobs), device=old_logprobs.device))
+    groups = experience.token_groups(torch.arange(len(old_logprobs), device=old_logprobs.device))
     sampled = experience.tokens.rollout_logprobs
     log_ratios = losses.log_ratio(old_logprobs, sampled, mask=~sampled.isnan())
-    return algorithm.log_ratio(log_ratios, spans, config).exp().clamp(max=config.importance_cap)
+    return algorithm.log_ratio(log_ratios, groups, config).exp().clamp(max=config.importance_cap)
 
 
 def loss_divisor(targets: Targets, experience: Experience, config: TrainConfig) -> float:
-    """Return what the sum of a minibatch's weighted losses is divided by: one number an update.
+    """Return the divisor of the sum of a minibatch's weighted losses: one number for the update.
 
     A minibatch is a random share of the rows, so some hold more tokens than others. Divided by its
-    own number of tokens, each would weigh alike, and a token among short rows more than one among
-    long ones (measured: 1.8 times). Divided by the update's number of tokens a minibatch, every
-    token weighs the same: the mean of the minibatches' gradients is the gradient of the whole
-    update's mean, however rows fall, and a minibatch of more tokens has the longer gradient. With
-    action_mean and row_mean the same holds of actions and rows. Microbatches and processes share
-    the one number, so they change nothing.
+    own number of tokens, every minibatch would weigh the same, and a token among short rows more
+    than one among long rows (measured: 1.8 times). Divided by the mean number of tokens per
+    minibatch, every token weighs the same: the mean of the minibatches' gradients is the gradient
+    of the mean over the whole update, whichever rows share a minibatch. With action_mean and
+    row_mean the same holds for actions and rows. All microbatches and processes use this one
+    number, so splitting changes nothing.
 
-    token_sum is Dr. GRPO's (arXiv:2503.20783): each row's sum over a constant, not over a length
-    that the policy itself decides. The authors take the longest generation; here a row may hold
-    several of them, --max_episode_tokens at most.
+    token_sum is Dr. GRPO's (arXiv:2503.20783): the sum over each row divided by a constant, not by
+    a length that the policy itself decides. The authors take the longest generation; a row here
+    may hold several, so it is --max_episode_tokens.
     """
     num_minibatches = min(config.num_mini_batch, len(experience.rows))
     if config.loss_aggregation != "token_sum":
@@ -258,18 +264,16 @@ def loss_divisor(targets: Targets, experience: Experience, config: TrainConfig) 
     return constant * len(experience.rows) / num_minibatches
 
 
-def _permuted(advantages: Tensor, counted: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the counted advantages in random order among the counted tokens."""
-    places = counted.nonzero().squeeze(1)
-    order = torch.randperm(len(places), generator=generator).to(places.device)
-    return advantages.index_put((places,), advantages[places[order]])
+def _permuted(advantages: Tensor, loss_mask: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the advantages (N,) shuffled among the tokens of loss_mask."""
+    indices = loss_mask.nonzero().squeeze(1)
+    order = torch.randperm(len(indices), generator=generator).to(indices.device)
+    return advantages.index_put((indices,), advantages[indices[order]])
 
 
-def _weights(counted: Tensor, experience: Experience, config: TrainConfig) -> Tensor:
-    """Return the weight of each token, (N,), such that a loss is sum(weight * loss) /
-    `loss_divisor`.
-    """
-    weights = counted.float()
+def _loss_weights(loss_mask: Tensor, experience: Experience, config: TrainConfig) -> Tensor:
+    """Return the weight of each token, (N,); a loss is sum(weight * loss) / `loss_divisor`."""
+    weights = loss_mask.float()
     if config.loss_aggregation in ("token_mean", "token_sum"):
         return weights
     group = (
@@ -277,5 +281,5 @@ def _weights(counted: Tensor, experience: Experience, config: TrainConfig) -> Te
         if config.loss_aggregation == "action_mean"
         else experience.tokens.row
     )
-    sizes = torch.zeros(len(counted), device=weights.device).index_add_(0, group, weights)
+    sizes = torch.zeros(len(loss_mask), device=weights.device).index_add_(0, group, weights)
     return weights / sizes[group].clamp(min=1.0)

@@ -18,25 +18,25 @@ from fctncalling.algorithms.algorithm import (
 from fctncalling.algorithms.config import TrainConfig
 
 
-def tppo_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return TPPO's estimate: time passes between actions only, unless --gamma_token and
-    --lam_token say otherwise.
+def tppo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+    """Return TPPO's estimate (BAD): discount and trace decay between actions only, unless
+    --gamma_token or --lam_token is set.
     """
     return token_estimate(
-        timelines, config, gamma_token=config.gamma_token, lam_token=config.lam_token
+        trajectories, config, gamma_token=config.gamma_token, lam_token=config.lam_token
     )
 
 
-def poad_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return POAD's estimate: no discount inside an action, but the trace fades inside it too."""
-    return token_estimate(timelines, config, gamma_token=1.0, lam_token=None)
+def poad_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+    """Return POAD's estimate: no discount inside an action, but lambda applies there too."""
+    return token_estimate(trajectories, config, gamma_token=1.0, lam_token=None)
 
 
-def ntpo_estimate(timelines: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return NTPO's estimate: every token is a step in time, so a longer wording of the same call
-    is worth less.
+def ntpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+    """Return NTPO's estimate: discount and lambda apply at every token, so a longer wording of the
+    same call is worth less.
     """
-    return token_estimate(timelines, config, gamma_token=config.discount, lam_token=None)
+    return token_estimate(trajectories, config, gamma_token=config.discount, lam_token=None)
 
 
 TPPO = Algorithm("TPPO", tppo_estimate, token_log_ratio)

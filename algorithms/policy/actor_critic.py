@@ -26,7 +26,7 @@ CRITIC_MODEL_FILE = "critic_model.safetensors"
 
 
 class TokenOutputs(NamedTuple):
-    """What the policy says of each acted token, in order of row and time. N tokens, fp32."""
+    """Log-probs, entropies and values of the N acted tokens of a pass, in fp32."""
 
     logprobs: Tensor  # (N,) of the token that was sampled, at the sampling temperature
     entropies: Tensor  # (N,) of the distribution it was sampled from, in nats
@@ -34,8 +34,8 @@ class TokenOutputs(NamedTuple):
 
 
 class ActorCritic(nn.Module):
-    """A causal language model and its value head in one module, so that one forward pass serves
-    both.
+    """Actor-critic: a causal language model and a value head on its hidden states, one forward
+    pass for both.
 
     `model` is any transformers causal language model (anything with `get_decoder()`,
     `get_output_embeddings()` and `config`). With critic_detach the value loss trains the head alone
@@ -54,28 +54,27 @@ class ActorCritic(nn.Module):
         self.model = model
         self.value_head = ValueHead(model.config.hidden_size, kind=critic_head, width=critic_hidden)
         self.critic_detach = critic_detach
-        self.critic_model: nn.Module | None = None  # a decoder of the critic's own
+        self.critic_model: nn.Module | None = None  # the critic's own backbone (a decoder)
         self.adapters: Adapters | None = None
-        self._reference: tuple[
-            Any, ...
-        ] = ()  # in a tuple: no part of this module, of its weights or its files
+        # In a tuple, so that torch does not register it: not in parameters(), not in saved files.
+        self._reference: tuple[Any, ...] = ()
         refuse_half_precision(self)
 
     def forward(
         self,
         ids: Tensor,  # (B, T)
         attention_mask: Tensor,  # (B, T) bool, false on padding, left or right
-        acted: Tensor,  # (B, T) bool, N tokens true: those whose outputs are wanted
+        acted: Tensor,  # (B, T) bool, true at the N tokens to return outputs of
         *,
         temperature: float = 1.0,
-        position_ids: Tensor
-        | None = None,  # (B, T); default: counted over the attended tokens of each row
+        # (B, T); default: counted over the attended tokens of each row
+        position_ids: Tensor | None = None,
         entropy_gradient: bool = False,
     ) -> TokenOutputs:
-        """Return log-probabilities, entropies and values of the acted tokens; logits exist at no
-        other position.
+        """Return log-probabilities, entropies and values of the N acted tokens.
 
-        temperature is that of sampling: the distribution that is trained is the one that acts.
+        Logits are computed at the positions before these alone. temperature: that of sampling, so
+        that the distribution trained is the one that acts.
         """
         rows, columns = acted.nonzero(as_tuple=True)
         if bool((columns == 0).any()):
@@ -100,7 +99,7 @@ class ActorCritic(nn.Module):
         self,
         ids: Tensor,  # (B, T)
         attention_mask: Tensor,  # (B, T) bool
-        columns: Tensor,  # (B,) the last token read, one a row
+        columns: Tensor,  # (B,) column of the last token before the value, one a row
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
@@ -111,21 +110,22 @@ class ActorCritic(nn.Module):
         return self._values(self._critic_states(ids, attention_mask, position_ids, rows, columns))
 
     def set_reference(self, model: Any) -> None:
-        """Keep a language model, frozen, as the reference; with adapters that is the base itself,
-        and none needed.
-        """
+        """Set the frozen KL reference model; with LoRA the base serves."""
         self._reference = (ActorCritic(model.requires_grad_(False).eval(), critic_head="linear"),)
 
     @torch.no_grad()
     def reference_logprobs(
         self, ids: Tensor, attention_mask: Tensor, acted: Tensor, *, temperature: float = 1.0
     ) -> Tensor:
-        """Return what the reference gives the acted tokens, (N,); arguments as forward's."""
+        """Return the reference's log-probabilities of the acted tokens, (N,); arguments as
+        `forward`'s.
+        """
         rows, columns = acted.nonzero(as_tuple=True)
         reference: ActorCritic = self._reference[0] if self._reference else self
         if reference is self and self.adapters is None:
             raise ValueError(
-                "no reference is kept: call refer_to(model) before an update with --kl_coef above 0"
+                "no reference model: call set_reference(model) before an update with "
+                "--kl_coef above 0"
             )
         with self.adapters.use(None) if self.adapters is not None else contextlib.nullcontext():
             hidden = reference._states(
@@ -140,11 +140,11 @@ class ActorCritic(nn.Module):
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the trainable weights of the language model: those of the adapter at work, where
-        it has any.
+        """Return the trainable weights of the language model; with LoRA those of the active
+        adapter.
         """
         if self.adapters is not None:
-            return iter(self.adapters.parameters(self.adapters.working or ACTOR))
+            return iter(self.adapters.parameters(self.adapters.active or ACTOR))
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
 
     def critic_parameters(self) -> Iterator[nn.Parameter]:
@@ -156,17 +156,15 @@ class ActorCritic(nn.Module):
             yield from self.adapters.parameters(CRITIC)
 
     def add_critic_model(self) -> None:
-        """Let the critic read with a copy of the language model as it is now, trained by the value
-        loss alone.
-        """
+        """Give the critic its own copy of the backbone, trained by the value loss alone."""
         self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
         refuse_half_precision(self)
 
     def add_lora(
         self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False
     ) -> None:
-        """Freeze the language model and let adapters learn in its place: the actor's, and one of
-        the critic's own.
+        """Freeze the language model and add a LoRA adapter for the actor, with `critic` another
+        for the critic.
         """
         self.adapters = Adapters(self.model, r=r, alpha=alpha, targets=targets)
         if critic:
@@ -174,10 +172,10 @@ class ActorCritic(nn.Module):
         refuse_half_precision(self)
 
     def save(self, folder: str | Path) -> None:
-        """Write an ordinary Hugging Face model folder, or that of its adapters, and the critic
-        beside it.
+        """Write a Hugging Face model folder, or a peft adapter folder, with the critic's files in
+        it.
 
-        Nothing live is changed.
+        The policy itself is not changed.
         """
         if self.adapters is not None:
             self.adapters.save(folder)
@@ -188,8 +186,10 @@ class ActorCritic(nn.Module):
             _save_weights(self.critic_model, Path(folder) / CRITIC_MODEL_FILE)
 
     def load_critic(self, folder: str | Path) -> None:
-        """Take the critic of a saved policy, whole; ValueError where there is none or one of
-        another kind or shape.
+        """Load value head, critic model and critic adapter of a saved policy, as far as this one
+        has them.
+
+        ValueError where the folder has none, or one of another kind or shape.
         """
         head_file, model_file = Path(folder) / VALUE_HEAD_FILE, Path(folder) / CRITIC_MODEL_FILE
         if not head_file.exists():
@@ -217,10 +217,9 @@ class ActorCritic(nn.Module):
         critic_detach: bool = False,
         dtype: torch.dtype = torch.float32,
     ) -> Self:
-        """Return the policy of a model folder or hub name; without a saved value head, with a fresh
-        one.
+        """Return the policy of a model folder or hub name, with a new value head if none was saved.
 
-        dtype: of the language model's weights, which are frozen where it is not fp32.
+        dtype: of the language model's weights, which are frozen unless it is fp32.
         """
         from transformers import AutoModelForCausalLM
 
@@ -236,13 +235,13 @@ class ActorCritic(nn.Module):
 
     @property
     def _critic_has_own_backbone(self) -> bool:
-        """Whether the critic has hidden states of its own."""
+        """Whether the critic's hidden states come from its own model or adapter."""
         return self.critic_model is not None or (
             self.adapters is not None and CRITIC in self.adapters.names
         )
 
     def _critic_states(self, *read: Any) -> Tensor:
-        """Return the hidden states that the critic judges by; arguments as those of _states."""
+        """Return the hidden states that the value head takes, (N, H); arguments as `_states`'."""
         if self.critic_model is not None:
             return self._states(self.critic_model, *read)
         if self.adapters is not None and CRITIC in self.adapters.names:
@@ -259,7 +258,7 @@ class ActorCritic(nn.Module):
         rows: Tensor,  # (N,) ascending
         columns: Tensor,  # (N,) ascending within each row
     ) -> Tensor:
-        """Return the last hidden states of a decoder at N positions, (N, H), without any logits."""
+        """Return a decoder's last hidden states at N positions, (N, H); computes no logits."""
         mask: Tensor | None = attention_mask
         if position_ids is None and _padded_right(attention_mask):
             # A causal model never looks right: no mask is needed, and attention without one is
@@ -267,9 +266,8 @@ class ActorCritic(nn.Module):
             if supports_sparse_forward(self.model, decoder):
                 return hidden_states_at(decoder, ids, rows, columns)
             mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        elif (
-            position_ids is None
-        ):  # explicit, or models with absolute positions count the padding on the left
+        elif position_ids is None:
+            # Explicit: models with absolute positions would count the padding on the left.
             position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
         outputs = decoder(
             input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False

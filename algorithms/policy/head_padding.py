@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 
-def with_head_size(model: Any, size: int) -> Any:
-    """Return a model of the same function whose heads have `size` dimensions; ValueError where it
-    cannot be had.
+def pad_heads(model: Any, size: int) -> Any:
+    """Return a model with the same outputs and heads of `size` dimensions; ValueError where that is
+    not possible.
 
     New dimensions are 0 in queries, keys and values. Rotary pairs (i, i + half) keep their angle
     theta^(-2i/d), as theta^(size/d) is the base of the wider head, and queries grow by
@@ -53,14 +53,14 @@ def _padded_weights(model: Any, old: int, size: int) -> dict[str, Tensor]:
     for name, weight in weights.items():
         part = name.split(".")[-2]
         if part in ("q_proj", "k_proj", "v_proj"):
-            wider = _wider(weight, old, size)
+            wider = _pad(weight, old, size)
             weights[name] = wider * (size / old) ** 0.5 if part == "q_proj" else wider
         elif part == "o_proj":
-            weights[name] = _wider(weight.T, old, size).T.contiguous()
+            weights[name] = _pad(weight.T, old, size).T.contiguous()
     return weights
 
 
-def _wider(weight: Tensor, old: int, size: int) -> Tensor:
+def _pad(weight: Tensor, old: int, size: int) -> Tensor:
     """Return (heads * old, n) as (heads * size, n): each half of a head at the start of the wider
     head's half.
     """

@@ -1,7 +1,6 @@
 """Named LoRA adapters for actor and critic on one frozen base (Hu et al. 2021).
 
-The base's weights are frozen and never change; adapters are trained in fp32 whatever the base's
-precision.
+The base's weights never change; adapters are trained in fp32 whatever the base's precision.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from torch import nn
 
 ACTOR = "default"  # peft writes this one into the folder itself, so that plain peft loads it
 ADAPTER_FILE = "adapter_model.safetensors"
-CRITIC = "critic"  # in a folder of its own below
+CRITIC = "critic"  # saved in a subfolder of this name
 
 
 class Adapters:
-    """Named LoRA adapters inside a language model, in whose layers they are put: the model stays
-    what it was to others.
+    """Named LoRA adapters in the layers of a language model, one or none of them active.
 
-    peft's own switching freezes the adapters it switches off; here all of them stay trainable.
+    The caller's model object stays usable as before. peft's own switching freezes the adapters it
+    deactivates; here all stay trainable.
     """
 
     def __init__(
         self, model: nn.Module, *, r: int, alpha: float, targets: str = "all-linear"
     ) -> None:
-        """targets: "all-linear" (every linear layer but the output), or names of layers parted by
-        commas.
+        """targets: "all-linear" (every linear layer but the output), or comma-separated layer
+        names.
         """
         from peft import LoraConfig, get_peft_model
 
@@ -39,27 +38,22 @@ class Adapters:
         )
         self.config = LoraConfig(task_type="CAUSAL_LM", r=r, lora_alpha=alpha, target_modules=names)  # type: ignore[arg-type]
         language_model: Any = model
-        # What peft asks the model about has a new name in transformers; nothing of it is the user's
-        # to mend.
+        # peft reads an attribute that transformers has renamed; the user cannot fix that.
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         self.peft: Any = get_peft_model(language_model, self.config, adapter_name=ACTOR)
-        self.working: str | None = (
-            ACTOR  # the adapter through which the model speaks; None: the base alone
-        )
+        self.active: str | None = ACTOR  # None: the base alone
         self.switch(ACTOR)
 
     def add(self, name: str, folder: str | Path | None = None) -> None:
-        """Put in a further adapter, a fresh one or that of a folder;
-        the one at work stays at work.
-        """
+        """Add an adapter, a new one or that of a folder; the active one stays active."""
         if folder is None:
             self.peft.add_adapter(name, self.config)
         else:
             self.peft.load_adapter(str(folder), adapter_name=name, is_trainable=True)
-        self.switch(self.working)
+        self.switch(self.active)
 
     def load(self, folder: str | Path, names: Sequence[str] | None = None) -> None:
-        """Take over the saved weights of some adapters (none named: of every one here).
+        """Load saved weights into the named adapters (default: all there are).
 
         ValueError where the folder has no such adapter, or one of another rank or for other layers.
         """
@@ -79,16 +73,14 @@ class Adapters:
             set_peft_model_state_dict(self.peft, saved, adapter_name=name)
 
     def save(self, folder: str | Path) -> None:
-        """Write adapter_config.json and adapter_model.safetensors, the critic's into a folder
-        below.
-        """
+        """Write adapter_config.json and adapter_model.safetensors (critic: in a subfolder)."""
         self.peft.save_pretrained(
             str(folder), selected_adapters=self.names, save_embedding_layers=False
         )
 
     @property
     def names(self) -> list[str]:
-        """The adapters there are."""
+        """Names of all adapters."""
         return list(self.peft.peft_config)
 
     def parameters(self, name: str) -> list[nn.Parameter]:
@@ -97,10 +89,8 @@ class Adapters:
 
     @contextlib.contextmanager
     def use(self, name: str | None) -> Iterator[None]:
-        """Let another adapter, or none (the base alone), work until the block is left; then the one
-        of before does.
-        """
-        before = self.working
+        """Context manager: activate an adapter, or None for the base alone, then restore."""
+        before = self.active
         self.switch(name)
         try:
             yield
@@ -108,10 +98,10 @@ class Adapters:
             self.switch(before)
 
     def switch(self, name: str | None) -> None:
-        """Let one adapter work from here on, or none; nothing is loaded and no weight changes."""
+        """Activate an adapter, or None for the base alone; no weight is loaded or changed."""
         from peft.tuners.tuners_utils import BaseTunerLayer
 
-        self.working = name
+        self.active = name
         for layer in self.peft.modules():
             if isinstance(layer, BaseTunerLayer):
                 layer.enable_adapters(name is not None)
@@ -129,10 +119,8 @@ class Adapters:
         ]
 
 
-def merged(folder: str | Path, base: str | Path) -> Any:
-    """Return an ordinary language model: the base with the saved actor's adapter added to its
-    weights.
-    """
+def merge_lora(folder: str | Path, base: str | Path) -> Any:
+    """Return the base model with the saved actor adapter merged into its weights."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM

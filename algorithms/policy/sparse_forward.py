@@ -1,9 +1,17 @@
 """Training forward that computes hidden states at requested positions only.
 
-Most tokens of a row are context, of which nobody asks a probability or a value. They matter as keys
-and values alone, so above those of the last layer only the positions that are wanted are computed.
-Queries are taken in blocks, for on a CPU attention that is called causal multiplies with every key,
-those of the future too. Norms and all linear layers with their adapters are the model's own.
+Losses need log-probs and values at the N acted tokens only; most of the B x T tokens are context.
+In every layer but the last all positions must be computed, for the next layer's keys and values
+depend on them. In the last layer context matters as keys and values alone: queries, attention
+output, feed-forward and final norm are computed at the N positions, (N, H) in place of (B, T, H).
+
+What must hold: the result equals the model's own forward up to rounding, and gradients flow through
+the model's own modules (norms, linear layers, LoRA), which are called, never copied. Rows are
+padded on the right, so a causal mask needs no padding mask: padding lies after every token that
+counts.
+
+Queries go through attention in blocks of QUERY_BLOCK with the keys up to the block's end: on a CPU,
+`is_causal` attention multiplies with future keys too and then masks them.
 """
 
 from __future__ import annotations
@@ -14,15 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-BLOCK = 128  # queries at a time: fewer cost more calls than they save products
+QUERY_BLOCK = 128  # queries per attention call: with fewer, calls cost more than products saved
 
 
 def supports_sparse_forward(model: Any, decoder: Any) -> bool:
-    """Return whether this file reads with a decoder of the model's kind just as its own forward
-    does.
+    """Whether `hidden_states_at` gives what this decoder's own forward gives.
 
-    Hooks on that (autocast, an onlooker's) would be passed over; elsewhere than on a CPU this is
-    untried.
+    False with forward hooks on the decoder (autocast, a profiler's), which it would skip, and on
+    other devices than the CPU, where it is untested.
     """
     from fctncalling.algorithms.generation.fused_decoder import (
         supports_fused_decoder,
@@ -46,28 +53,26 @@ def hidden_states_at(
     rows: Tensor,  # (N,) ascending
     columns: Tensor,  # (N,) ascending within each row
 ) -> Tensor:
-    """Return the last hidden states at the N wanted positions, (N, H)."""
+    """Return the decoder's last hidden states, after the final norm, at N positions, (N, H)."""
     hidden = decoder.embed_tokens(ids)
     angles = decoder.rotary_emb(hidden, torch.arange(ids.shape[1], device=ids.device).unsqueeze(0))
     *below, last = decoder.layers
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (T, 1, head size)
     for layer in below:
         states = layer.input_layernorm(hidden)
-        read = _causal_attention(
+        attended = _causal_attention(
             _queries(layer, states, cos, sin), *_keys_and_values(layer, states, cos, sin)
         )
-        hidden = _layer_output(layer, hidden, read)
+        hidden = _layer_output(layer, hidden, attended)
     states = last.input_layernorm(hidden)
     queries = _queries(last, states[rows, columns], cos[columns], sin[columns])
-    read = _attention_at(queries, *_keys_and_values(last, states, cos, sin), rows, columns)
-    wanted: Tensor = decoder.norm(_layer_output(last, hidden[rows, columns], read))
-    return wanted
+    attended = _attention_at(queries, *_keys_and_values(last, states, cos, sin), rows, columns)
+    selected: Tensor = decoder.norm(_layer_output(last, hidden[rows, columns], attended))
+    return selected
 
 
 def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return the queries of normed states (..., H), turned to their positions, (..., heads,
-    size).
-    """
+    """Return rotated queries (..., heads, size) of normed states (..., H)."""
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
     return _apply_rope(
@@ -76,8 +81,9 @@ def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Return keys and values (B, T, heads, size) of normed states (B, T, H), those that queries
-    share repeated.
+    """Return rotated keys, and values, of normed states (B, T, H), both (B, T, heads, size).
+
+    With grouped-query attention each key head is repeated for the query heads that share it.
     """
     attention = layer.self_attn
     keys, values = (
@@ -93,29 +99,29 @@ def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tu
     )
 
 
-def _layer_output(layer: Any, hidden: Tensor, read: Tensor) -> Tensor:
-    """Return the layer's output (..., H) from its input and from what attention read (..., heads,
-    size).
+def _layer_output(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:
+    """Return the layer's output (..., H) from its input (..., H) and its attention output (...,
+    heads, size).
     """
-    between = hidden + layer.self_attn.o_proj(read.flatten(-2))
-    output: Tensor = between + layer.mlp(layer.post_attention_layernorm(between))
+    residual = hidden + layer.self_attn.o_proj(attended.flatten(-2))
+    output: Tensor = residual + layer.mlp(layer.post_attention_layernorm(residual))
     return output
 
 
 def _apply_rope(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return queries or keys turned by the angles of their positions."""
+    """Return queries or keys rotated by the angles of their positions (RoPE, halves paired)."""
     first, second = heads.chunk(2, -1)
     return heads * cos + torch.cat((-second, first), -1) * sin
 
 
 def _causal_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Return what each query reads of the keys up to its own column; all (B, T, heads, size)."""
+    """Return causal attention of queries to keys and values; all (B, T, heads, size)."""
     length = queries.shape[1]
-    if length <= BLOCK:
+    if length <= QUERY_BLOCK:
         return _attention(queries, keys, values, is_causal=True)
     blocks = []
-    for start in range(0, length, BLOCK):
-        end = min(start + BLOCK, length)
+    for start in range(0, length, QUERY_BLOCK):
+        end = min(start + QUERY_BLOCK, length)
         mask = torch.ones(end - start, end, dtype=torch.bool, device=keys.device).tril(start)
         blocks.append(
             _attention(queries[:, start:end], keys[:, :end], values[:, :end], attn_mask=mask)
@@ -126,23 +132,24 @@ def _causal_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 def _attention_at(
     queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor
 ) -> Tensor:
-    """Return what N queries (N, heads, size) read of their rows' keys up to their own column, (N,
-    heads, size).
+    """Return attention of N queries (N, heads, size), each to its row's keys up to its own column.
+
+    keys, values: (B, T, heads, size); rows, columns: (N,), ascending; result (N, heads, size). The
+    queries are padded to (B, Q, heads, size), where Q is the most queries of any row, and gathered
+    again; what padding queries attend to is discarded.
     """
     batch, length = keys.shape[:2]
     counts = torch.bincount(rows, minlength=batch)
-    place = (
+    slot = (
         torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
     )  # among those of its row
     shape = (batch, int(counts.max()))
-    padded = queries.new_zeros(*shape, *queries.shape[1:]).index_put((rows, place), queries)
-    seen = columns.new_zeros(shape).index_put((rows, place), columns)
-    mask = torch.arange(length, device=rows.device) <= seen.unsqueeze(
-        -1
-    )  # (B, most wanted of a row, T)
-    return _attention(padded, keys, values, attn_mask=mask.unsqueeze(1))[rows, place]
+    padded = queries.new_zeros(*shape, *queries.shape[1:]).index_put((rows, slot), queries)
+    last_visible = columns.new_zeros(shape).index_put((rows, slot), columns)
+    mask = torch.arange(length, device=rows.device) <= last_visible.unsqueeze(-1)  # (B, Q, T)
+    return _attention(padded, keys, values, attn_mask=mask.unsqueeze(1))[rows, slot]
 
 
-def _attention(queries: Tensor, keys: Tensor, values: Tensor, **which: Any) -> Tensor:
+def _attention(queries: Tensor, keys: Tensor, values: Tensor, **options: Any) -> Tensor:
     queries, keys, values = (states.transpose(1, 2) for states in (queries, keys, values))
-    return F.scaled_dot_product_attention(queries, keys, values, **which).transpose(1, 2)
+    return F.scaled_dot_product_attention(queries, keys, values, **options).transpose(1, 2)

@@ -8,19 +8,17 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-MAX_LOGITS = (
-    2**24
-)  # logits held at once, 64 MiB in fp32: positions are taken in chunks of this over the vocabulary
+MAX_LOGITS = 2**24  # (positions x vocabulary) of one chunk: 64 MiB in fp32
 
 
 def token_logprobs_and_entropies(
     model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and entropies, both (N,) fp32, of tokens (N,), from hidden states
-    (N, H) before them.
+    """Return log-probabilities and entropies, both (N,) fp32, of tokens (N,), from the hidden
+    states (N, H) at the positions before them.
 
-    model: a causal language model. Chunk after chunk where there are many, each computed again in
-    the backward pass.
+    model: a causal language model. Several chunks are checkpointed: each recomputes its logits in
+    the backward pass, so that only one chunk's logits exist at a time.
     """
     chunk = max(1, MAX_LOGITS // model.get_output_embeddings().weight.shape[0])
     pieces = list(zip(torch.split(hidden, chunk), torch.split(tokens, chunk), strict=True))

@@ -11,8 +11,9 @@ VALUE_HEAD_FILE = "value_head.safetensors"
 
 
 class ValueHead(nn.Module):
-    """Maps hidden states (..., H) to values (...), 0 everywhere at the start: advantages then equal
-    returns.
+    """Value head: maps hidden states (..., H) to values (...).
+
+    The output layer starts at 0, so the first advantages equal the returns.
     """
 
     def __init__(self, hidden_size: int, *, kind: str = "mlp", width: int = 128) -> None:
@@ -32,7 +33,7 @@ class ValueHead(nn.Module):
         return values
 
     def load(self, path: Path) -> None:
-        """Take the weights of a file; ValueError where they have another shape."""
+        """Load the weights of a file; ValueError where their shapes differ."""
         from safetensors.torch import load_file
 
         saved = load_file(path)

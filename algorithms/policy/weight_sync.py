@@ -12,10 +12,9 @@ Weights = dict[str, NDArray[np.float32]]
 
 
 def policy_state(policy: ActorCritic) -> Weights:
-    """Return a copy of the language model's trained weights by name: its adapter's alone, where it
-    has one.
+    """Return a copy of the language model's trainable weights by name; with LoRA, the adapter's.
 
-    No critic, no reference, no frozen base: who acts elsewhere has read the base itself.
+    Without critic, reference and frozen base: a remote worker loads the base itself.
     """
     trained = {id(weight) for weight in policy.policy_parameters()}
     named = (
@@ -26,16 +25,15 @@ def policy_state(policy: ActorCritic) -> Weights:
 
 @torch.no_grad()
 def load_policy_state(policy: ActorCritic, weights: Weights) -> None:
-    """Let the policy act with these weights. ValueError where they are not those of its own
-    language model.
-    """
+    """Copy the weights into the policy; ValueError where the names are not those of its model."""
     trained = {id(weight) for weight in policy.policy_parameters()}
     own = {
         name: weight for name, weight in policy.model.named_parameters() if id(weight) in trained
     }
-    if strange := sorted(own.keys() ^ weights.keys()):
+    if mismatched := sorted(own.keys() ^ weights.keys()):
         raise ValueError(
-            f"these weights are another model's: {len(strange)} names differ, such as {strange[0]}"
+            f"these weights are another model's: {len(mismatched)} names differ, such as "
+            f"{mismatched[0]}"
         )
     for name, weight in own.items():
         weight.copy_(

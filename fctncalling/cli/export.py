@@ -69,9 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         model = load(checkpoint, arguments.base)
         if arguments.head_size is not None:
-            from fctncalling.algorithms.policy.head_padding import with_head_size
+            from fctncalling.algorithms.policy.head_padding import pad_heads
 
-            model = with_head_size(model, arguments.head_size)
+            model = pad_heads(model, arguments.head_size)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
         return 2
@@ -107,10 +107,10 @@ def load(checkpoint: Path, base: str | None = None) -> Any:
     """Return the checkpoint's language model with its adapter, if it has one, merged in."""
     from transformers import AutoModelForCausalLM
 
-    from fctncalling.algorithms.policy.lora import merged
+    from fctncalling.algorithms.policy.lora import merge_lora
 
     if (checkpoint / "adapter_config.json").is_file():
-        return merged(checkpoint, base or base_of(checkpoint))
+        return merge_lora(checkpoint, base or base_of(checkpoint))
     return AutoModelForCausalLM.from_pretrained(str(checkpoint), trust_remote_code=False)
 
 

@@ -151,7 +151,7 @@ def attach_parts(
     """Give the policy what the settings ask for beside the model; SettingError where a file does
     not fit.
     """
-    from fctncalling.algorithms.policy.precision import compute_dtype, compute_in
+    from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
 
     dtype = compute_dtype(config, device)
     if config.critic == "full":
@@ -162,13 +162,13 @@ def attach_parts(
         policy.load_critic(checkpoint)
     if config.kl_coef and not config.lora_r:
         reference = _load_model(base_model(config)).to(device)
-        compute_in(reference, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
+        set_compute_dtype(reference, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
         policy.set_reference(reference)
     if config.init_critic_from is not None and checkpoint is None:
         _load_critic_from(policy, config, Path(config.init_critic_from))
-    compute_in(policy.model, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
+    set_compute_dtype(policy.model, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
     if policy.critic_model is not None:
-        compute_in(policy.critic_model, dtype, device)
+        set_compute_dtype(policy.critic_model, dtype, device)
 
 
 def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:

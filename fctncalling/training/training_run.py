@@ -20,7 +20,7 @@ from fctncalling.algorithms.nan_guard import check_weights
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.reward_shaping import learnable
+from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import CheckpointError, load_state, save_checkpoint
 from fctncalling.algorithms.run.cut_actions import CutActions
@@ -130,7 +130,7 @@ class TrainingRun:
         """Improve the policy on the episodes, log the update and return its metrics."""
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
-        usable = learnable(episodes, self.config)
+        usable = learnable_episodes(episodes, self.config)
         if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share

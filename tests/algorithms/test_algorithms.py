@@ -43,7 +43,7 @@ def estimate(
     kept = [
         [
             [x for x, counts in zip(*pair, strict=True) if counts]
-            for pair in zip(field.tolist(), got.counted, strict=True)
+            for pair in zip(field.tolist(), got.loss_mask, strict=True)
         ]
         for field in (got.advantages, got.returns)
     ]
@@ -221,7 +221,7 @@ def test_appo_is_tppo_at_the_first_token_of_each_action_whatever_stands_inside(
         settings(gamma=gamma, lam=lam, lam_value=lam_value),
     )
     by_token, by_action = (ALGORITHMS[name].estimate(lines, config) for name in ("TPPO", "APPO"))
-    first = by_action.counted
+    first = by_action.loss_mask
     assert first.sum().item() == len(one) + len(two)
     assert torch.allclose(by_action.advantages[first], by_token.advantages[first], atol=1e-4)
     if lam == lam_value:

@@ -11,14 +11,14 @@ from tiny_models import tiny_model
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.head_padding import with_head_size
+from fctncalling.algorithms.policy.head_padding import pad_heads
 from fctncalling.data.bfcl import embedded_path
 
 
 @pytest.mark.parametrize("size", [32])
 def test_the_embedded_model_with_wider_heads_gives_the_same_logits(size: int) -> None:
     model = ActorCritic.load(embedded_path("model")).model.eval()
-    wide = with_head_size(model, size)
+    wide = pad_heads(model, size)
     assert wide.config.head_dim == size
     assert (
         wide.model.layers[0].self_attn.q_proj.out_features
@@ -55,4 +55,4 @@ def test_what_cannot_be_widened_is_refused(kind: str, size: int) -> None:
     model.config.rope_parameters = getattr(model.config, "rope_parameters", None) or {}
     model.config.head_dim = getattr(model.config, "head_dim", None) or 8
     with pytest.raises(ValueError, match=r"heads of 8 cannot be made \d+ wide"):
-        with_head_size(model, size)
+        pad_heads(model, size)

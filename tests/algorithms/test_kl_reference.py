@@ -104,7 +104,7 @@ def test_a_policy_that_is_its_reference_pays_nothing(mode: str) -> None:
 
 def test_a_reference_that_is_not_there_is_told() -> None:
     policy = policy_with_values()
-    with pytest.raises(ValueError, match="refer_to"):
+    with pytest.raises(ValueError, match="set_reference"):
         targets_of(policy, some_episodes(policy), settings(kl_coef=0.1))
 
 

@@ -24,7 +24,11 @@ from token_worlds import (
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.grpo import groups_with_signal
-from fctncalling.algorithms.learning_signal import no_signal_warning, outcome_spread, scaled
+from fctncalling.algorithms.learning_signal import (
+    no_signal_warning,
+    outcome_spread,
+    whiten_by_spread,
+)
 from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -174,10 +178,16 @@ def test_outcomes_spread_where_actions_of_one_number_lead_to_different_rewards(
 def test_a_critics_noise_is_not_blown_up() -> None:
     noise = 0.02 * torch.randn(1000, generator=torch.Generator().manual_seed(0))
     counted = torch.ones(1000, dtype=torch.bool)
-    assert not scaled(noise, counted, 0.0).any()  # all earned the same
-    assert scaled(noise, counted, 0.5).std() == pytest.approx(0.4, rel=0.1)  # all is explained
-    assert scaled(noise, counted, 0.001).std() == pytest.approx(0.1, rel=0.1)  # little to explain
-    assert scaled(noise, counted, 0.02).std() == pytest.approx(1.0, rel=0.01)  # as whitened
+    assert not whiten_by_spread(noise, counted, 0.0).any()  # all earned the same
+    assert whiten_by_spread(noise, counted, 0.5).std() == pytest.approx(
+        0.4, rel=0.1
+    )  # all is explained
+    assert whiten_by_spread(noise, counted, 0.001).std() == pytest.approx(
+        0.1, rel=0.1
+    )  # little to explain
+    assert whiten_by_spread(noise, counted, 0.02).std() == pytest.approx(
+        1.0, rel=0.01
+    )  # as whitened
 
 
 def test_without_whitening_too_the_policy_stands_still_where_nothing_differs() -> None:

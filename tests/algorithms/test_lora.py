@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from fctncalling.algorithms.batch import Batch, make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, merged
+from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, merge_lora
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.training.load_policy import critic_kind
 
@@ -187,13 +187,13 @@ def test_one_adapter_is_trained_and_another_evaluated_on_the_same_base() -> None
     assert policy.adapters is not None
     trained(policy)
     policy.adapters.add("second")
-    assert policy.adapters.working == ACTOR
+    assert policy.adapters.active == ACTOR
     first, base = logits(policy.model), logits(tiny_policy().model.eval())
     policy.adapters.switch("second")
     assert torch.equal(logits(policy.model), base)  # a fresh adapter adds nothing
     trained(policy)
     second = logits(policy.model)
-    assert policy.adapters.working == "second"  # after passes of critic and reference too
+    assert policy.adapters.active == "second"  # after passes of critic and reference too
     assert not torch.allclose(second, base, atol=1e-3)
     for name, wanted in ((ACTOR, first), (None, base), ("second", second)):
         with policy.adapters.use(name):
@@ -250,7 +250,7 @@ def test_merging_a_saved_adapter_gives_an_ordinary_model_and_touches_nothing_liv
     policy.save(tmp_path / "checkpoint")
     tiny_policy().model.save_pretrained(tmp_path / "base")
     before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
-    merged(tmp_path / "checkpoint", tmp_path / "base").save_pretrained(tmp_path / "merged")
+    merge_lora(tmp_path / "checkpoint", tmp_path / "base").save_pretrained(tmp_path / "merged")
     ordinary = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     assert not any("lora_" in name for name in ordinary.state_dict())
     assert torch.allclose(logits(ordinary), logits(policy.model), atol=1e-5)

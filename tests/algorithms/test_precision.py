@@ -19,7 +19,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.precision import compute_in, pass_dtypes
+from fctncalling.algorithms.policy.precision import pass_dtypes, set_compute_dtype
 from fctncalling.algorithms.ppo import make_optimisers, update
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -109,7 +109,7 @@ def test_plays_and_learns_as_transformers_own_forward_speaks(
     policy = policy_of(kind, base, adapted)
     plain = copy.deepcopy(policy.model)
     exact = in_fp32(plain)
-    compute_in(policy.model, compute, CPU)
+    set_compute_dtype(policy.model, compute, CPU)
     rows = play(policy.model)
     sampled, trained, own, true = (
         torch.cat(parts)
@@ -163,7 +163,7 @@ def test_an_output_layer_in_fp32_halves_what_rounding_does_to_log_probabilities(
     for fp32_head in (True, False):
         policy = policy_of("llama", F32, adapted=False)
         plain = copy.deepcopy(policy.model)
-        compute_in(policy.model, BF16, CPU, fp32_head=fp32_head)
+        set_compute_dtype(policy.model, BF16, CPU, fp32_head=fp32_head)
         assert pass_dtypes(policy.model) == (BF16, F32 if fp32_head else BF16)
         row = play(policy.model)[0]
         trained = logprobs_of(policy, row)
@@ -204,7 +204,7 @@ def test_what_a_young_adapter_adds_is_not_rounded_away() -> None:
 def test_the_models_own_forward_is_as_it_was_without_a_precision_of_its_own() -> None:
     model = tiny_model()
     before = uncached_logprobs(model, [5, 6, 7])
-    compute_in(model, F32, CPU)
+    set_compute_dtype(model, F32, CPU)
     assert not model.get_decoder()._forward_pre_hooks  # so the quick training pass is still taken
     assert torch.equal(uncached_logprobs(model, [5, 6, 7]), before)
     assert math.isfinite(before.sum())

@@ -15,9 +15,9 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.reward_shaping import (
     ReturnStatistics,
-    learnable,
+    learnable_episodes,
     overlong_penalty,
-    shaped,
+    shape_rewards,
 )
 
 torch.set_num_threads(1)
@@ -52,9 +52,9 @@ def test_the_penalty_rises_over_the_buffer_and_is_whole_where_the_action_was_cut
 def test_rewards_are_scaled_and_the_cut_action_pays_where_it_ends() -> None:
     record = cut(episode([(3, 1.0), (2, 0.0), (4, 0.5)], terminated=True), 1)
     config = settings(overlong="penalty", overlong_penalty=0.25, reward_scale=2.0)
-    assert rewards(shaped([record], config)[0]) == [2.0, -0.25, 1.0]
+    assert rewards(shape_rewards([record], config)[0]) == [2.0, -0.25, 1.0]
     assert rewards(record) == [1.0, 0.0, 0.5]  # the episode log's are untouched
-    assert shaped([record], settings())[0] is record
+    assert shape_rewards([record], settings())[0] is record
 
 
 def test_a_masked_action_has_no_part_in_the_gradient_and_others_keep_theirs() -> None:
@@ -84,8 +84,8 @@ def test_an_update_takes_episodes_that_were_cut_whole_beside_others() -> None:
         policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)
     )
     assert metrics["losses/optimiser_steps"] == 1  # the minibatches of cut episodes take none
-    assert learnable(episodes[1:], config) == []
-    assert learnable(episodes[1:], settings()) == episodes[1:]
+    assert learnable_episodes(episodes[1:], config) == []
+    assert learnable_episodes(episodes[1:], settings()) == episodes[1:]
 
 
 def test_running_statistics_are_those_of_all_returns() -> None:

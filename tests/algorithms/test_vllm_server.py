@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.algorithms.policy.head_padding import with_head_size
+from fctncalling.algorithms.policy.head_padding import pad_heads
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 
@@ -44,9 +44,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = tmp_path_factory.mktemp("models") / "wide"
-    with_head_size(
-        AutoModelForCausalLM.from_pretrained(embedded_path("model")), 32
-    ).save_pretrained(folder)
+    pad_heads(AutoModelForCausalLM.from_pretrained(embedded_path("model")), 32).save_pretrained(
+        folder
+    )
     AutoTokenizer.from_pretrained(embedded_path("model")).save_pretrained(folder)
     return folder
 

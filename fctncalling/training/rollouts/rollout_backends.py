@@ -14,7 +14,7 @@ from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.policy.precision import computing
+from fctncalling.algorithms.policy.precision import pass_autocast
 from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalOrder
 from fctncalling.algorithms.rollout.collect import collect
@@ -147,7 +147,7 @@ class LocalRollout:
         """Yield an actor of the policy as it is."""
         with (
             self.processes.unsharded(self.policy) as policy,
-            computing(self.config, self.processes.device),
+            pass_autocast(self.config, self.processes.device),
         ):
             yield self.make_engine(policy, wanted)
 
