@@ -165,7 +165,7 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     kind: str, lora: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "fctncalling.algorithms.policy.sparse_forward.BLOCK", 5
+        "fctncalling.algorithms.policy.sparse_forward.QUERY_BLOCK", 5
     )  # so that rows take several
     policy = ActorCritic(model_of(kind), critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight, std=0.3)
