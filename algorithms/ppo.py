@@ -186,16 +186,12 @@ def accumulate_gradients(
     value_coef = config.value_coef if algorithm.critic else 0.0
 
     def run_pass(rows: list[int]) -> tuple[Tensor, LossTerms]:
-        batch, token_indices = experience.batch(rows)
+        batch, indices = experience.batch(rows)
         outputs = policy(
             *batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0
         )
         terms = loss_terms(
-            outputs,
-            targets.at(token_indices),
-            experience.token_groups(token_indices),
-            algorithm,
-            config,
+            outputs, targets.at(indices), experience.token_groups(indices), algorithm, config
         )
         token_losses = (
             terms.policy_losses
@@ -206,7 +202,7 @@ def accumulate_gradients(
             token_losses = token_losses + config.kl_coef * terms.reference_kl
         loss = losses.aggregate(token_losses * terms.loss_weights, terms.loss_mask, total)
         if not torch.isfinite(loss):
-            with annotate_tasks(experience, token_indices):
+            with annotate_tasks(experience, indices):
                 _raise_for_nonfinite(outputs._asdict() | terms._asdict() | {"loss": loss})
         return loss, terms.detached()
 

@@ -53,9 +53,7 @@ def compute_targets(
     The forward passes run over the first epoch's own microbatches: same function, same shapes, so
     the ratio of the first optimiser step is 1 exactly and its KL 0.
     """
-    old_logprobs, old_values = _old_logprobs_and_values(
-        policy, experience, minibatches, config, processes
-    )
+    old_logprobs, old_values = _policy_outputs(policy, experience, minibatches, config, processes)
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
     reference = _reference_logprobs(policy, experience, minibatches, config, processes)
@@ -106,7 +104,7 @@ def _scaled_advantages(
 
 
 @torch.no_grad()
-def _old_logprobs_and_values(
+def _policy_outputs(
     policy: ActorCritic,
     experience: Experience,
     minibatches: Sequence[Minibatch],
