@@ -1,21 +1,24 @@
-"""Flags that do nothing under the others: told, since who gives one expects it to do something."""
+"""Idle flags: refuse or report flags that have no effect under the other settings.
+
+Whoever gives a flag expects it to do something.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
 
 from fctncalling.algorithms.config.config_fields import SettingError
 from fctncalling.algorithms.config.train_config import TrainConfig
 
 
 class Rule(NamedTuple):
-    """Flags, and where they do nothing."""
+    """Flags, and the settings under which they have no effect."""
 
     flags: tuple[str, ...]
-    idle: Callable[[TrainConfig], bool]
+    idle: Callable[..., bool]  # of a TrainConfig, or of whatever settings the rules are about
     needs: str  # what they have an effect with
-    refused: bool = True  # false: harmless, told as a note
+    refused: bool = True  # false: harmless, reported as a note
 
 
 def _is_not(name: str) -> Callable[[TrainConfig], bool]:
@@ -72,25 +75,33 @@ RULES = (
 )
 
 
-def notes_on(config: TrainConfig, given: Collection[str]) -> list[str]:
+def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
     """Return a line for each kind of given flags that is harmless and idle; SettingError for one
     that misleads.
 
     given: the names of flags that the command line has, whatever their values; defaults are never
-    told.
+    reported.
     """
-    notes = []
-    for rule in RULES:
-        named = [name for name in rule.flags if name in given]
-        if not named or not rule.idle(config):
-            continue
-        told = f"{', '.join(f'--{name}' for name in named)}: no effect without {rule.needs}"
-        if rule.refused:
-            raise SettingError(f"{told}; leave it out, or give that")
-        notes.append(told)
+    notes = apply_rules(RULES, given, config)
     if config.sequence_ratio and config.loss_aggregation != "row_mean":
         notes.append(
             "--sequence_ratio: GSPO's loss is --loss_aggregation row_mean; with "
             f"{config.loss_aggregation} long rows weigh more"
         )
+    return notes
+
+
+def apply_rules(rules: Iterable[Rule], given: Collection[str], *settings: Any) -> list[str]:
+    """Return a note for each rule whose given flags are idle under these settings; SettingError
+    for a rule that refuses them.
+    """
+    notes = []
+    for rule in rules:
+        named = [name for name in rule.flags if name in given]
+        if not named or not rule.idle(*settings):
+            continue
+        note = f"{', '.join(f'--{name}' for name in named)}: no effect without {rule.needs}"
+        if rule.refused:
+            raise SettingError(f"{note}; leave it out, or give that")
+        notes.append(note)
     return notes

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, config_fields
-from fctncalling.algorithms.config.idle_flags import notes_on
+from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
+from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
 from fctncalling.cli.shared.parser import OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.data.bfcl import TaskError
@@ -82,8 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run_config = RunConfig(
             **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(RunConfig)}
         )
-        for note in notes_on(config, given_flags(words)):
-            announce(f"Note: {note}.")
+        given = given_flags(words)
+        notes = idle_flag_notes(config, given) + idle_run_flag_notes(config, run_config, given)
+        announce(*(f"Note: {note}." for note in notes))
         return train(config, run_config, words)
     except KeyboardInterrupt:  # later ones are answered by the run, which saves itself
         print("\nInterrupted while starting; nothing was learned or saved.", file=sys.stderr)

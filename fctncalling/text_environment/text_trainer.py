@@ -11,8 +11,11 @@ from torch import Tensor
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.training.adaptive_settings import follow, settings_of_update
+from fctncalling.training.counters import Counters
 
 Ids = Tensor | Sequence[int]
 
@@ -22,7 +25,9 @@ class TextTrainer:
 
     `config`: any TrainConfig; `algorithm_name` is TPPO where it says nothing else. `model`: an
     ActorCritic, or a causal language model, which gets a value head and learns in place.
-    `ref_model`: what `kl_coef` holds the policy to.
+    `ref_model`: what `kl_coef` holds the policy to. Each `step` is an update: it counts for the
+    learning rates' warm-up and schedule, which ends after `num_updates` steps, for
+    `critic_warmup_updates`, `entropy_target` and `normalize_rewards`.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class TextTrainer:
                 "kl_coef is above 0: pass the ref_model that the policy is to be held to"
             )
         self.optimisers = make_optimisers(self.policy, self.config)
+        self.counters = Counters()
         self._generator = torch.Generator().manual_seed(self.config.seed)
 
     def step(
@@ -80,13 +86,27 @@ class TextTrainer:
         known: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
         parts = zip(queries, responses, scores, masks, known, cut, strict=True)
         episodes = [_episode(*part) for part in parts]
-        metrics = update(self.policy, self.optimisers, episodes, self.config, self._generator)
+        metrics = self._update(episodes)
         if logprobs is None:
             metrics = {
                 name: value for name, value in metrics.items() if not name.startswith("mismatch/")
             }
         returns = [episode.episode_return for episode in episodes if not episode.invalid]
         return {"env/reward_mean": sum(returns) / len(returns), **metrics}
+
+    def _update(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float]:
+        """Learn once with the settings that the number of steps so far makes of the config's."""
+        factor = learning_rate_factor(self.config, self.counters.updates)
+        rates = (factor * self.config.lr, factor * self.config.critic_lr)
+        set_learning_rates(self.optimisers, rates)
+        warming_up = self.counters.updates < self.config.critic_warmup_updates
+        optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
+        usable = [episode for episode in episodes if not episode.invalid]
+        config = settings_of_update(self.config, self.counters, usable)
+        metrics = update(self.policy, optimisers, episodes, config, self._generator)
+        self.counters.updates += 1
+        followed = follow(config, self.counters, metrics)
+        return {"charts/learning_rate": rates[0], **metrics, **followed}
 
     def _with_critic(self, model: Any) -> ActorCritic:
         if not isinstance(model, torch.nn.Module):

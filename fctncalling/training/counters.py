@@ -14,6 +14,7 @@ class Counters:
 
     updates: int = 0
     episodes: int = 0
+    invalid_episodes: int = 0  # of these: infrastructure failed, nothing was learned from them
     env_steps: int = 0
     sampled_tokens: int = 0
     train_cpu_seconds: float = 0.0  # collecting and learning, without evaluation

@@ -46,6 +46,7 @@ def report(run: TrainingRun) -> None:
         algorithm=config.algorithm_name,
         updates=counters.updates,
         episodes=counters.episodes,
+        invalid_episodes=counters.invalid_episodes,
         env_steps=counters.env_steps,
         sampled_tokens=counters.sampled_tokens,
         wall_seconds=run.wall_seconds,
@@ -54,7 +55,7 @@ def report(run: TrainingRun) -> None:
     print_table(counters.before, counters.latest)
     print(
         f"\n{config.algorithm_name} learned from {counters.episodes} episodes "
-        f"({counters.env_steps} steps) in "
+        f"({counters.env_steps} steps, {counters.invalid_episodes} invalid and left out) in "
         f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed "
         f"{config.seed}.\n"
         f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"

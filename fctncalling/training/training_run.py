@@ -121,6 +121,7 @@ class TrainingRun:
         self.counters.extra_rounds += extra
         self.counters.env_steps += steps
         self.counters.episodes += len(episodes)
+        self.counters.invalid_episodes += sum(episode.invalid for episode in episodes)
         self.counters.sampled_tokens += int(sampled)
         self.counters.train_cpu_seconds += sum(each.cpu_seconds for each in played)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)

@@ -12,10 +12,12 @@ import pytest
 import torch
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, resolve_device
-from fctncalling.algorithms.config.idle_flags import notes_on
+from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
+from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
 from fctncalling.cli.train import build_parser, given_flags, parsed
+from fctncalling.training.run_config import RunConfig
 
 PUBLISHED_FLAGS = (
     *(
@@ -198,17 +200,57 @@ def test_presets_fill_in_what_the_command_line_leaves_open(name: str) -> None:
 def test_a_flag_that_does_nothing_is_refused(flags: str, told: str) -> None:
     words = flags.split()
     with pytest.raises(SettingError) as refused:
-        notes_on(TrainConfig.from_args(parsed(words)), given_flags(words))
+        idle_flag_notes(TrainConfig.from_args(parsed(words)), given_flags(words))
     assert told in str(refused.value)
 
 
 def test_what_is_idle_but_harmless_is_noted_and_defaults_are_never_told() -> None:
     words = ["--algorithm_name", "GRPO", "--lam", "0.95", "--critic_lr", "1", "--sequence_ratio"]
-    idle, gspo = notes_on(TrainConfig.from_args(parsed(words)), given_flags(words))
+    idle, gspo = idle_flag_notes(TrainConfig.from_args(parsed(words)), given_flags(words))
     assert idle.startswith("--lam, --critic_lr: no effect")
     assert "row_mean" in gspo
     for algorithm in ("TPPO", "POAD", "NTPO", "APPO", "GRPO"):
-        assert notes_on(TrainConfig(algorithm_name=algorithm), {"algorithm_name", "lr"}) == []
+        assert (
+            idle_flag_notes(TrainConfig(algorithm_name=algorithm), {"algorithm_name", "lr"}) == []
+        )
+
+
+def run_notes(words: list[str]) -> list[str]:
+    namespace = parsed(words)
+    of_run = {field.name: getattr(namespace, field.name) for field in dataclasses.fields(RunConfig)}
+    config = TrainConfig.from_args(namespace)
+    return idle_run_flag_notes(config, RunConfig(**of_run), given_flags(words))
+
+
+@pytest.mark.parametrize(
+    ("flags", "cure"),
+    [
+        ("--reward success --env_name calculator", "--env_name fctncalling_env"),
+        ("--reward strict --env_name CartPole-v1", "--env_name fctncalling_env"),
+        ("--ray_address auto", "--num_rollout_workers above 0"),
+        ("--rollout_worker_gpus 1", "--num_rollout_workers above 0"),
+        ("--vllm_url http://localhost:8000", "--rollout_engine vllm"),
+        ("--vllm_adapter_dir folder", "--rollout_engine vllm"),
+        ("--vllm_patience_s 1", "--rollout_engine vllm"),
+    ],
+)
+def test_a_flag_that_its_environment_or_backend_ignores_is_refused(flags: str, cure: str) -> None:
+    words = flags.split()
+    with pytest.raises(SettingError) as refused:
+        run_notes(words)
+    assert str(refused.value).startswith(f"{words[0]}: no effect without {cure}")
+
+
+def test_a_flag_that_its_environment_or_backend_ignores_harmlessly_is_noted() -> None:
+    vllm = ["--rollout_engine", "vllm", "--vllm_url", "http://localhost:1", "--lora_r", "2"]
+    [note] = run_notes([*vllm, "--max_cache_tokens", "9000"])
+    assert note.startswith("--max_cache_tokens: no effect without --rollout_engine local")
+    gym = ["--env_name", "CartPole-v1"]
+    [note] = run_notes([*gym, "--dataset_path", "x", "--handler", "auto"])
+    assert note.startswith("--dataset_path, --handler: no effect without")
+    assert run_notes(["--env_name", "calculator", "--prompt_path", "x"]) == []
+    assert run_notes(["--reward", "success"]) == []
+    assert run_notes(["--num_rollout_workers", "1", "--ray_address", "auto"]) == []
 
 
 def test_auto_finds_a_device_and_an_absent_one_is_told() -> None:

@@ -142,3 +142,41 @@ def test_the_reference_pulls_back() -> None:
     )
     metrics = [trainer.step([QUERY], [RESPONSE], [1.0], [MASK]) for _ in range(3)]
     assert metrics[-1]["losses/kl_ref"] > 0.0
+
+
+def test_steps_follow_the_learning_rate_schedule_and_its_end_moves_nothing() -> None:
+    schedule = {"lr_schedule": "linear", "warmup_updates": 2, "num_updates": 4}
+    trainer = TextTrainer(config(**schedule), tiny_model())
+    rates = []
+    for _ in range(5):
+        before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
+        metrics = trainer.step([QUERY] * 2, [RESPONSE] * 2, [1.0, 0.0], [MASK] * 2)
+        rates.append(metrics["charts/learning_rate"])
+    assert rates == pytest.approx([0.5e-3, 1e-3, 1e-3, 0.5e-3, 0.0])
+    after = trainer.policy.parameters()
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(("target", "step"), [(100.0, 0.01), (1e-6, -0.01)])
+def test_the_entropy_bonus_follows_its_target(target: float, step: float) -> None:
+    changes = {"entropy_coef": 0.05, "entropy_target": target, "entropy_coef_step": 0.01}
+    trainer = TextTrainer(config(**changes), tiny_model())
+    found = [
+        trainer.step([QUERY] * 2, [RESPONSE] * 2, [1.0, 0.0], [MASK] * 2)["charts/entropy_coef"]
+        for _ in range(3)
+    ]
+    assert found == pytest.approx([0.05, 0.05 + step, 0.05 + 2 * step])
+
+
+def test_a_critic_that_warms_up_learns_alone() -> None:
+    trainer = TextTrainer(config(critic_warmup_updates=1, critic_detach=True), tiny_model())
+    weights = [
+        trainer.policy.model.get_decoder().embed_tokens.weight,
+        trainer.policy.value_head.out.weight,
+    ]
+    moved = []
+    for _ in range(2):
+        before = [weight.detach().clone() for weight in weights]
+        trainer.step([QUERY] * 2, [RESPONSE] * 2, [1.0, 0.0], [MASK] * 2)
+        moved.append([not torch.equal(*pair) for pair in zip(before, weights, strict=True)])
+    assert moved == [[False, True], [True, True]]

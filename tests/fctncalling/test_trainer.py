@@ -36,8 +36,8 @@ def small(folder: Path, **changes: Any) -> TrainConfig:
 
 
 def generous() -> EchoEnv:
-    """Return an environment that an untrained model earns something in."""
-    env = EchoEnv()
+    """Return an environment that an untrained model earns in, and whose task "c" breaks."""
+    env = EchoEnv({"c": "invalid"})
     step = env.step
     env.step = (
         lambda action: (  # type: ignore[method-assign]
@@ -48,7 +48,7 @@ def generous() -> EchoEnv:
 
 
 def test_an_environment_and_a_model_in_memory_are_trained_evaluated_and_saved(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, tokenizer = tiny_model(trained=False), tiny_tokenizer()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
@@ -56,8 +56,8 @@ def test_an_environment_and_a_model_in_memory_are_trained_evaluated_and_saved(
         small(tmp_path, lr=1e-2),
         env=generous,
         model=(model, tokenizer),
-        task_ids=["a", "b"],
-        held_out_ids=["c"],
+        task_ids=["a", "b", "c", "d"],
+        held_out_ids=["e"],
         run_config=RunConfig(**QUIET),
     )
     result = trainer.run()
@@ -67,13 +67,15 @@ def test_an_environment_and_a_model_in_memory_are_trained_evaluated_and_saved(
     assert result.folder.parts[-3:] == ("given_model", "generous", "TPPO")
     told = json.loads((result.folder / "evaluation.json").read_text())
     assert (told["before"], told["after"]) == (result.before, result.after)
+    assert (told["episodes"], told["invalid_episodes"]) == (8, 2)  # each task twice
+    assert "2 invalid and left out" in capsys.readouterr().out
     from transformers import AutoModelForCausalLM
 
     learned = AutoModelForCausalLM.from_pretrained(result.checkpoint).state_dict()
     assert any(not torch.equal(before[name], learned[name]) for name in before)
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
     episodes = (result.folder / "episodes" / "train_000001.jsonl").read_text().splitlines()
-    assert {json.loads(line)["task_id"] for line in episodes} == {"a", "b"}
+    assert {json.loads(line)["task_id"] for line in episodes} == {"a", "b", "c", "d"}
     with pytest.raises(FileExistsError, match="already holds a run"):
         trainer.run()
 

@@ -1,0 +1,78 @@
+"""Idle flags of environments, Ray workers and vLLM: refuse or report what has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config.idle_flags import Rule, apply_rules
+from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.training.run_config import RunConfig
+
+OUR_ENV = "fctncalling_env"
+
+
+def _has_no_workers(_: TrainConfig, run_config: RunConfig) -> bool:
+    return not run_config.num_rollout_workers
+
+
+def _samples_locally(config: TrainConfig, _: RunConfig) -> bool:
+    return config.rollout_engine == "local"
+
+
+def _samples_on_server(config: TrainConfig, _: RunConfig) -> bool:
+    return config.rollout_engine == "vllm"
+
+
+def _is_other_env(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name != OUR_ENV
+
+
+def _is_no_preset(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in JOBS
+
+
+def _is_registered_env(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name != OUR_ENV and config.env_name not in JOBS
+
+
+RULES = (
+    Rule(("reward",), _is_other_env, f"--env_name {OUR_ENV}: other environments have their own"),
+    Rule(("ray_address", "rollout_worker_gpus"), _has_no_workers, "--num_rollout_workers above 0"),
+    Rule(
+        ("vllm_url", "vllm_adapter_dir", "vllm_patience_s"),
+        _samples_locally,
+        "--rollout_engine vllm",
+    ),
+    Rule(
+        ("max_cache_tokens",),
+        _samples_on_server,
+        "--rollout_engine local: the server has its own cache",
+        refused=False,
+    ),
+    Rule(
+        ("corrective_feedback", "allow_task_tools"),
+        _is_other_env,
+        f"--env_name {OUR_ENV}",
+        refused=False,
+    ),
+    Rule(("prompt_path",), _is_no_preset, f"--env_name {', '.join(JOBS)}", refused=False),
+    Rule(
+        (
+            *("dataset_path", "eval_dataset_path", "handler", "max_steps_per_turn"),
+            *("enable_tool_use", "num_tool_executors", "tool_config_path"),
+        ),
+        _is_registered_env,
+        f"--env_name {OUR_ENV}, {', '.join(JOBS)}",
+        refused=False,
+    ),
+)
+
+
+def idle_run_flag_notes(
+    config: TrainConfig, run_config: RunConfig, given: Collection[str]
+) -> list[str]:
+    """Return a line for each kind of given flags that is harmless and idle; SettingError for one
+    that misleads. given: as of `idle_flag_notes`.
+    """
+    return apply_rules(RULES, given, config, run_config)
