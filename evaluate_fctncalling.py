@@ -23,6 +23,7 @@ SUBCOMMANDS = {
     "replay": "fctncalling.cli.replay",
     "score": "fctncalling.cli.score.command",
     "lint": "fctncalling.cli.lint",
+    "why": "fctncalling.cli.why.command",
     "export": "fctncalling.cli.export",
     "import-bfcl": "fctncalling.cli.import_bfcl",
 }

@@ -10,7 +10,7 @@ def json_span(text: str) -> str:
     not closed.
     """
     opening = re.search(r"\[\s*\{|\{", text)
-    return text[opening.start() : _closed(text, opening.start(), '"')] if opening else text
+    return text[opening.start() : closing_index(text, opening.start(), '"')] if opening else text
 
 
 def python_span(text: str) -> str:
@@ -19,13 +19,13 @@ def python_span(text: str) -> str:
     """
     opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
     if opening:
-        return text[opening.start() : _closed(text, opening.start(), "'\"")]
+        return text[opening.start() : closing_index(text, opening.start(), "'\"")]
     lines = [line.strip().rstrip(",;") for line in text.splitlines()]
     calls = [line for line in lines if re.fullmatch(r"[A-Za-z_][\w.]*\(.*\)", line)]
     return f"[{', '.join(calls)}]" if calls else text
 
 
-def _closed(text: str, start: int, quotes: str) -> int:
+def closing_index(text: str, start: int, quotes: str) -> int:
     """Return the index behind the bracket that closes the one at `start`; the text's end where
     there is none.
     """

@@ -118,7 +118,7 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
         for line in read_records(path):
             if line.record.get("invalid") is True:
                 continue  # an episode whose endpoint or tools failed: it counts neither way
-            key = _model_category_form(line)
+            key = model_category_form(line)
             if key not in files:
                 part = folder / f"{len(files)}.jsonl"
                 files[key] = stack.enter_context(part.open("w", encoding="utf-8"))
@@ -132,7 +132,7 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
     return list(found.values())
 
 
-def _model_category_form(line: Line) -> tuple[str, str, str]:
+def model_category_form(line: Line) -> tuple[str, str, str]:
     """Return what an answer belongs to; raises InputError for what no line of answers has."""
     category = line.field("category", str, "a category's name")
     form = line.record.get("form", FORMS[0])
@@ -171,7 +171,7 @@ def paired(
     waiting: dict[str, Task] = {}
     sampled: dict[str, tuple[Task, set[Any]]] = {}  # id -> its task and which samples were seen
     for line in results.lines():
-        entry_id = _official_id(line.field("id", str, "a task's id"))
+        entry_id = official_id(line.field("id", str, "a task's id"))
         sample = line.record.get("sample")
         if entry_id in sampled and sample is not None and sample not in sampled[entry_id][1]:
             sampled[entry_id][1].add(sample)
@@ -205,7 +205,7 @@ def _read_up_to(
         waiting[task.id] = task
 
 
-def _official_id(entry_id: str) -> str:
+def official_id(entry_id: str) -> str:
     """Return an id under version 4's name of its category: `java_0` became `simple_java_0`."""
     name, _, rest = entry_id.rpartition("_")
     return f"{ALIASES[name]}_{rest}" if name in ALIASES else entry_id

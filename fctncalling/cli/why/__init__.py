@@ -1,0 +1,1 @@
+"""The subcommand `why`: reading recorded answers, and showing the causes of failure."""
