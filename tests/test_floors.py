@@ -48,13 +48,7 @@ TABLES = {
     "envs/tools/bfcl/travel_booking.py",
 }
 # One subject each, over 300 lines by the formatting to 100 columns alone.
-GROWN = {
-    "algorithms/policy/chat_template.py",
-    *(
-        f"envs/tools/python_executor/{name}.py"
-        for name in ("calls", "config", "confinement", "link", "pool", "zygote")
-    ),
-}
+GROWN = {"algorithms/policy/chat_template.py"}
 # Faces that are more than a face: the package's public names and three registries.
 LARGE_FACES = {
     "checkers/__init__.py",

@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2.exceptions import TemplateError
 
+from fctncalling.data.neutral_mark import broken_mark
 from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import Message
 
@@ -26,7 +27,6 @@ _ACTION = (
 )
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
 _MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
-_BREAK = "\u2060"  # WORD JOINER: invisible, and no special token contains it
 _PROBE_TOOL = {
     "type": "function",
     "function": {
@@ -359,4 +359,4 @@ def _tool(content: str) -> Message:
 
 
 def _broken(match: re.Match[str]) -> str:
-    return match[0][0] + _BREAK + match[0][1:]
+    return broken_mark(match[0])

@@ -21,20 +21,26 @@ from fctncalling.envs.tools.python_executor import (
 def make_toolbox(
     *, enabled: bool, num_executors: int | None, config_path: str | None
 ) -> ToolBox | None:
-    """Return what the command line asks for, the same box for all environments; None without tool
-    use.
+    """Return the tools that a configuration file in OpenRLHF's form enables, or without a file the
+    Python executor and the calculator; None without tool use.
+
+    All environments of a run share the box: its limits on calls at once hold for all of them
+    together. `num_executors`, where given, wins over the file's.
 
     Raises SettingError naming the flag, and the file and key where it is the configuration's fault.
     """
     if enabled:
         try:
-            return offered_tools(num_executors=num_executors, config_path=config_path)
+            config = _configured(num_executors, config_path)
+            tools = _tools(config, config_path)
         except ConfigError as error:
             raise SettingError(
                 f"--{'tool_config_path' if config_path else 'enable_tool_use'}: {error}"
             ) from error
         except SandboxUnavailable as error:
             raise SettingError(f"--enable_tool_use: {error}") from error
+        max_calls = config.max_tools_per_generation or MAX_CALLS
+        return ToolBox(tools, num_processes=config.max_running, max_calls=max_calls)
     for name, value in (("num_tool_executors", num_executors), ("tool_config_path", config_path)):
         if value is not None:
             raise SettingError(f"--{name}: has no effect without --enable_tool_use")
@@ -64,21 +70,6 @@ def make_inline_toolbox(
         with contextlib.suppress(MissingExtra):  # an extra: the other tools do without it
             tools.append(search_tool())
     return ToolBox(tools, num_processes=config.max_running), config.max_tools_per_generation
-
-
-def offered_tools(*, num_executors: int | None = None, config_path: str | None = None) -> ToolBox:
-    """Return a box of the tools that a configuration file in OpenRLHF's form enables; without one,
-    of both.
-
-    `num_executors`, where given, wins over the file's. All environments of a run share the box: its
-    limits on calls at once hold for all of them together. Raises ConfigError, naming file and key,
-    and SandboxUnavailable where the executor cannot be confined.
-    """
-    config = _configured(num_executors, config_path)
-    max_calls = config.max_tools_per_generation or MAX_CALLS
-    return ToolBox(
-        _tools(config, config_path), num_processes=config.max_running, max_calls=max_calls
-    )
 
 
 def _configured(num_executors: int | None, config_path: str | None) -> ExecutorConfig:

@@ -16,13 +16,13 @@ from gymnasium.utils.env_checker import check_env
 
 import fctncalling  # noqa: F401 - registers the environments
 from fctncalling.data.errors import TaskError
+from fctncalling.data.neutral_mark import WORD_JOINER
 from fctncalling.envs.task_set import UnknownTask
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tool_text.math_tasks import MAKERS, MAX_ANSWER, CalculatorTasks, MathTasks
 from fctncalling.envs.tool_text.presets import calculator, python_math
 from fctncalling.envs.tool_text.tasks import TextTask, load_text_tasks
 from fctncalling.envs.tools.box.callables import as_tool
-from fctncalling.envs.tools.box.output_text import NEUTRAL
 
 TASK = TextTask("t", "What is 70 + 2?", "72")
 
@@ -112,7 +112,7 @@ def test_calls_are_told_as_they_were_and_errors_by_their_kind() -> None:
         ("Tool error: add takes a JSON object of left, right", "bad_arguments"),
         ("Tool error: ZeroDivisionError: division by zero", "tool_error"),
         ("Unknown tool none. There are: add, boom", "unknown_function"),
-        (f"Tool error: expected <{NEUTRAL}request><tool>query<{NEUTRAL}call>", "malformed"),
+        (f"Tool error: expected <{WORD_JOINER}request><tool>query<{WORD_JOINER}call>", "malformed"),
     ]
 
 

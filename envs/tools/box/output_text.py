@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fctncalling.data.neutral_mark import broken_mark
 from fctncalling.envs.tools.python_executor.result import cut
 
 TAGS = (
@@ -39,7 +40,6 @@ TAGS = (
 """What handlers and policies read as the beginning or the end of something: never so when a tool
 has written it.
 """
-NEUTRAL = "\u200b"  # zero width: the text reads the same and is the mark no more
 
 
 def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
@@ -53,7 +53,7 @@ def neutralise(text: str, marks: Iterable[str]) -> str:
     """Return tool text in which no mark (an environment's tag, a template's special token) stands
     any more.
 
-    A zero-width character is put behind the first character of each, until none is left. Cut
+    An invisible character is put behind the first character of each, until none is left. Cut
     afterwards, never before.
     """
     marks = [mark for mark in marks if mark]
@@ -61,5 +61,5 @@ def neutralise(text: str, marks: Iterable[str]) -> str:
         raise ValueError("a mark of one character cannot be neutralised")
     for mark in marks:
         while mark in text:  # again where marks overlap
-            text = text.replace(mark, mark[0] + NEUTRAL + mark[1:])
+            text = text.replace(mark, broken_mark(mark))
     return text

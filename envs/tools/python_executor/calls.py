@@ -8,10 +8,15 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from fctncalling.envs.tools.python_executor.children import Launch, pipes
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
+from fctncalling.envs.tools.python_executor.protocol import (
+    CODE_SIZE,
+    SETUP_FAILED,
+)
 from fctncalling.envs.tools.python_executor.result import (
     BoundedOutput,
     Status,
@@ -19,7 +24,6 @@ from fctncalling.envs.tools.python_executor.result import (
     ends_in_memory_error,
     signal_name,
 )
-from fctncalling.envs.tools.python_executor.zygote import CODE_SIZE, SETUP_FAILED
 
 START_TIMEOUT_S = (
     20.0  # a zygote forks in milliseconds; one that takes this long is stopped or gone
@@ -31,29 +35,6 @@ PIPE_BYTES = 1 << 16  # what a Linux pipe takes at once
 READ_PAUSE_S = 0.002
 
 
-class Child(Protocol):
-    """A process that runs one snippet; the zygote's and the fresh interpreter's both look like
-    this.
-    """
-
-    started: float | None
-    confined: bool
-    wait_status: int | None
-    cpu_s: float
-    max_rss_kb: int
-    lost: str
-
-    def fileno(self) -> int: ...
-    @property
-    def over(self) -> bool: ...
-    def read_news(self) -> None: ...
-    def kill(self) -> None: ...
-    def signal(self, number: int) -> None: ...
-    @property
-    def pid(self) -> int | None: ...
-    def close(self) -> None: ...
-
-
 class Limits(NamedTuple):
     """What holds for one call."""
 
@@ -62,9 +43,6 @@ class Limits(NamedTuple):
     raw_output_bytes: int
     memory_kb: int
     cpu_s: float = 0.0  # of the whole process, where that runs more than this call; 0: timeout_s
-
-
-Launch = Callable[[list[int]], Child]
 
 
 class CallInFlight:
@@ -297,20 +275,6 @@ def encoded(code: str, config: ExecutorConfig) -> bytes | ToolResult:
         long = f"{len(data)} bytes long, the limit is {config.max_code_bytes}"
         return ToolResult("denied", reason=f"Not run: the code is {long}")
     return data
-
-
-def pipes(count: int) -> list[tuple[int, int]]:
-    """Return (reading end, writing end) of new pipes, all of them or none."""
-    made: list[tuple[int, int]] = []
-    try:
-        for _ in range(count):
-            made.append(os.pipe())
-    except OSError:
-        for pair in made:
-            os.close(pair[0])
-            os.close(pair[1])
-        raise
-    return made
 
 
 def wait_any(calls: dict[int, CallInFlight]) -> list[int]:

@@ -29,7 +29,11 @@ from fctncalling.envs.tools.python_executor.link import (
     clean_environment,
     zygote_settings,
 )
-from fctncalling.envs.tools.python_executor.zygote import CONFINED, ENDED, ENDING
+from fctncalling.envs.tools.python_executor.protocol import (
+    CONFINED,
+    ENDED,
+    ENDING,
+)
 
 BOOT_ONE_SHOT = BOOT.replace(".zygote import main", ".one_shot import main")
 SEATBELT = "/usr/bin/sandbox-exec"

@@ -11,7 +11,6 @@ import array
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,21 +20,14 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from fctncalling.envs.tools.python_executor.children import ZygoteChild
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
-from fctncalling.envs.tools.python_executor.zygote import (
-    CONFINED,
-    ENDED,
-    ENDING,
-    FAILED,
-    REQUEST,
-    STARTED,
-)
+from fctncalling.envs.tools.python_executor.protocol import REQUEST
 
 BOOT_TIMEOUT_S = 120.0
 DEATHS_A_MINUTE = 5
 UNPRIVILEGED_USER = 65534  # "nobody" on every Linux
 PACKAGE = "fctncalling.envs.tools.python_executor"
-ZYGOTE_DIED = "the zygote died"
 
 # As isolated as by -I, but -I ignores PYTHONHASHSEED too, and sets of texts would print in another
 # order each time. Every variable that the interpreter reads is `clean_environment`'s.
@@ -104,75 +96,6 @@ def nameless_host() -> list[str]:
     """
     told = os.uname()
     return [told.sysname, "", told.release, told.version, told.machine]
-
-
-class ZygoteChild:
-    """One child as its zygote tells of it. Times are time.perf_counter()."""
-
-    def __init__(self, status: socket.socket) -> None:
-        self._status = status
-        self._pidfd = -1
-        self.pid: int | None = None
-        self.started: float | None = None
-        self.confined = False
-        self.wait_status: int | None = None
-        self.cpu_s = 0.0
-        self.max_rss_kb = 0
-        self.lost = ""  # why its end will never be told
-
-    def fileno(self) -> int:
-        """The descriptor that becomes readable when there is news."""
-        return self._status.fileno()
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more will be told."""
-        return self.wait_status is not None or bool(self.lost)
-
-    def read_news(self) -> None:
-        """Take one message."""
-        try:
-            message, ancillary, _, _ = self._status.recvmsg(
-                256, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
-            )
-        except OSError as error:
-            message, ancillary, self.lost = b"", [], str(error)
-        kind, body = message[:1], message[1:]
-        if kind == STARTED:
-            self.pid = int(body)
-            self.started = time.perf_counter()
-            if ancillary:  # none where this process has no descriptor left
-                self._pidfd = array.array("i", ancillary[0][2][:4])[0]
-        elif kind == CONFINED:
-            self.confined = True
-        elif kind == ENDED:
-            wait_status, cpu_s, max_rss_kb = ENDING.unpack(body)
-            self.wait_status = wait_status
-            self.cpu_s = cpu_s
-            self.max_rss_kb = max_rss_kb
-        else:
-            self.lost = body.decode() if kind == FAILED else ZYGOTE_DIED
-
-    def kill(self) -> None:
-        """Kill it."""
-        self.signal(signal.SIGKILL)
-
-    def signal(self, number: int) -> None:
-        """Send a signal, by a descriptor that cannot come to mean another process."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if self._pidfd >= 0:
-                signal.pidfd_send_signal(self._pidfd, number)
-            elif self.pid is not None and not self.over:
-                os.kill(self.pid, number)
-
-    def close(self) -> None:
-        """Give the descriptors back, killing what may still run."""
-        if not self.over:
-            self.kill()
-        self._status.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
 
 
 class ZygoteLink:

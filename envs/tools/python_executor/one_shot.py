@@ -13,24 +13,22 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from fctncalling.envs.tools.python_executor.confinement import (
-    PR_SET_PDEATHSIG,
-    Confinement,
-    LayerError,
-    prctl,
-)
-from fctncalling.envs.tools.python_executor.snippet import MainModule, leave
-from fctncalling.envs.tools.python_executor.zygote import (
+from fctncalling.envs.tools.python_executor.confinement import Confinement, LayerError, prctl
+from fctncalling.envs.tools.python_executor.confinement.kernel_calls import PR_SET_PDEATHSIG
+from fctncalling.envs.tools.python_executor.protocol import (
     DONE,
     SETUP_FAILED,
     STATUS,
     above_reserved,
-    confine_and_read,
-    drop_user,
-    preload_without_host_name,
     reserve_low_descriptors,
+)
+from fctncalling.envs.tools.python_executor.snippet import (
+    MainModule,
+    confine_and_read,
+    leave,
     serve_session,
 )
+from fctncalling.envs.tools.python_executor.zygote import drop_user, preload_without_host_name
 
 
 def main(status: int, settings_text: str) -> NoReturn:

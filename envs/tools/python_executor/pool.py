@@ -5,8 +5,6 @@ enforced.
 from __future__ import annotations
 
 import asyncio
-import errno
-import math
 import os
 import sys
 import threading
@@ -14,36 +12,32 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
-    Launch,
     Limits,
     NotStarted,
-    encoded,
     wait_any,
 )
 from fctncalling.envs.tools.python_executor.config import (
     ExecutorConfig,
     check_seed,
     check_timeout,
-    load_config,
 )
+from fctncalling.envs.tools.python_executor.config_file import load_config
 from fctncalling.envs.tools.python_executor.confinement import LAYERS
 from fctncalling.envs.tools.python_executor.fresh import FreshLink
-from fctncalling.envs.tools.python_executor.link import ZYGOTE_DIED, SandboxUnavailable, ZygoteLink
-from fctncalling.envs.tools.python_executor.probe import Report, probe_code
+from fctncalling.envs.tools.python_executor.launcher import CallLauncher
+from fctncalling.envs.tools.python_executor.link import SandboxUnavailable, ZygoteLink
+from fctncalling.envs.tools.python_executor.probe import Report
 from fctncalling.envs.tools.python_executor.result import ToolResult
 from fctncalling.envs.tools.python_executor.session import PythonSession, SessionChild
 
 BACKENDS = ("zygote", "fresh")
 MAX_SESSIONS = 64
-
-Launched = TypeVar("Launched", CallInFlight, SessionChild)
 
 
 class PythonExecutor:
@@ -83,32 +77,26 @@ class PythonExecutor:
             restricted_functions=restricted_functions,
             allow_degraded=allow_degraded,
         )
-        self.backend = backend or ("zygote" if sys.platform == "linux" else "fresh")
-        if self.backend not in BACKENDS or sys.platform == "win32":
-            raise SandboxUnavailable(
-                f"backend {self.backend!r} on {sys.platform}: there are {', '.join(BACKENDS)} on "
-                "Unix"
-            )
+        self.backend = _checked_backend(backend)
         self._layers = tuple(layers)
         self.places = threading.BoundedSemaphore(self.config.max_running)
         self._sessions: weakref.WeakSet[PythonSession] = weakref.WeakSet()
         _EXECUTORS.add(self)
-        self._closed = False
         self._report: Report | None = None
         self._threads: ThreadPoolExecutor | None = None
-        self._link: ZygoteLink | FreshLink | None = None
-        if self.config.enabled:
-            self._open()
-
-    def _open(self) -> None:
         link_type = ZygoteLink if self.backend == "zygote" else FreshLink
-        self._link = link_type(self.config, self._layers)
-        self._finalizer = weakref.finalize(self, self._link.close)
+        self._link = link_type(self.config, self._layers) if self.config.enabled else None
+        self._launcher = CallLauncher(self.config, self._link)
+        if self._link is not None:
+            self._start(self._link)
+
+    def _start(self, link: ZygoteLink | FreshLink) -> None:
+        self._finalizer = weakref.finalize(self, link.close)
         try:
-            self._link.start()
-            self._report = self._try_layers()
+            link.start()
+            self._report = self._launcher.self_test()
         except BaseException:
-            self._link.close()
+            link.close()
             raise
 
     def run(
@@ -152,17 +140,13 @@ class PythonExecutor:
         max_cpu_s = 10 * timeout_s if max_cpu_s is None else max_cpu_s
         check_timeout(max_cpu_s / 10, "session(max_cpu_s / 10)")
         itself: Any = self  # pyright knows this file by its folder and by its link
-        session = PythonSession(itself, self._limits(timeout_s)._replace(cpu_s=max_cpu_s))
+        session = PythonSession(itself, self._launcher.limits(timeout_s)._replace(cpu_s=max_cpu_s))
         self._sessions.add(session)
         return session
 
     def start_session(self, limits: Limits) -> SessionChild | ToolResult:
         """Launch the child of a session, or return the result of a call that cannot have one."""
-        try:
-            cpu_s = math.ceil(limits.cpu_s)
-            return self._launched(SessionChild.start, cpu_s=cpu_s, seed=None, policy=True)
-        except NotStarted as why:
-            return why.result
+        return self._launcher.start_session(limits)
 
     async def run_async(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
@@ -194,7 +178,7 @@ class PythonExecutor:
 
     def close(self) -> None:
         """End the zygote and all calls in flight. Further calls raise."""
-        self._closed = True
+        self._launcher.closed = True
         for session in list(self._sessions):
             session.close()
         if self._link is not None:
@@ -230,7 +214,7 @@ class PythonExecutor:
     def _run_all(
         self, codes: list[str], timeout_s: float | None, seeds: list[int | None]
     ) -> list[ToolResult]:
-        if self._closed:
+        if self._launcher.closed:
             raise ValueError("this PythonExecutor is closed")
         if timeout_s is not None:
             check_timeout(timeout_s, "run")
@@ -249,7 +233,9 @@ class PythonExecutor:
                     index = waiting.pop()
                     queue_s = time.perf_counter() - asked
                     try:
-                        calls[index] = self._start(codes[index], timeout_s, seeds[index], queue_s)
+                        calls[index] = self._launcher.start_call(
+                            codes[index], timeout_s, seeds[index], queue_s
+                        )
                     except NotStarted as why:
                         self.places.release()
                         results[index] = why.result
@@ -264,85 +250,21 @@ class PythonExecutor:
                 self.places.release()
         return [result for result in results if result is not None]
 
-    def _start(
-        self,
-        code: str,
-        timeout_s: float | None,
-        seed: int | None,
-        queue_s: float,
-        *,
-        policy: bool = True,
-        max_output_length: int | None = None,
-    ) -> CallInFlight:
-        data = encoded(code, self.config)
-        if isinstance(data, ToolResult):
-            raise NotStarted(replace(data, queue_s=queue_s))
-        timeout_s = timeout_s or self.config.timeout_s
-        limits = self._limits(timeout_s)
-        limits = limits._replace(max_output_length=max_output_length or limits.max_output_length)
-        make = partial(CallInFlight, data, limits, queue_s=queue_s)
-        try:
-            return self._launched(make, cpu_s=math.ceil(timeout_s) + 1, seed=seed, policy=policy)
-        except NotStarted as why:
-            raise NotStarted(replace(why.result, queue_s=queue_s)) from why
-
-    def _limits(self, timeout_s: float) -> Limits:
-        config = self.config
-        return Limits(
-            timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
-        )
-
-    def _launched(
-        self, make: Callable[[Launch], Launched], *, cpu_s: int, seed: int | None, policy: bool
-    ) -> Launched:
-        """Return what `make` makes of the means to launch a child; raise NotStarted where none can
-        be had.
-        """
-        link = self._link
-        assert link is not None
-        memory_bytes = self.config.memory_mb << 20
-        launch = partial(
-            link.launch, memory_bytes=memory_bytes, cpu_s=cpu_s, seed=seed, policy=policy
-        )
-        failure: OSError | None = None
-        for _ in range(2):  # the zygote may have died between two calls: another is started, once
-            if self._closed:
-                raise ValueError("this PythonExecutor is closed")
-            link.start()
-            try:
-                return make(launch)
-            except OSError as error:
-                failure = error
-                # Ours to bear, not the zygote's doing.
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-                    break
-                link.kill()
-        raise NotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
-
     def _finish(self, call: CallInFlight) -> ToolResult:
         result = call.result()
         self.places.release()
-        if self._link is not None and call.gave_up:
-            self._link.kill()
-        elif isinstance(self._link, ZygoteLink) and call.child.lost == ZYGOTE_DIED:
-            self._link.bury()
+        self._launcher.mend(call)
         return result
 
-    def _try_layers(self) -> Report:
-        assert self._link is not None
-        code, length = probe_code(self.config.memory_mb), 10_000  # whatever a snippet may write
-        try:
-            probe = self._start(code, 30.0, None, 0.0, policy=False, max_output_length=length)
-        except NotStarted as why:
-            raise SandboxUnavailable(f"the self-test could not start: {why}") from why
-        wait_any({0: probe})
-        result = probe.result()
-        report = Report.of(result, self._link.greeting)
-        if result.status == "setup_error":  # no call would run, whatever was accepted
-            raise SandboxUnavailable(f"Python snippets cannot run here: {report.failure}")
-        if report.shortcomings and not self.config.allow_degraded:
-            raise SandboxUnavailable(report.refusal())
-        return report
+
+def _checked_backend(backend: str | None) -> str:
+    """Return the backend to use, by default the system's best; SandboxUnavailable without one."""
+    backend = backend or ("zygote" if sys.platform == "linux" else "fresh")
+    if backend not in BACKENDS or sys.platform == "win32":
+        raise SandboxUnavailable(
+            f"backend {backend!r} on {sys.platform}: there are {', '.join(BACKENDS)} on Unix"
+        )
+    return backend
 
 
 _EXECUTORS: weakref.WeakSet[PythonExecutor] = weakref.WeakSet()

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
-    Child,
-    Launch,
     Limits,
     encoded,
-    pipes,
     wait_any,
 )
+from fctncalling.envs.tools.python_executor.children import Child, Launch, pipes
 from fctncalling.envs.tools.python_executor.config import check_seed, check_timeout
+from fctncalling.envs.tools.python_executor.protocol import (
+    SESSION_CALL,
+)
 from fctncalling.envs.tools.python_executor.result import ToolResult, ends_in_memory_error
-from fctncalling.envs.tools.python_executor.zygote import SESSION_CALL
 
 if TYPE_CHECKING:
     from fctncalling.envs.tools.python_executor.pool import PythonExecutor

@@ -22,6 +22,17 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from fctncalling.envs.tools.python_executor.confinement import Confinement
+from fctncalling.envs.tools.python_executor.protocol import (
+    CODE_SIZE,
+    CONFINED,
+    DEV_NULL,
+    DONE,
+    SESSION_CALL,
+    SESSION_CODE,
+    STATUS,
+)
+
 FILE_NAME = "<tool>"
 IMPORT_STATEMENT = dis.opmap["IMPORT_NAME"]
 SPARE_BYTES = (
@@ -200,3 +211,62 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
     """
     raw: Any = io.FileIO(descriptor, "w", closefd=False)
     return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
+
+
+def confine(
+    layers: Confinement, memory_bytes: int, cpu_s: int, *, first_inherited: int = DONE
+) -> None:
+    """Confine this process and say so on STATUS; no code has been read yet."""
+    layers.apply(
+        memory_bytes=memory_bytes,
+        cpu_s=cpu_s,
+        close=lambda: os.closerange(first_inherited, 1 << 16),
+    )
+    os.write(STATUS, CONFINED)
+    os.close(STATUS)
+
+
+def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
+    """Confine this process, and only then read the code from descriptor 0."""
+    confine(layers, memory_bytes, cpu_s)
+    size = CODE_SIZE.unpack(read_exactly(CODE_SIZE.size))[0]
+    source = read_exactly(size)
+    os.dup2(DEV_NULL, 0)
+    os.close(DEV_NULL)
+    # A lone surrogate is then the compiler's to refuse.
+    return source.decode("utf-8", "surrogatepass")
+
+
+def serve_session(
+    stage: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
+) -> NoReturn:
+    """Confine this process, then run one snippet after the other, each with the names of those
+    before.
+
+    After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about
+    its own end.
+    """
+    confine(layers, memory_bytes, cpu_s, first_inherited=DONE + 1)
+    os.dup2(0, SESSION_CODE)
+    os.dup2(DEV_NULL, 0)
+    os.close(DEV_NULL)
+    number = 0
+    while True:
+        seed, seeded, size = SESSION_CALL.unpack(read_exactly(SESSION_CALL.size, SESSION_CODE))
+        source = read_exactly(size, SESSION_CODE).decode("utf-8", "surrogatepass")
+        if seeded:
+            stage.seed(seed)
+        number += 1
+        os.write(DONE, bytes([stage.run(source, number=number)]))
+
+
+def read_exactly(size: int, descriptor: int = 0) -> bytes:
+    """Read by length, not to the end: a stranger's fork may hold the other side open for ever."""
+    parts = []
+    while size:
+        part = os.read(descriptor, min(size, 1 << 20))
+        if not part:
+            raise EOFError("the code ended early")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -1,18 +1,26 @@
 """The zygote: a clean interpreter that imports what snippets may use, drops its rights, and then
 only forks.
 
-It sees neither code nor output, or one snippet could search its forked memory for another's. A
-request brings four descriptors, [code, stdout, stderr, status]; the child reads its code itself,
-already confined. On `status`, a SOCK_SEQPACKET socket of that one call, three messages come:
-STARTED (zygote, with a pidfd), CONFINED (child, before it reads any code, so no code can forge it),
-ENDED (zygote, what the kernel told of the exit).
+Three processes take part. The trainer (`link.py`) asks for a child and watches its pipes. The
+zygote forks it and tells of its beginning and its end. The child (`snippet.py`) confines itself,
+reads its code from its own pipe, runs it and exits. What is said between them: `protocol.py`.
+
+What must hold, and why it is done this way:
+- The zygote sees neither code nor output, or a snippet could search its forked memory for
+  another's: they go through pipes whose ends only pass through here.
+- It has one thread, since a fork copies no other, and only forks: a child finds its modules
+  imported, which costs a fresh interpreter far more time than the call itself.
+- No code is read before the child is confined, so none can forge CONFINED or escape a layer.
+- A child is named by its pidfd, which can never come to mean another process.
+- The zygote outlives no trainer (it looks at its parent each second, for a fork of the trainer may
+  hold the socket open) and no child the zygote (PR_SET_PDEATHSIG).
+- Memory is frozen before the first fork (`gc.freeze`), so that a child's collector copies no page.
 """
 
 from __future__ import annotations
 
 import array
 import contextlib
-import fcntl
 import gc
 import importlib
 import json
@@ -21,27 +29,33 @@ import posix
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 from typing import Any, NamedTuple, NoReturn
 
-from fctncalling.envs.tools.python_executor import confinement
 from fctncalling.envs.tools.python_executor.confinement import Confinement, LayerError, prctl
+from fctncalling.envs.tools.python_executor.confinement.kernel_calls import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+)
 from fctncalling.envs.tools.python_executor.preload import preload
-from fctncalling.envs.tools.python_executor.snippet import MainModule, leave
-
-# Memory bytes, cpu seconds, seed, whether there is one, whether the policy holds, whether it is a
-# session.
-REQUEST = struct.Struct("=QIQ???")
-CODE_SIZE = struct.Struct("=Q")
-SESSION_CALL = struct.Struct("=Q?Q")  # seed, whether there is one, bytes of code
-STARTED, CONFINED, ENDED, FAILED = b"S", b"C", b"E", b"F"
-ENDING = struct.Struct("=idQ")  # wait status, cpu seconds, peak resident KiB
-# Descriptors of a child beside 0, 1, 2: the first two until it is confined, DONE in sessions.
-DEV_NULL, STATUS, DONE = 3, 4, 5
-SESSION_CODE = STATUS  # in its place, later
-SETUP_FAILED = 125
+from fctncalling.envs.tools.python_executor.protocol import (
+    ENDED,
+    ENDING,
+    FAILED,
+    REQUEST,
+    SETUP_FAILED,
+    STARTED,
+    above_reserved,
+    reserve_low_descriptors,
+)
+from fctncalling.envs.tools.python_executor.snippet import (
+    MainModule,
+    confine_and_read,
+    leave,
+    serve_session,
+)
 
 
 class ChildProcess(NamedTuple):
@@ -50,25 +64,6 @@ class ChildProcess(NamedTuple):
     pid: int
     pidfd: int
     status: socket.socket
-
-
-def reserve_low_descriptors() -> None:
-    """Fill descriptors up to 9, so that what arrives later never lies where a child puts
-    its own.
-    """
-    null = os.open("/dev/null", os.O_RDWR)
-    for descriptor in range(DEV_NULL, 10):
-        if descriptor != null:
-            os.dup2(null, descriptor, inheritable=False)
-    if null >= 10:
-        os.close(null)
-
-
-def above_reserved(descriptor: int) -> int:
-    """Move a descriptor to a number that `reserve_low_descriptors` leaves alone."""
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
-    os.close(descriptor)
-    return moved
 
 
 def drop_user(uid: int) -> str:
@@ -124,11 +119,11 @@ class Zygote:
         compile("x = 1", "<warm>", "exec")
         self.confinement = Confinement(tuple(settings["layers"]), threads=settings["threads"])
         with contextlib.suppress(OSError):
-            prctl(confinement.PR_SET_CHILD_SUBREAPER, 1)
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
         with contextlib.suppress(OSError):
             _die_first_when_memory_is_short()
         user = drop_user(settings["user"])
-        prctl(confinement.PR_SET_DUMPABLE, 0)
+        prctl(PR_SET_DUMPABLE, 0)
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -232,7 +227,7 @@ class Zygote:
         """
         code = SETUP_FAILED
         try:
-            prctl(confinement.PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != self.pid:  # it died between the fork and here
                 os._exit(SETUP_FAILED)
             # Of its own: flags that are set on an open file outlive the call that sets them.
@@ -251,65 +246,6 @@ class Zygote:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         finally:
             leave(code)
-
-
-def confine(
-    layers: Confinement, memory_bytes: int, cpu_s: int, *, first_inherited: int = DONE
-) -> None:
-    """Confine this process and say so on STATUS; no code has been read yet."""
-    layers.apply(
-        memory_bytes=memory_bytes,
-        cpu_s=cpu_s,
-        close=lambda: os.closerange(first_inherited, 1 << 16),
-    )
-    os.write(STATUS, CONFINED)
-    os.close(STATUS)
-
-
-def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
-    """Confine this process, and only then read the code from descriptor 0."""
-    confine(layers, memory_bytes, cpu_s)
-    size = CODE_SIZE.unpack(read_exactly(CODE_SIZE.size))[0]
-    source = read_exactly(size)
-    os.dup2(DEV_NULL, 0)
-    os.close(DEV_NULL)
-    # A lone surrogate is then the compiler's to refuse.
-    return source.decode("utf-8", "surrogatepass")
-
-
-def serve_session(
-    stage: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
-) -> NoReturn:
-    """Confine this process, then run one snippet after the other, each with the names of those
-    before.
-
-    After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about
-    its own end.
-    """
-    confine(layers, memory_bytes, cpu_s, first_inherited=DONE + 1)
-    os.dup2(0, SESSION_CODE)
-    os.dup2(DEV_NULL, 0)
-    os.close(DEV_NULL)
-    number = 0
-    while True:
-        seed, seeded, size = SESSION_CALL.unpack(read_exactly(SESSION_CALL.size, SESSION_CODE))
-        source = read_exactly(size, SESSION_CODE).decode("utf-8", "surrogatepass")
-        if seeded:
-            stage.seed(seed)
-        number += 1
-        os.write(DONE, bytes([stage.run(source, number=number)]))
-
-
-def read_exactly(size: int, descriptor: int = 0) -> bytes:
-    """Read by length, not to the end: a stranger's fork may hold the other side open for ever."""
-    parts = []
-    while size:
-        part = os.read(descriptor, min(size, 1 << 20))
-        if not part:
-            raise EOFError("the code ended early")
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
 
 
 def children_of(parent: int) -> list[int]:

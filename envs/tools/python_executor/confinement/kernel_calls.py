@@ -1,0 +1,27 @@
+"""System calls by ctypes: prctl and its numbers, and the error of a layer that is refused."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+libc = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
+    1,
+    4,
+    22,
+    36,
+    38,
+)
+
+
+class LayerError(OSError):
+    """A layer that was asked for could not be put on."""
+
+
+def prctl(
+    option: int, value: int | ctypes.c_char_p = 0, pointer: ctypes.c_char_p | None = None
+) -> None:
+    """Call prctl(2) and raise LayerError where the kernel refuses."""
+    if libc.prctl(option, value, pointer, 0, 0):
+        raise LayerError(ctypes.get_errno(), f"prctl({option}): {os.strerror(ctypes.get_errno())}")

@@ -1,0 +1,139 @@
+"""Confinement: the layers that a kernel takes, prepared once and put on every child.
+
+seccomp is the layer that matters most, Landlock the second lock on files, TCP, abstract sockets and
+signals; the address space limit is the only bound on memory. Everything reusable is built once
+before the fork, since each page a child touches has to be copied. The zygote imports this room,
+and knows nothing else of the project.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import struct
+from collections.abc import Callable
+
+from fctncalling.envs.tools.python_executor.confinement.kernel_calls import (
+    PR_SET_NO_NEW_PRIVS,
+    LayerError,
+    prctl,
+)
+from fctncalling.envs.tools.python_executor.confinement.landlock import (
+    landlock_ruleset,
+    restrict_by_landlock,
+)
+from fctncalling.envs.tools.python_executor.confinement.seccomp import (
+    PID_MARK,
+    install_filter,
+    seccomp_filter,
+)
+
+LAYERS = ("rlimits", "landlock", "seccomp")
+
+
+def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
+    """Lower a resource limit; never above what the process already has, and silent where the system
+    has no such one.
+    """
+    which = getattr(resource, f"RLIMIT_{name}", None)
+    if which is None:
+        return
+    ceiling = resource.getrlimit(which)[1]
+    hard = soft if hard is None else hard
+    if ceiling != resource.RLIM_INFINITY:
+        soft, hard = min(soft, ceiling), min(hard, ceiling)
+    resource.setrlimit(which, (soft, hard))
+
+
+def address_space() -> int:
+    """Return the bytes of address space this process maps now; a generous guess where the system
+    does not tell.
+    """
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 1 << 30
+
+
+class Confinement:
+    """What is prepared once and put on every child by `apply`.
+
+    `layers` are those of the wanted ones that this kernel takes, tried in a trial process each;
+    `missing` tells of the others, layer -> reason.
+    """
+
+    def __init__(self, wanted: tuple[str, ...], *, threads: bool) -> None:
+        self.missing: dict[str, str] = {}
+        self._threads = threads
+        self._program = b""
+        self._ruleset = -1
+        self._base = address_space()
+        if "landlock" in wanted:
+            self._prepare_landlock()
+        if "seccomp" in wanted:
+            self._prepare_seccomp()
+        self.layers = tuple(layer for layer in wanted if layer not in self.missing)
+
+    def _prepare_landlock(self) -> None:
+        try:
+            self._ruleset = landlock_ruleset()
+            prctl(PR_SET_NO_NEW_PRIVS, 1)
+            _try_in_a_trial_process(self._restrict_by_landlock)
+        except (OSError, AttributeError) as error:
+            self.missing["landlock"], self._ruleset = str(error), -1
+
+    def _prepare_seccomp(self) -> None:
+        try:
+            self._program = seccomp_filter(threads=self._threads)
+            prctl(PR_SET_NO_NEW_PRIVS, 1)
+            _try_in_a_trial_process(self._install_filter)
+        except (OSError, AttributeError) as error:
+            self.missing["seccomp"], self._program = str(error), b""
+
+    def _restrict_by_landlock(self) -> None:
+        restrict_by_landlock(self._ruleset)
+
+    def _install_filter(self) -> None:
+        mark = struct.pack("=I", PID_MARK)
+        install_filter(self._program.replace(mark, struct.pack("=I", os.getpid())))
+
+    def apply(self, *, memory_bytes: int, cpu_s: int, close: Callable[[], None]) -> None:
+        """Confine the calling process for good; `close` is called once no inherited descriptor is
+        needed any more.
+        """
+        if "rlimits" in self.layers:
+            lower_limit("CPU", cpu_s, cpu_s + 1)
+            for name, value in (
+                ("CORE", 0),
+                ("FSIZE", 0),
+                ("NOFILE", 64),
+                ("MEMLOCK", 0),
+                ("MSGQUEUE", 0),
+            ):
+                lower_limit(name, value)
+            if self._threads:
+                lower_limit(
+                    "NPROC", 4096
+                )  # threads count too; without threads the filter allows no new task at all
+            lower_limit("AS", self._base + memory_bytes)
+        if self._ruleset >= 0:
+            self._restrict_by_landlock()
+        close()
+        if self._program:
+            self._install_filter()
+
+
+def _try_in_a_trial_process(layer: Callable[[], None]) -> None:
+    """Put a layer on a process made for it; raises LayerError where that fails."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            layer()
+            code = 0
+        finally:
+            os._exit(code)
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise LayerError(errno.EPERM, "this kernel refuses it")

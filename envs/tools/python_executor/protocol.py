@@ -1,0 +1,45 @@
+"""Messages between trainer, zygote and child, and the descriptors of a child.
+
+A request goes to the zygote with four descriptors, [code, stdout, stderr, status]. On `status`, a
+SOCK_SEQPACKET socket of that one call, three messages come back: STARTED (zygote, with a pidfd),
+CONFINED (child, before it reads any code, so no code can forge it), ENDED (zygote, what the kernel
+told of the exit); or FAILED. A session's request has one more descriptor: there the child writes
+each call's exit code.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+# Memory bytes, cpu seconds, seed, whether there is one, whether the policy holds, whether it is a
+# session.
+REQUEST = struct.Struct("=QIQ???")
+CODE_SIZE = struct.Struct("=Q")
+SESSION_CALL = struct.Struct("=Q?Q")  # seed, whether there is one, bytes of code
+STARTED, CONFINED, ENDED, FAILED = b"S", b"C", b"E", b"F"
+ENDING = struct.Struct("=idQ")  # wait status, cpu seconds, peak resident KiB
+# Descriptors of a child beside 0, 1, 2: the first two until it is confined, DONE in sessions.
+DEV_NULL, STATUS, DONE = 3, 4, 5
+SESSION_CODE = STATUS  # in its place, later
+SETUP_FAILED = 125
+
+
+def reserve_low_descriptors() -> None:
+    """Fill descriptors up to 9, so that what arrives later never lies where a child puts
+    its own.
+    """
+    null = os.open("/dev/null", os.O_RDWR)
+    for descriptor in range(DEV_NULL, 10):
+        if descriptor != null:
+            os.dup2(null, descriptor, inheritable=False)
+    if null >= 10:
+        os.close(null)
+
+
+def above_reserved(descriptor: int) -> int:
+    """Move a descriptor to a number that `reserve_low_descriptors` leaves alone."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return moved
