@@ -1,6 +1,4 @@
-"""Checkers: pure functions from (task, record, truth) to a verdict, chosen by the category's name
-as BFCL does.
-"""
+"""Checkers: pure functions from (task, record, truth) to a verdict, chosen by BFCL's category."""
 
 from __future__ import annotations
 
@@ -79,8 +77,8 @@ def calls_fault(
     underscore_to_dot: bool = False,
     argument_fault: ArgumentChecker | None = None,
 ) -> Fault | None:
-    """Return why a well-formed record of calls is refused; by another rule for arguments than
-    BFCL's where given.
+    """Return why a well-formed record of calls is wrong, by BFCL's rule for arguments or
+    another.
     """
     kind = task.kind
     checker = CallChecker(

@@ -1,6 +1,4 @@
-"""BFCL's agentic checker: whether the last message of an episode mentions one of the accepted
-answers.
-"""
+"""BFCL's agentic checker: does the last message of an episode mention an accepted answer?"""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ _IGNORED = re.compile(r"[,./\-_*^()]")
 
 
 def standardised(text: str) -> str:
-    """Return a text as it is compared: without , . / - _ * ^ ( ), in lower case, quotes double;
-    blanks stay.
+    """Return a text normalised for comparison: without , . / - _ * ^ ( ), lower case, double
+    quotes; blanks stay.
     """
     return _IGNORED.sub("", text).lower().replace("'", '"')
 

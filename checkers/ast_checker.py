@@ -1,5 +1,4 @@
-"""BFCL's AST checkers: decoded calls against a ground truth that lists the accepted values of each
-parameter.
+"""BFCL's AST checker: decoded calls against the accepted values of each parameter.
 
 The record is what a decoder gives: a list of {function name: {parameter: value}}, or None where
 decoding failed.
@@ -30,8 +29,8 @@ WRONG_FORMAT = Fault(
 
 
 def format_fault(record: Any) -> Fault | None:
-    """Return why a decoder's output is no list of one-key dicts of arguments;
-    an empty list is one.
+    """Return why a decoder's output is no list of one-key dicts of arguments; an empty list is
+    valid.
     """
     if record is None:
         return DECODER_FAILED
@@ -44,8 +43,8 @@ def format_fault(record: Any) -> Fault | None:
 
 
 class CallChecker:
-    """Compares calls of one task: its function docs, the language of its arguments, the spelling of
-    its names.
+    """Compares the calls of one task, by its function docs, its language and the spelling of its
+    names.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class CallChecker:
         self._underscore_to_dot = underscore_to_dot
 
     def simple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return why the record is not the one call expected; the doc is the entry's first."""
+        """Return why the record is not the one expected call; its function is the entry's first."""
         if len(record) != 1:
             return Fault(
                 "simple_function_checker:wrong_count", f"expected 1 call, got {len(record)}"
@@ -68,9 +67,7 @@ class CallChecker:
         return self._call_fault(self._functions[0], record[0], truth[0])
 
     def multiple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return why the record is not the one call expected; the doc is that of the expected
-        function.
-        """
+        """Return why the record is not the one expected call, chosen among several functions."""
         if len(record) != len(truth):
             told = f"expected {len(truth)} calls, got {len(record)}"
             return Fault("multiple_function_checker:wrong_count", told)
@@ -166,7 +163,7 @@ def contains_call(record: Any) -> bool:
 
 
 def irrelevance_fault(record: Any) -> Fault | None:
-    """Return why an answer is wrong where no offered function helps: it calls one."""
+    """Return why an answer is wrong where no offered function is relevant: it calls one."""
     return (
         Fault("irrelevance_error:decoder_success", "no call was expected")
         if contains_call(record)
@@ -175,7 +172,7 @@ def irrelevance_fault(record: Any) -> Fault | None:
 
 
 def relevance_fault(record: Any) -> Fault | None:
-    """Return why an answer is wrong where an offered function helps: it calls none."""
+    """Return why an answer is wrong where an offered function is relevant: it calls none."""
     return (
         None
         if contains_call(record)

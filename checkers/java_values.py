@@ -1,5 +1,4 @@
-"""Java source text to Python values, as BFCL's converter reads it: patterns searched in the text,
-no parser.
+"""Java source text to Python values, as BFCL converts it: by patterns, without a parser.
 
 Text that is not of the documented type stays text, so that the type check refuses it. BFCL's
 patterns are searched here by hand where backtracking would cost more than a few passes over the
@@ -51,9 +50,7 @@ _BLANK = re.compile(r"\s*")
 def java_fault(
     parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
 ) -> Fault | None:
-    """Return why a Java argument is refused. Raises ValueError for a documented type that is none
-    of ours.
-    """
+    """Return why a Java argument is wrong. Raises ValueError for an unknown documented type."""
     argument = java_argument(value, declared)
     return (
         argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
@@ -61,8 +58,7 @@ def java_fault(
 
 
 def java_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
-    """Return a Java argument as the Python value its text stands for, or the fault of one that is
-    no text.
+    """Return a Java argument as a Python value, or the fault of one that is no text.
 
     Raises ValueError for a documented type that is none of ours.
     """
@@ -86,8 +82,8 @@ def _class_of(name: Any) -> type:
 
 
 def java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of a text of a documented type (items of type `item`); the text itself where
-    it is none.
+    """Return the value of source text of a documented type (items of type `item`); the text itself
+    if it has none.
     """
     match name:
         case "byte" | "short" | "integer":
@@ -248,8 +244,8 @@ def _line_end(text: str, start: int) -> int:
 
 
 def guessed(text: str) -> Any:
-    """Return the value of a text whose type is nowhere told, with Python's own reading of numbers
-    (`1_0`, `nan`).
+    """Return the value of source text of unknown type; numbers as Python reads them (`1_0`,
+    `nan`).
     """
     if text in ("true", "false"):
         return text == "true"

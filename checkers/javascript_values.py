@@ -1,5 +1,4 @@
-"""JavaScript source text to Python values, as BFCL's converter reads it: patterns matched on the
-text, no parser.
+"""JavaScript source text to Python values, as BFCL converts it: by patterns, without a parser.
 
 Text that is not of the documented type stays text, so that the type check refuses it. BFCL's
 patterns backtrack, some of them exponentially; they are walked here in a few passes over the text,
@@ -44,8 +43,8 @@ _BRACKETED = re.compile(r"\[(.*?)\]")
 def javascript_fault(
     parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
 ) -> Fault | None:
-    """Return why a JavaScript argument is refused. Raises ValueError for a documented type that is
-    none of ours.
+    """Return why a JavaScript argument is wrong. Raises ValueError for an unknown
+    documented type.
     """
     argument = javascript_argument(value, declared)
     return (
@@ -54,8 +53,7 @@ def javascript_fault(
 
 
 def javascript_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
-    """Return a JavaScript argument as the Python value its text stands for, or the fault of one
-    that is no text.
+    """Return a JavaScript argument as a Python value, or the fault of one that is no text.
 
     Raises ValueError for a documented type that is none of ours.
     """
@@ -81,8 +79,8 @@ def _class_of(name: Any) -> type:
 
 
 def javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of a text of a documented type (items of type `item`); the text itself where
-    it is none.
+    """Return the value of source text of a documented type (items of type `item`); the text itself
+    if it has none.
     """
     try:
         return _value(text, name, item)
@@ -110,13 +108,13 @@ def _value(text: str, name: str, item: str | None = None) -> Any:
 
 
 def is_quoted(text: str) -> bool:
-    """Whether a text starts and ends with the same quote; one quote alone does both."""
+    """Whether a text starts and ends with the same quote; a lone quote counts."""
     return text[:1] in ("'", '"') and text.endswith(text[:1])
 
 
 def guessed(text: str) -> Any:
-    """Return the value of a text whose type is nowhere told, with Python's own reading of numbers
-    (`1_0`, `nan`).
+    """Return the value of source text of unknown type; numbers as Python reads them (`1_0`,
+    `nan`).
     """
     text = text.strip()
     if text in ("true", "false"):

@@ -1,4 +1,4 @@
-"""BFCL's overall scores from accuracies by category, version 3 and version 4.
+"""BFCL's overall scores, version 3 and version 4, from accuracies by category.
 
 A category without results counts as 0, and so does its share of every mean above it; what is shown
 for it, and for a mean that lacks it, is "N/A" (the overall scores are always shown). Additions are
@@ -60,7 +60,7 @@ Scores = Mapping[str, Score]
 
 
 def of_category(scores: Scores, category: str) -> Score:
-    """Return a category's score; one without results is 0 over all its entries, and not shown."""
+    """Return a category's score; without results 0 over all its entries, and not shown."""
     return scores.get(category) or Score(0.0, SIZES[category], shown=False)
 
 

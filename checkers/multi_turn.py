@@ -17,9 +17,7 @@ States = Mapping[str, Mapping[str, Any]]
 
 
 class LiveTurn(NamedTuple):
-    """What one turn left behind, to be looked at once: the states are the tools' own, as they stand
-    just then.
-    """
+    """Results of one turn and the tools' own states, valid only until the next turn is played."""
 
     results: Sequence[str]
     states: States
@@ -29,8 +27,7 @@ Turn = TurnRecord | LiveTurn
 
 
 def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
-    """Return the verdict on a model's turns; `per_turn` judges each turn for itself, whatever came
-    before.
+    """Return the verdict on a model's turns; `per_turn` judges each turn by itself.
 
     `record` is a sequence of TurnRecords; anything else is an answer that broke off
     (multi_turn:inference_error).
@@ -42,7 +39,9 @@ def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
 
 
 def check_pairs(pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected: int) -> Verdict:
-    """Return the verdict on turns beside the truth's, each pair looked at once and not kept."""
+    """Return the verdict on pairs of turns (the model's, the truth's); each pair is compared at
+    once and dropped.
+    """
     so_far: dict[str, int] = {}
     faults = []
     for turn, truth in pairs:

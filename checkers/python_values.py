@@ -1,5 +1,4 @@
-"""Type and value rules of BFCL's AST checker: one given argument against the values its ground
-truth accepts.
+"""BFCL's type and value rules for one Python argument against its accepted values.
 
 Every rule returns None where the argument passes, else the first Fault, in BFCL's own vocabulary.
 An accepted value of "" marks a parameter that may be omitted; BFCL leaves it among the values, and
@@ -38,14 +37,14 @@ _NEGLIGIBLE = str.maketrans("", "", " ,./-_*^")
 
 
 class Fault(NamedTuple):
-    """Why a call does not match: BFCL's error type and a sentence for the reader."""
+    """Why a call does not match: BFCL's error type and a message."""
 
     error_type: str
     message: str
 
 
 class Argument(NamedTuple):
-    """One argument made ready for the rules."""
+    """One argument prepared for the rules."""
 
     value: Any
     expected: type
@@ -55,16 +54,14 @@ class Argument(NamedTuple):
 def python_fault(
     parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
 ) -> Fault | None:
-    """Return why a Python argument is refused. Raises ValueError for a documented type that is none
-    of ours.
-    """
+    """Return why a Python argument is wrong. Raises ValueError for an unknown documented type."""
     if type(value) is _SCALARS.get(declared.get("type", "")) and value in accepted:
         return None  # whatever rule applies, it lets pass what stands among the accepted values
     return argument_fault(parameter, python_argument(value, declared), accepted)
 
 
 def python_argument(value: Any, declared: Mapping[str, Any]) -> Argument:
-    """Return a Python argument with the classes its documented type stands for.
+    """Return a Python argument with the classes that its documented type allows.
 
     Two conversions are forgiven, at the top level only: a tuple where "tuple" is declared, an int
     where "float" is. Raises ValueError for a documented type that is none of ours.
@@ -88,7 +85,7 @@ def _python_class(name: Any) -> type:
 
 
 def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
-    """Return why an argument is refused: its type first, then its value."""
+    """Return why an argument is wrong: its type first, then its value."""
     fault = type_fault(parameter, argument, accepted)
     if fault:
         return fault
@@ -111,8 +108,7 @@ def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fa
 
 
 def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
-    """Return why an argument's class is refused; classes are compared exactly (a bool is not an
-    int).
+    """Return why an argument's class is wrong; classes are compared exactly (a bool is not an int).
 
     The class of the first accepted value is good as well: a ground truth may name a variable where
     the doc declares a number. Items are tried against each accepted list as a whole, one level
@@ -141,8 +137,8 @@ def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool
 
 
 def accepted_class(accepted: Accepted) -> type | None:
-    """Return the class of the first accepted value that is not the mark of omission; None where
-    there is none.
+    """Return the class of the first accepted value that is not the mark of omission; None without
+    one.
     """
     for each in accepted:
         if each != "":
@@ -151,7 +147,7 @@ def accepted_class(accepted: Accepted) -> type | None:
 
 
 def standardised(text: str) -> str:
-    """Return a string as BFCL compares it: without blanks and , . / - _ * ^, in lower case, with
+    """Return a string normalised as BFCL compares it: without blanks and , . / - _ * ^, lower case,
     one kind of quote.
     """
     return text.translate(_NEGLIGIBLE).lower().replace("'", '"')
@@ -162,8 +158,8 @@ def _loose(value: Any) -> Any:
 
 
 def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None:
-    """Return why a string is refused. The mark of omission takes part, so what reduces to "" passes
-    where it stands.
+    """Return why a string is wrong. The mark of omission is an accepted value too, so a string that
+    reduces to "" passes.
     """
     if standardised(value) in [standardised(each) for each in accepted if type(each) is str]:
         return None
@@ -171,8 +167,8 @@ def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None
 
 
 def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list is refused: order counts, top-level strings are standardised, anything
-    deeper is raw.
+    """Return why a list is wrong: order counts, top-level strings are standardised, deeper values
+    compared raw.
 
     The mark of omission, read as a sequence, is the empty list: an optional array may be given
     empty.
@@ -186,7 +182,7 @@ def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Faul
 
 
 def dict_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
-    """Return why a dict is refused by every alternative: the fault of the last one, as in BFCL."""
+    """Return why a dict matches no alternative: the fault of the last one, as in BFCL."""
     fault: Fault | None = Fault(
         "dict_checker:unclear", f"parameter {parameter!r}: no dict is acceptable"
     )
@@ -222,8 +218,8 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
 
 
 def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list of dicts is refused: as many dicts, pairwise in order; the last
-    alternative's fault.
+    """Return why a list of dicts is wrong: as many dicts, pairwise in order; the last alternative's
+    fault.
     """
     fault: Fault | None = Fault(
         "list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable"
@@ -249,8 +245,8 @@ def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) ->
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for a message, cut to 200 characters; integers too long for text are
-    told as such.
+    """Return a value as text for a message, cut to 200 characters; too long integers are
+    described.
     """
     try:
         text = repr(value)

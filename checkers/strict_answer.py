@@ -1,5 +1,4 @@
-"""What BFCL forgives in the final message of an agentic task: it looks for an accepted answer
-anywhere in it.
+"""Strict check of an agentic answer, where BFCL accepts an answer anywhere in the message.
 
 So a text of many likely answers solves many tasks, and the whole memory pasted solves most. A
 strict answer says one thing: it stands in the `answer` field where the message has the form that is
@@ -68,8 +67,8 @@ def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) ->
 
 
 def answer_field(text: str) -> str:
-    """Return the answer of a message in the form {'answer': ..., 'context': ...}; of any other the
-    whole text.
+    """Return the answer of a message in the form {'answer': ..., 'context': ...}; any other message
+    whole.
     """
     found = _FORM.search(text)
     if found is None:

@@ -1,5 +1,4 @@
-"""What BFCL's string comparison forgives in single-turn arguments, and what would be the same text
-without that.
+"""Strict comparison of string arguments, where BFCL drops blanks and punctuation.
 
 BFCL drops blanks and , . / - _ * ^ before it compares, so "1.2" passes for "12" and "---" for an
 omitted text. Here letter case, kinds of quotes, blanks around punctuation and a full stop at the
@@ -23,7 +22,7 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def tidied(text: str) -> str:
-    """Return a text without what makes no difference: letter case, kinds of quotes, blanks at
+    """Return a text without meaningless differences: letter case, kinds of quotes, blanks at
     punctuation and ends.
     """
     quoted = text.casefold().replace("'", '"')
@@ -31,8 +30,8 @@ def tidied(text: str) -> str:
 
 
 def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = False) -> Fault | None:
-    """Return what single-turn calls that BFCL accepts had to be forgiven; None where that is
-    nothing.
+    """Return the first leniency that calls accepted by BFCL relied on; None if they relied
+    on none.
     """
     language = task.language
     forgiven: list[Fault] = []

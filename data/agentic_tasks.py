@@ -1,4 +1,4 @@
-"""BFCL's agentic categories as they are played: one task file, several variants.
+"""BFCL's agentic task variants: memory back ends and web search, from one task file.
 
 `BFCL_v4_memory.json` is asked with three memory backends, `BFCL_v4_web_search.json` with and
 without snippets. A variant is named like a file beside it, `BFCL_v4_memory_kv.json`, which need not
@@ -25,15 +25,17 @@ CONVERSATIONS = "memory_prereq_conversation"
 
 
 def is_prerequisite(task: Task) -> bool:
-    """Whether a task is a conversation that only fills a memory: it has no answer,
-    and no verdict.
+    """Whether a task is a memory prerequisite: a conversation that fills a memory, without answer
+    or verdict.
     """
     return task.category.startswith("memory") and task.category.endswith("_prereq")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One agentic category of a folder: where its entries stand and what each of them becomes."""
+    """One agentic category of a folder: the files of its entries, and how each entry becomes a
+    task.
+    """
 
     root: Path
     category: str
@@ -79,8 +81,8 @@ class Variant:
 
 
 def variant_of(path: Path) -> Variant | None:
-    """Return the variant a file name speaks of; None for other names,
-    and for a file that exists.
+    """Return the variant that a file name means; None for other names, and for a file that
+    exists.
     """
     for category in (*PREREQUISITES, *MEMORY, *WEB_SEARCH):
         if path.stem == category or path.stem.endswith(f"_{category}"):

@@ -1,5 +1,5 @@
-"""Tasks read from BFCL's files, or from one merged JSON array: validated, typed, with answers and
-function docs.
+"""Task loader: BFCL's files, or one merged JSON array, as validated tasks with answers and function
+docs.
 
 A task file is JSON Lines (BFCL's own, versions 3 and 4) or one JSON array whose entries carry their
 `ground_truth`. What an entry does not carry is looked for beside its file: answers in
@@ -98,8 +98,8 @@ def iter_tasks(
 
 
 def embedded_path(name: str) -> Path:
-    """Return where a part of the embedded data lies: a task set ("train", "held_out") or a folder
-    beside them.
+    """Return the path of a part of the embedded data: a task set ("train", "held_out") or a
+    folder.
     """
     for path in (EMBEDDED / f"{name}.json", EMBEDDED / name):
         if path.exists():
@@ -112,8 +112,8 @@ def embedded_path(name: str) -> Path:
 
 
 def task_path(path: str | Path) -> Path:
-    """Return where a task file lies; a bare name like BFCL's that is not here is looked for among
-    the official ones.
+    """Return the path of a task file; a bare BFCL name that is not found here is looked up in the
+    official data.
 
     Raises TaskError for such a name where no official data was imported, or none of that name.
     """

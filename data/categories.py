@@ -86,8 +86,8 @@ _FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
 
 
 def named_category(name: str) -> str:
-    """Return BFCL's v4 name of a category that an entry names itself; TaskError where there is none
-    of that name.
+    """Return BFCL's v4 name of a category that an entry names itself; raises TaskError for an
+    unknown one.
     """
     found = _CATEGORY_OF_NAME.get(name.replace("-", "_"))
     if found is None:
@@ -98,8 +98,7 @@ def named_category(name: str) -> str:
 
 
 def category_of(entry_id: str, file_name: str | None = None) -> str:
-    """Return BFCL's v4 category name for an entry's id, or else for the name of the file it stands
-    in.
+    """Return BFCL's v4 category name of an entry's id, or else of its file's name.
 
     An id is a category, `_` and an index that begins with a digit: `simple_python_17`,
     `live_simple_19-3-15`, `memory_0-customer-0`. Version 3 names (`java_0`) and hyphens
@@ -120,12 +119,12 @@ def category_of(entry_id: str, file_name: str | None = None) -> str:
 
 
 class UnsupportedCategory(ValueError):
-    """A category that no checker here can judge."""
+    """A category that has no checker here."""
 
 
 @lru_cache(maxsize=256)
 def kind_of(category: str) -> str:
-    """Return which check judges a category: simple, multiple, parallel, relevance, irrelevance,
+    """Return the kind of check of a category: simple, multiple, parallel, relevance, irrelevance,
     multi_turn or agentic.
 
     Raises UnsupportedCategory, naming it and what is supported, where there is none.

@@ -1,4 +1,4 @@
-"""Fields of a task entry: ground truth, held-out functions and classes, read and checked."""
+"""Fields of a task entry, checked: ground truth, held-out functions and classes."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def check_accepted_calls(task: Task, place: Location) -> None:
 def missed_functions(
     entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Location, *, more_later: bool
 ) -> dict[int, tuple[str, ...]]:
-    """Return the functions held out until a turn; raises TaskError for turns and names that are
-    not there, but that `more_later` documents.
+    """Return the functions held out until a turn; raises TaskError for unknown turns, and for
+    unknown names that `more_later` does not document.
     """
     known = {function.name for function in functions}
     missed: dict[int, tuple[str, ...]] = {}

@@ -7,18 +7,18 @@ from pathlib import Path
 
 
 class TaskError(ValueError):
-    """A task file, or one entry of it, cannot be read; the message names the place, the field and
-    what was expected.
+    """Unreadable task file or entry; the message names the place, the field and what was
+    expected.
     """
 
 
 class TaskWarning(UserWarning):
-    """A task file can be read, but something a checker will miss is not there."""
+    """Incomplete task file: it can be read, but a checker will miss something."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where an entry stands, so that every message about it can say so."""
+    """Place of an entry (file, line, id), for messages about it."""
 
     path: Path
     line: int  # 1 is the first; where the entry begins
@@ -30,5 +30,5 @@ class Location:
         )
 
     def error(self, text: str) -> TaskError:
-        """Return (not raise) the error that says `text` about this place."""
+        """Return (not raise) a TaskError with this place and the text."""
         return TaskError(f"{self}: {text}")

@@ -1,4 +1,4 @@
-"""BFCL's format sensitivity: entries of other categories, asked under 26 prompt configurations.
+"""BFCL's format sensitivity: entries of other categories under 26 prompt configurations.
 
 An id is `format_sensitivity_<number>:<configuration>:<id of the entry asked>`; docs, answer and
 check are that entry's.
@@ -69,8 +69,8 @@ VARIANTS = (
 
 
 def parse_id(entry_id: str) -> tuple[PromptVariant, str]:
-    """Return the prompt variant and the id of the entry that is asked. Raises ValueError for what
-    is no such id.
+    """Return the prompt variant and the id of the underlying entry. Raises ValueError for any other
+    id.
     """
     parts = entry_id.split(":")
     if len(parts) != 3:

@@ -1,6 +1,4 @@
-"""Function docs of the API classes: BFCL's `multi_turn_func_doc/` files, or whatever a user gives
-in their place.
-"""
+"""Function docs of API classes: BFCL's `multi_turn_func_doc/` files, or the user's."""
 
 from __future__ import annotations
 
@@ -45,8 +43,7 @@ class MissingDocs(TaskError):
 
 
 class FunctionDocs:
-    """The docs of every class that a load has met, each read once and shared by the tasks that name
-    it.
+    """Function docs by class, each file read once and shared by the tasks that name the class.
 
     Of `self_documented` classes docs may be missing.
     """
@@ -61,7 +58,7 @@ class FunctionDocs:
         self, classes: Sequence[str], place: Location, own: Collection[str] = ()
     ) -> tuple[FunctionDoc, ...]:
         """Return the docs of the classes, in their order; TaskError at `place` where one that is
-        not `own` has none.
+        not in `own` has none.
         """
         return tuple(doc for name in classes for doc in self._docs_of(name, place, own))
 

@@ -1,4 +1,4 @@
-"""Entries of a JSON array or of JSON Lines, one at a time, each with the line it begins on.
+"""Streaming reader of a JSON array or JSON Lines: entries one at a time, with their line numbers.
 
 BFCL's files are JSON Lines in spite of their `.json` names; merged files are one JSON array. The
 first character tells which. Memory holds one entry and one chunk, however long the file is.
@@ -22,7 +22,7 @@ EXPECTED = "expected one JSON object a line, or one JSON array of objects"
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) for every entry of the file; raise TaskError where it is missing, empty
+    """Yield (line, value) of every entry of the file; raises TaskError where it is missing, empty
     or broken.
     """
     try:

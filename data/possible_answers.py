@@ -1,6 +1,4 @@
-"""Possible answers of a task file: BFCL's sibling `possible_answer/` file, or whatever a user gives
-in its place.
-"""
+"""Possible answers of a task file: BFCL's sibling `possible_answer/` file, or the user's."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ answer entry).
 
 
 class PossibleAnswers:
-    """The answers to one task file, read in step with it.
+    """Possible answers of one task file, read in step with it.
 
     BFCL writes both files in the same order, so one answer at a time is held. Answers met before
     their entry are kept until it asks for them.
@@ -36,8 +34,8 @@ class PossibleAnswers:
         self._missing_told = False
 
     def find(self, place: Location) -> Mapping[str, Any] | None:
-        """Return the answer entry of the entry at `place`, privately; None, with one warning, where
-        no file is.
+        """Return a private copy of the answer to the entry at `place`; None, with one warning,
+        without an answer file.
 
         Raises TaskError where there are answers but none for this id, or where a file asked for is
         not there.

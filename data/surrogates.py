@@ -1,4 +1,4 @@
-"""Surrogate code points in text: what models write as `\\ud83d\\ude00`, and no UTF-8 can hold.
+"""Surrogate code points: what models write as `\\ud83d\\ude00`, and no UTF-8 can hold.
 
 A text keeps them while it is read, executed and judged, for BFCL's results depend on them. At each
 border they go: what a model, a tokenizer or an endpoint is shown has pairs joined and lone halves
@@ -19,23 +19,21 @@ _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def joined(text: str) -> str:
-    """Return a text in which each high surrogate and the low one behind it are the character that
-    they spell.
-    """
+    """Return a text with each surrogate pair joined to the character that it encodes."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _PAIR.sub(_character, text)
 
 
 def encodable(text: str) -> str:
-    """Return a text that every encoder takes: pairs joined, each lone surrogate as U+FFFD."""
+    """Return a text that every encoder takes: pairs joined, lone surrogates replaced by U+FFFD."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _SURROGATE.sub(REPLACEMENT, joined(text))
 
 
 def encodable_value(value: Any) -> Any:
-    """Return JSON-like data with `encodable` texts, keys included, in containers of its own."""
+    """Return a copy of JSON-like data with `encodable` texts, keys included."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, Mapping):
@@ -46,8 +44,8 @@ def encodable_value(value: Any) -> Any:
 def json_text(
     value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None
 ) -> str:
-    """Return JSON with letters beyond ASCII as themselves and each surrogate as the escape that
-    reads back as it.
+    """Return JSON with characters beyond ASCII unescaped and each surrogate escaped, so that it
+    reads back.
     """
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
     return text if text.isascii() else _SURROGATE.sub(lambda each: f"\\u{ord(each[0]):04x}", text)

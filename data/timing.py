@@ -1,4 +1,4 @@
-"""Timing hook: parts of the work that a profiler may listen to; by default nothing is measured.
+"""Timing hook for a profiler; by default nothing is measured.
 
 It lies on the ground floor because environments and algorithms, which know nothing of each other,
 both have parts that are timed.
@@ -21,7 +21,7 @@ _listener: Listener | None = None
 
 
 def timed(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator: report each call's seconds under the name of a part while somebody listens."""
+    """Decorator: report each call's seconds under a name while a listener is set."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
@@ -42,7 +42,7 @@ def timed(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Report to a listener in this block, in all threads of this process; one listens at a time."""
+    """Context manager: set the listener, for all threads of this process; one at a time."""
     global _listener
     before, _listener = _listener, listener
     try:

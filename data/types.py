@@ -36,7 +36,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Task:
-    """One benchmark entry. Never mutate what hangs below it: environments copy what they change.
+    """One benchmark entry. Never mutate its fields: environments copy what they change.
 
     `ground_truth` is, by category: a list of {function: {parameter: [accepted values]}} (single
     turn), a list (turns) of lists of Python call strings (multi turn), a list of accepted strings
@@ -64,8 +64,8 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """Which check judges the task: simple, multiple, parallel, relevance, irrelevance,
-        multi_turn or agentic. Raises UnsupportedCategory where none does.
+        """Kind of check: simple, multiple, parallel, relevance, irrelevance, multi_turn or agentic.
+        Raises UnsupportedCategory where there is none.
         """
         return categories.kind_of(self.category)
 
@@ -92,7 +92,7 @@ class Task:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One assistant message and what came of it."""
+    """Record of one step: an assistant message, its calls, results, error and reward."""
 
     turn: int
     text: str
@@ -106,9 +106,7 @@ class StepRecord:
 
     @classmethod
     def from_info(cls, turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
-        """Return a step as an agent sees it in the `info` behind it: long results as they are
-        shown.
-        """
+        """Return the step that an `info` describes, with results as the agent was shown them."""
         results = [each for each in info.get("messages") or () if each.get("role") == "tool"]
         return cls(
             turn,
@@ -123,8 +121,8 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class TurnRecord:
-    """What one turn left behind: the results of all its calls and every tool's public state at its
-    end.
+    """Record of one turn: the results of all its calls, and every tool's public state at
+    its end.
     """
 
     results: Sequence[str]
@@ -135,7 +133,7 @@ class TurnRecord:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A checker's judgement; `error_type` keeps BFCL's vocabulary verbatim, None where valid."""
+    """Verdict of a checker; `error_type` keeps BFCL's vocabulary verbatim, None where valid."""
 
     valid: bool
     score: float  # 1.0 or 0.0 officially; the share of turns passed where progress is asked for
@@ -146,7 +144,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Episode:
-    """All steps of one task as they were played."""
+    """Record of an episode: all steps of one task, its verdict and how it ended."""
 
     task_id: str
     category: str

@@ -20,7 +20,7 @@ _SHOWN_CHARS = 60
 
 
 def is_task(entry: Any) -> bool:
-    """Return whether the value is an entry of any category, as far as the fields that are there."""
+    """Whether the value is an entry of any category, as far as its fields tell."""
     return (
         isinstance(entry, dict)
         and _is_name(entry.get("id"))
@@ -39,7 +39,7 @@ def is_task(entry: Any) -> bool:
 
 
 def is_function_doc(doc: Any) -> bool:
-    """Return whether the value is a documented function as BFCL writes it."""
+    """Whether the value is a documented function as BFCL writes it."""
     return (
         isinstance(doc, dict)
         and _is_name(doc.get("name"))
@@ -54,7 +54,7 @@ def is_function_doc(doc: Any) -> bool:
 
 
 def is_answer(answer: Any) -> bool:
-    """Return whether the value is an entry of a possible-answer file."""
+    """Whether the value is an entry of a possible-answer file."""
     return (
         isinstance(answer, dict)
         and _is_name(answer.get("id"))

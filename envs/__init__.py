@@ -1,6 +1,4 @@
-"""Environments: tasks, tools and handlers put together. Gymnasium is imported only with
-FunctionCallingEnv.
-"""
+"""Environments: tasks, tools and handlers. Gymnasium is imported only with FunctionCallingEnv."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def check_answer(
 
 
 def final_answer(response: str) -> str:
-    r"""Return what a response gives as its answer: the last \boxed{...}, or after the last "####",
-    or all of it.
+    r"""Return the final answer of a response: the last \boxed{...}, or the text after the last
+    "####", or all of it.
     """
     response = response[-MAX_RESPONSE_CHARACTERS:]
     start = max(response.rfind("\\boxed{"), response.rfind("\\fbox{"))
@@ -96,16 +96,15 @@ def _balanced(text: str) -> str | None:
 
 
 def aime_equal(answer: str, truth: str) -> bool:
-    """Return whether both are the same integer from 0 to 999, written with at most three digits
-    (AIME's form).
+    """Whether both are the same integer from 0 to 999, written with at most three digits (AIME's
+    form).
     """
     answer, truth = answer.strip().strip("$").strip(), truth.strip()
     return bool(_AIME.fullmatch(answer) and _AIME.fullmatch(truth)) and int(answer) == int(truth)
 
 
 def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
-    """Return whether an answer is the number that the truth is, written out, exactly or within a
-    relative tolerance.
+    """Whether an answer is the true number, written out, exactly or within a relative tolerance.
 
     The truth may be an expression; the answer is a literal (see `literal`), a fraction or in
     percent only where the truth is written so.
@@ -117,8 +116,7 @@ def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
 
 
 def literal(text: str, *, like: str = "") -> Fraction | None:
-    """Return the value of a number that is written out; None for anything that would have to be
-    computed.
+    """Return the value of a number that is written out; None for what would have to be computed.
 
     A literal is a sign, digits, thousands separators, decimals, an exponent. Where the text that it
     is to be `like` is a fraction of whole numbers, or ends with a percent sign, it may be such a
@@ -151,9 +149,7 @@ def _bare(text: str) -> str:
 
 
 def restates(answer: str, question: str) -> bool:
-    """Whether an answer is an expression that the question holds: blanks and brackets make no
-    difference.
-    """
+    """Whether an answer repeats an expression of the question, up to blanks and brackets."""
     said, asked = (
         re.sub(r"[\s$(){}\[\]]|\\(?:left|right|[,;:! ])", "", text) for text in (answer, question)
     )
@@ -194,7 +190,7 @@ def _rational(tree: Tree) -> Fraction:
 def symbolic_equal(
     answer: str, truth: str, *, time_limit_s: float = 5.0, comparer: SymbolicComparer | None = None
 ) -> bool | None:
-    """Return whether two expressions mean the same; None where that was not decided in time.
+    """Whether two expressions are equal; None where that was not decided in time.
 
     Rational numbers are compared here and exactly; the rest by SymPy, an optional extra, in a
     process of its own.

@@ -1,5 +1,5 @@
-r"""Mathematical text, plain or LaTeX, as a tree of plain values: parsed by hand, in bounds, and
-never evaluated.
+r"""Parser of mathematical text, plain or LaTeX, to a tree of plain values; bounded, never
+evaluated.
 
 A tree is JSON: ["number", "1/3"], ["name", "x"], ["+", a, b] (also - * / ^), ["negative", a],
 ["call", "sqrt", a, ...], ["tuple", ...], ["set", ...], ["interval", "[)", a, b]. Understood are
@@ -20,7 +20,7 @@ _CLOSING = {"(": (")", "]"), "[": (")", "]"), "{": ("}",)}  # an interval may be
 
 
 def parse(text: str) -> Tree:
-    """Return the tree of a mathematical text; raises ExpressionError for all else."""
+    """Return the tree of a mathematical text; raises ExpressionError for anything else."""
     if len(text) > MAX_CHARACTERS:
         raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
     return _ExpressionParser(tokenize(text)).answer()

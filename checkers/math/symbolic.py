@@ -27,13 +27,13 @@ BOOT = (
 
 
 class SymbolicComparer:
-    """An interpreter with SymPy, kept for many comparisons; needs the extra `fctncalling[math]`."""
+    """A subprocess with SymPy, reused for many comparisons; needs the extra `fctncalling[math]`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def equal(self, left: Tree, right: Tree, *, time_limit_s: float = 5.0) -> bool | None:
-        """Return whether two trees are equal; None where that was not decided within the time limit
+        """Whether two trees are equal; None where that was not decided within the time limit
         (seconds).
         """
         process = self._started()
@@ -99,7 +99,9 @@ class SymbolicComparer:
 
 
 def serve() -> None:
-    """Answer pairs of trees, a JSON line each, with `equal`, `different` or `unknown`."""
+    """Serve comparisons: pairs of trees in, one JSON line each; `equal`, `different` or `unknown`
+    out.
+    """
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     try:
@@ -125,7 +127,7 @@ def serve() -> None:
 
 
 def same(left: Tree, right: Tree) -> bool | None:
-    """Return whether two trees are equal: tuples and intervals part by part, sets in any order."""
+    """Whether two trees are equal: tuples and intervals part by part, sets in any order."""
     if left[0] in ("tuple", "set", "interval") or right[0] in ("tuple", "set", "interval"):
         if left[0] != right[0] or len(left) != len(right):
             return False

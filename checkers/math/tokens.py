@@ -1,4 +1,4 @@
-"""Tokens of mathematical text, plain or LaTeX."""
+"""Tokenizer of mathematical text, plain or LaTeX."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _TOKEN = re.compile(
 
 
 class ExpressionError(ValueError):
-    """Text that is no expression this grammar knows; the message says where."""
+    """Text that is no expression of this grammar; the message gives the position."""
 
 
 def tokenize(text: str) -> list[tuple[str, str]]:
