@@ -1,4 +1,4 @@
-"""EpisodeRunner: an assistant message becomes a step, with results, verdict and reward."""
+"""EpisodeRunner: turns an assistant message into a step, with results, verdict and reward."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ User = Callable[[list[Message], Mapping[str, Any]], str | None]
 
 
 class PlayedMessage(NamedTuple):
-    """A step, and what the policy is shown behind it."""
+    """A step, and the observation and messages that follow it."""
 
     step: StepRecord
     observation: str
@@ -40,7 +40,7 @@ class PlayedMessage(NamedTuple):
 
 @dataclass
 class EpisodeRunner:
-    """The rules by which messages become steps; the keywords are those of FunctionCallingEnv."""
+    """Rules of an episode; its fields are keywords of FunctionCallingEnv."""
 
     handler: Handler
     reward: Reward
@@ -63,11 +63,11 @@ class EpisodeRunner:
         return handler_for(task, "auto") if self.handler.name == "auto" else self.handler
 
     def prompt_of(self, task: Task) -> TaskPrompt:
-        """Return what the policy is shown of a task."""
+        """Return the prompt of a task, cached."""
         return bounded_memo(self._prompts, task.id, lambda: TaskPrompt(task, self.handler_of(task)))
 
     def play(self, state: EpisodeState, text: str) -> PlayedMessage:
-        """Return the step that a message makes, and let the episode go on by it.
+        """Play one message: return its step, and advance the episode.
 
         Raises InfrastructureError.
         """

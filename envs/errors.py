@@ -1,4 +1,4 @@
-"""Errors of the environment's own making, and optional libraries."""
+"""Errors of infrastructure, and optional libraries."""
 
 from __future__ import annotations
 

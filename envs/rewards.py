@@ -1,6 +1,4 @@
-"""Rewards: what a step earns, given what it did and the verdicts on it, which no reward ever
-changes.
-"""
+"""Rewards of a step, from what it did and the verdicts on it; no reward changes a verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from fctncalling.data.types import StepRecord, Task, Verdict
 
 
 class Outcome(NamedTuple):
-    """What a reward may look at: one step and where it left the episode."""
+    """Input of a reward: one step and the state of the episode after it."""
 
     step: StepRecord
     verdict: Verdict | None  # None until the episode's last step
@@ -117,8 +115,8 @@ def _checked(value: Any, reward: UserReward) -> float:
 
 
 def scored_turns(task: Task) -> Sequence[bool]:
-    """Return, turn by turn, whether BFCL checks it; a single-turn task has one turn,
-    which counts.
+    """Return for each turn whether BFCL checks it; a single-turn task has one turn, which
+    counts.
     """
     if not task.is_multi_turn:
         return (True,)
@@ -126,7 +124,7 @@ def scored_turns(task: Task) -> Sequence[bool]:
 
 
 def progress_of(task: Task, verdict: Verdict) -> float:
-    """Return the share of scored turns that pass, 0..1, each judged for itself; 1 for every valid
+    """Return the share of scored turns that pass, 0..1, each judged by itself; 1 for every valid
     answer.
     """
     if verdict.valid:

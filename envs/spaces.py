@@ -1,4 +1,4 @@
-"""A space of every Python string, with the handlers that Gymnasium's vector environments ask for.
+"""UnicodeText: a space of Python strings, with the handlers of Gymnasium's vector environments.
 
 `gymnasium.spaces.Text` rejects JSON and most of Unicode, and in `AsyncVectorEnv` with shared memory
 it keeps showing the texts of the first read (the batch is read once, and a tuple of strings cannot
@@ -57,7 +57,7 @@ _SAMPLE_ALPHABET = "".join(
 
 
 class UnicodeText(Space[str]):
-    """Every `str` whose UTF-8 form takes at most `max_bytes` bytes; None sets no bound.
+    """Space of every `str` whose UTF-8 form takes at most `max_bytes` bytes; None: unbounded.
 
     A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per
     environment.
@@ -111,8 +111,8 @@ class UnicodeText(Space[str]):
 
 
 def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
-    """Return the longest beginning of `text` that takes at most `max_bytes` bytes, and how many
-    bytes were cut.
+    """Return the longest prefix of `text` of at most `max_bytes` bytes, and how many bytes were
+    cut.
     """
     if len(text) * 4 <= max_bytes:
         return text, 0
@@ -128,9 +128,7 @@ def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
 
 
 class SharedTexts(Sequence[str]):
-    """The texts of all environments, read from shared memory anew at every look; a deep copy is a
-    plain tuple.
-    """
+    """Texts of all environments as a live view of shared memory; a deep copy is a plain tuple."""
 
     def __init__(self, memory: Any, stride: int, n: int) -> None:
         self._bytes = memoryview(memory.get_obj()).cast("B")
@@ -198,14 +196,14 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
 
 
 class TextBatch(Tuple[Any]):
-    """The texts of several environments: a Tuple of spaces, as for Gymnasium's own Text, that knows
-    the view of them.
+    """Batched UnicodeText: a Tuple of spaces, as for Gymnasium's own Text, that accepts the live
+    view.
 
     `copy=False` hands out the view itself, which is no tuple: a tuple cannot follow the memory.
     """
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` has a text of each space, as they stand now where it is a view."""
+        """Whether `x` has a text of each space, as it reads now where it is a view."""
         return bool(super().contains(tuple(x) if isinstance(x, SharedTexts) else x))
 
 

@@ -1,6 +1,4 @@
-"""The tasks an environment draws from; a file is parsed once per process, however many environments
-read it.
-"""
+"""TaskSet: the tasks an environment draws from; a file is parsed once per process."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _SHOWN_IDS = 5  # ids named in an error message
 
 
 class UnknownTask(KeyError):
-    """No task has the id that was asked for."""
+    """No task has the requested id."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the message as a quoted literal
@@ -46,7 +44,7 @@ class TaskSet:
         return len(self.tasks)
 
     def by_id(self, task_id: str) -> Task:
-        """Return the task of an id; UnknownTask, naming some that exist, where there is none."""
+        """Return the task of an id; raises UnknownTask, naming some that exist."""
         if task_id not in self._by_id:
             shown = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
             more = ", ..." if len(self) > _SHOWN_IDS else ""

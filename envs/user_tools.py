@@ -74,8 +74,8 @@ class UserTools:
             self._owns_box = True
 
     def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
-        """Import the classes that tasks name by their paths, but those given; raises TaskError
-        where one cannot be.
+        """Import the classes that tasks name by their paths, unless specified by the user; raises
+        TaskError.
 
         `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the
         messages.
@@ -172,7 +172,7 @@ class UserTools:
         ]
 
     def close(self) -> None:
-        """End the processes of tools that came as a list; a ToolBox is its maker's to close."""
+        """End the processes of tools passed as a list; a ToolBox is its maker's to close."""
         if self.box is not None and self._owns_box:
             self.box.close()
 
@@ -231,8 +231,8 @@ def _as_class(name: str, tool: Any) -> Any:
 def named_by_path(
     tasks: Iterable[Task], origin: str, *, allowed: bool, given: Collection[str] = ()
 ) -> list[tuple[str, str, str]]:
-    """Return (name, "module:Class", place) of each class that a task names by its path and that is
-    not given.
+    """Return (name, "module:Class", place) of each class that a task names by its path and the user
+    did not specify.
 
     Raises TaskError for the first one where it is not allowed. Imports nothing.
     """

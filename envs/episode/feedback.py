@@ -39,8 +39,8 @@ def classify_error(
 def with_corrections(
     step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """Return the results of a step, each wrong call's followed by what to mend; offered: the
-    functions of its turn.
+    """Return a step's results, each wrong call's followed by a correction; `offered`: the functions
+    of its turn.
 
     Where calls and results do not pair up (a call inside another's arguments) the results stay as
     they are.

@@ -20,7 +20,7 @@ class ParsedMessage(NamedTuple):
 
 
 def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessage:
-    """Return what a message holds. Raises only for a missing extra: all else a decoder meets is the
+    """Parse a message. Raises only for a missing extra: anything else a decoder meets is the
     model's mistake.
 
     Were a decoder's crash taken for failed infrastructure, a policy could learn to have its bad

@@ -47,7 +47,7 @@ class EpisodeState:
         return self.turn + 1 >= len(self.task.question)
 
     def knows(self, name: str) -> bool:
-        """Whether the task's tools have a function of this name; false where nothing is
+        """Whether the task's tools have a function of this name; False where nothing is
         executed.
         """
         return self.session is not None and self.session.known(name)
@@ -57,7 +57,7 @@ class EpisodeState:
         self.conversation += messages
 
     def execute(self, calls: Sequence[str], tools: UserTools) -> tuple[str, ...]:
-        """Return the result texts of one message's calls and keep them for the checker. Raises
+        """Execute one message's calls; return their result texts, recorded for the checker. Raises
         InfrastructureError.
         """
         if not calls:
@@ -72,7 +72,7 @@ class EpisodeState:
         return tuple(results)
 
     def set_answer(self, text: str) -> None:
-        """Keep a message that called nothing; the last such is an agentic task's answer."""
+        """Set the last message that called nothing: an agentic task's answer."""
         self.last_message = text
 
     def count_step(self) -> int:
@@ -81,8 +81,8 @@ class EpisodeState:
         return self.steps_in_turn
 
     def end_turn(self, *, last: bool) -> None:
-        """Keep what the turn left behind, as the checker will see it; go on to the next one unless
-        it was the last. Raises InfrastructureError.
+        """Record the turn's results and states for the checker; go on to the next turn unless it
+        was the last. Raises InfrastructureError.
         """
         self.terminated = last
         if self.session is not None:
@@ -93,27 +93,27 @@ class EpisodeState:
             self.results = []
 
     def set_verdict(self, verdict: Verdict | None) -> None:
-        """Keep the official verdict on the episode, None where its task has no answer."""
+        """Set the official verdict on the episode, None where its task has no answer."""
         self.verdict = verdict
 
     def set_strict_verdict(self, verdict: Verdict) -> None:
-        """Keep the strict verdict on the episode."""
+        """Set the strict verdict on the episode."""
         self.strict_verdict = verdict
 
     def add_step(self, step: StepRecord) -> None:
-        """Keep a step with its reward."""
+        """Append a step, with its reward."""
         self.paid += step.reward
         self.steps.append(step)
 
     def fail(self, text: str, reason: str) -> None:
-        """End the episode as invalid: infrastructure failed at the step of this message."""
+        """End the episode as invalid: infrastructure failed in the step of this message."""
         self.invalid_reason = reason
         self.terminated = False
         self.truncated = True
         self.steps.append(StepRecord(self.turn, text))
 
     def episode(self, seed: int | None) -> Episode:
-        """Return what was played so far."""
+        """Return the episode so far."""
         return Episode(
             task_id=self.task.id,
             category=self.task.category,
@@ -141,7 +141,7 @@ class EpisodeState:
 
 @contextmanager
 def reraise_as_infrastructure(culprit: str) -> Iterator[None]:
-    """Turn whatever is raised inside into an InfrastructureError that names the culprit."""
+    """Context manager: reraise any error as an InfrastructureError that names the culprit."""
     try:
         yield
     except InfrastructureError:

@@ -1,4 +1,4 @@
-"""A conversation as text for a reader at a terminal."""
+"""Transcript: a conversation as text for a terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _HEADS = {"system": "system", "user": "user", "assistant": "model", "tool": "too
 
 
 def shown(text: str) -> str:
-    """Return text with every character that could steer a terminal, or cannot be encoded, as an
-    escape.
+    """Return text with every character that could steer a terminal, or cannot be encoded,
+    escaped.
     """
     return "".join(
         char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text
@@ -20,7 +20,7 @@ def shown(text: str) -> str:
 
 
 def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = None) -> str:
-    """Return messages as headed blocks and the verdict as a last line.
+    """Return messages as headed blocks, and the verdict as the last line.
 
     Every line of a message stands behind a bar, so that no message can pose as a head or as the
     verdict.

@@ -1,4 +1,4 @@
-"""Handler "auto": each text is read in the first form that recognises it."""
+"""Handler "auto": detects the format of each text."""
 
 from __future__ import annotations
 

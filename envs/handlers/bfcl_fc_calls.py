@@ -1,6 +1,4 @@
-"""Calls as an OpenAI-style interface returns them: JSON text of `[{name: "<arguments as a JSON
-string>"}]`.
-"""
+"""BFCL's function-calling form: JSON text of `[{name: "<arguments as a JSON string>"}]`."""
 
 from __future__ import annotations
 

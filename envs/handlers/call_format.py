@@ -1,4 +1,4 @@
-"""Base class and strict JSON helpers of the handlers."""
+"""CallFormat, the base class of most handlers, and strict JSON helpers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class CallFormat(Handler):
-    """A handler that has only to say how a text becomes a record, and how calls are written."""
+    """Base class of a format whose subclasses define only record and text: `decode_ast`,
+    `candidate_texts`.
+    """
 
     @abstractmethod
     def decode_ast(self, text: str) -> Record:
@@ -70,8 +72,8 @@ class CallFormat(Handler):
 
 
 class ToolCallForm(CallFormat):
-    """A form that models trained on tool calls write: executed as BFCL executes those, without a
-    blank.
+    """Base class of native tool-call formats; their call strings have no blanks, as BFCL executes
+    those.
     """
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
@@ -80,7 +82,7 @@ class ToolCallForm(CallFormat):
 
 
 def tool_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return call strings as BFCL has those of its function-calling form executed: no blanks."""
+    """Return call strings as BFCL executes those of its function-calling form: without blanks."""
     return [
         f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
         for call in calls
@@ -88,8 +90,8 @@ def tool_call_strings(calls: Sequence[Call]) -> list[str]:
 
 
 def calls_of(record: Any) -> list[Call]:
-    """Return the calls of a record; raises DecodeError where a name or the arguments are none, or
-    have no text.
+    """Return the calls of a record; raises DecodeError for a bad name, bad arguments, or ones
+    without text.
     """
     calls = []
     for each in record:
@@ -115,9 +117,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value that begins at an index, blanks before it allowed, and its end; raises
-    DecodeError.
-    """
+    """Return the JSON value at an index, after blanks, and its end; raises DecodeError."""
     try:
         value, end = json.JSONDecoder().raw_decode(text, skip_blanks(text, start))
     except (ValueError, RecursionError) as error:
@@ -127,14 +127,14 @@ def parse_json_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def skip_blanks(text: str, start: int) -> int:
-    """Return the first index from `start` on at which no white space stands."""
+    """Return the first index from `start` on that is not white space."""
     while start < len(text) and text[start].isspace():
         start += 1
     return start
 
 
 def named_call(each: Any, *keys: str) -> dict[Any, Any]:
-    """Return {name: arguments} of {"name": ..., <one of keys>: {...}}; other keys are let be.
+    """Return {name: arguments} of {"name": ..., <one of keys>: {...}}; other keys are ignored.
     Raises DecodeError.
     """
     if not isinstance(each, dict) or not isinstance(each.get("name"), str):
@@ -146,15 +146,15 @@ def named_call(each: Any, *keys: str) -> dict[Any, Any]:
 
 
 def to_json(value: Any) -> str:
-    """Return a value as JSON on one line; letters beyond ASCII stay themselves, half surrogate
-    pairs are escaped.
+    """Return a value as JSON on one line; characters beyond ASCII unescaped, lone surrogates
+    escaped.
     """
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
 
 
 def escape_in_json(text: str, characters: str = "<}[") -> str:
-    """Return a JSON text with these characters escaped inside its strings: the same value, free of
+    """Return a JSON text with these characters escaped inside its strings: the same value, without
     any mark.
     """
     table = str.maketrans({character: f"\\u{ord(character):04x}" for character in characters})

@@ -1,4 +1,4 @@
-"""Where calls stand inside a longer text: the first JSON object or Python list of calls."""
+"""Spans of calls inside a longer text: the first JSON object or Python list of calls."""
 
 from __future__ import annotations
 

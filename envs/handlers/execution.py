@@ -1,5 +1,4 @@
-"""Calls to results: one episode's own tools, and the executor that gives BFCL's result texts for
-call strings.
+"""ToolSession: executes call strings on an episode's own tools, with BFCL's result texts.
 
 A call string is one Python expression. It is parsed, never evaluated: only the offered tools'
 public methods can be called (nested calls and positional arguments too), next to literals and
@@ -117,8 +116,8 @@ class ToolSession:
         return text
 
     def context(self) -> str:
-        """Return what the tools show a model before its first call, as a memory shows its core;
-        mostly empty.
+        """Return what the tools show a model before its first call (a memory its core); mostly
+        empty.
         """
         shown = (
             instance._context()
@@ -150,8 +149,8 @@ class ToolSession:
             return dict(NESTED_TOO_DEEP)
 
     def live_state(self) -> dict[str, dict[str, Any]]:
-        """Return the tools' own attributes, private ones too: to be compared at once and never
-        changed.
+        """Return the tools' own attributes, private ones too: compare them at once, never change
+        them.
         """
         return {
             name: getattr(instance, "__dict__", {}) for name, instance in self._instances.items()

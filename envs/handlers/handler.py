@@ -1,4 +1,4 @@
-"""Base class of handlers: DecodedAction and DecodeError."""
+"""Handler, the base class of all formats, with DecodedAction and DecodeError."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ class DecodeError(ValueError):
 
 
 def require_shallow(value: Any, text: str) -> None:
-    """Raise DecodeError for a value, read from a text, that nests deeper than all code here could
-    walk.
-    """
+    """Raise DecodeError for a value that nests deeper than the code here can walk."""
     if sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
     level, depth = [value], 0
@@ -90,18 +88,14 @@ class DecodedAction:
 
 
 class Handler(ABC):
-    """One written form of calls. Every method is pure; each decoder raises DecodeError and nothing
-    else.
-    """
+    """One format of calls. Every method is pure; a decoder raises DecodeError and nothing else."""
 
     name: str
     is_lenient = False  # whether texts are mended before they are read
 
     @abstractmethod
     def recognises(self, text: str) -> bool:
-        """Whether the text looks as if it were meant in this form; cheap, and no promise that it
-        decodes.
-        """
+        """Whether the text looks like this format; cheap, and no promise that it decodes."""
 
     @abstractmethod
     def decode_action(self, text: str) -> DecodedAction:
@@ -114,29 +108,29 @@ class Handler(ABC):
         """
 
     def decode(self, text: str) -> list[Call]:
-        """Return the calls a text holds; an empty list where it says in so many words that there
-        are none.
-        """
+        """Return the calls of a text; an empty list where it states that there are none."""
         return list(self.decode_action(text).calls)
 
     def decode_ast(self, text: str) -> Any:
-        """Return what BFCL's decoder of this form makes of the text: the record its AST checkers
+        """Return what BFCL's decoder of this format returns: the record that its AST checkers
         judge.
         """
         return self.decode_action(text).record
 
     def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings that BFCL's decoder of this form hands to the tools, in order."""
+        """Return the call strings that BFCL's decoder of this format hands to the tools, in
+        order.
+        """
         return list(self.decode_action(text).call_strings)
 
 
 def bfcl_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return call strings as BFCL's prompting models have them executed, `name(k=repr(v), ...)`."""
+    """Return call strings as BFCL executes those of its prompting form, `name(k=repr(v), ...)`."""
     return [render_call(call.name, call.arguments) for call in calls]
 
 
 def require_readable(text: str) -> None:
-    """Raise DecodeError for what is no text, or more of it than is read."""
+    """Raise DecodeError for a value that is no text, or a text longer than MAX_TEXT_CHARS."""
     if not isinstance(text, str):
         raise DecodeError("shape", f"expected text, got {type(text).__name__}")
     if len(text) > MAX_TEXT_CHARS:

@@ -1,5 +1,4 @@
-"""Calls as JSON objects: plain JSON, Hermes and Qwen, Llama 3, and the messages of OpenAI's
-interface.
+"""JSON formats of calls: plain JSON, Hermes and Qwen, Llama 3, and OpenAI messages.
 
 Where BFCL has a decoder of the form, what differs from it is said at the class. Names are left as
 they came.
@@ -41,13 +40,13 @@ def named(call: Call, key: str) -> dict[str, Any]:
 
 
 def opens_objects(text: str) -> bool:
-    """Whether a text opens a JSON object, or a list of them, behind a fence perhaps."""
+    """Whether a text opens a JSON object, or a list of them, possibly behind a fence."""
     return _OPENING.match(text) is not None
 
 
 def first_key(text: str) -> str | None:
-    """Return the first key of the object that opens a text, None where none does: it tells the
-    forms apart.
+    """Return the first key of the object that opens a text, else None: it tells the formats
+    apart.
     """
     opening = _OPENING.match(text)
     return opening[1] if opening else None
@@ -82,8 +81,8 @@ class JsonCalls(ToolCallForm):
 
 
 class HermesCalls(ToolCallForm):
-    """Hermes' and Qwen's form: {"name", "arguments"} between tags on lines of their own, text
-    around them let be.
+    """Hermes' and Qwen's format: {"name", "arguments"} between tags on lines of their own; other
+    text is ignored.
 
     As in BFCL's handler of Qwen: what stands before the last </think> does not count, a block that
     is no JSON is skipped in silence, and a block that is no call spoils them all.
@@ -127,8 +126,8 @@ class HermesCalls(ToolCallForm):
 
 
 class LlamaJsonCalls(ToolCallForm):
-    """Llama 3's form: {"name", "parameters"} behind <|python_tag|> perhaps, several of them apart
-    by ";" or ",".
+    """Llama 3's format: {"name", "parameters"}, optionally behind <|python_tag|>, separated by ";"
+    or ",".
 
     BFCL evaluates a text without ";" as Python, where true, false and null fail, and cuts any text
     at each ";", even inside strings. Here both are read as the JSON that they are; a list of
@@ -168,8 +167,8 @@ class LlamaJsonCalls(ToolCallForm):
 
 
 class LlamaPythonicCalls(CallFormat):
-    """Llama 3.2's and 4's list of Python calls, between <|python_start|> and <|python_end|>
-    perhaps.
+    """Llama 3.2's and 4's list of Python calls, optionally between <|python_start|> and
+    <|python_end|>.
 
     Values are read as in BFCL's prompting form; brackets must be there.
     """

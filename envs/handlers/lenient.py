@@ -51,7 +51,7 @@ _TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
 
 
 class MissingRepair(ImportError):
-    """The extra that repairs JSON is not installed: our own failure, never the text's."""
+    """Missing extra for JSON repair: our failure, never the text's."""
 
 
 class _Reading(NamedTuple):
@@ -97,7 +97,7 @@ class _Metered(str):
 
 
 class LenientCalls(Handler):
-    """A handler's lenient mode; writes what the handler writes.
+    """Lenient mode of a handler; writes what the handler writes.
 
     Raises MissingRepair for a form made of JSON without the library, unless `repair_json` is False.
     """

@@ -1,6 +1,4 @@
-"""Mistral's forms, all behind [TOOL_CALLS]: one JSON list, or a name and its arguments behind each
-mark.
-"""
+"""Mistral's formats, all behind [TOOL_CALLS]: one JSON list, or names each with their arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +21,8 @@ _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 
 
 class MistralCalls(ToolCallForm):
-    """Reads every form; writes the list, or with `by_name` the newer `[TOOL_CALLS]name[ARGS]{...}`.
+    """Reads every format; writes the list, or with `by_name` the newer
+    `[TOOL_CALLS]name[ARGS]{...}`.
 
     Text before the first mark is content and let be. Without a mark, which many tokenizers drop as
     they decode, the whole text must be the list, as in BFCL's handler.

@@ -1,5 +1,5 @@
-"""Calls written as a Python list, `[f(a=1), g.h(b='x')]`, decoded as BFCL's prompting handler does,
-bug for bug.
+"""BFCL's prompting form, a Python list of calls `[f(a=1), g.h(b='x')]`, decoded as BFCL does, bug
+for bug.
 
 The text is parsed to a syntax tree and never run. What differs from BFCL, on purpose: arithmetic is
 computed by a bounded walk (BFCL evaluates its source), so names in it always fail; and text that is
@@ -77,8 +77,8 @@ def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
 
 
 def executed(calls: Sequence[Call]) -> list[str]:
-    """Return the call strings BFCL executes for calls written in Python; DecodeError where BFCL
-    fails on a dict.
+    """Return the call strings BFCL executes for calls written in Python; DecodeError for an empty
+    dict, on which BFCL fails.
     """
     for call in calls:
         if any(_holds_empty_dict(value) for value in call.arguments.values()):

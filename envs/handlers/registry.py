@@ -1,4 +1,4 @@
-"""Handlers by name, and the one that reads a task."""
+"""Registry of handlers: by name, and by task."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ TEXT_HANDLERS: dict[str, InlineCalls] = {
 
 
 def get_handler(name: str) -> Handler:
-    """Return the handler of a name, of `lenient:<name>`, or of a prompt configuration of format
-    sensitivity.
+    """Return the handler of a name, of `lenient:<name>`, or of a format-sensitivity configuration.
 
     Raises LookupError, naming the known ones, and MissingRepair where a lenient mode needs a
     library.

@@ -1,4 +1,4 @@
-"""Fresh tool instances of an episode, and the functions that can be called on them."""
+"""Tool instances of an episode, and the functions they offer."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def loaded_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any
 
 @lru_cache(maxsize=256)
 def class_of_functions(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
-    """Return {function: class name}, of several classes the last; public bound methods, no
-    properties and the like.
-    """
+    """Return {function: class name} of public bound methods; of several classes the last."""
     class_of: dict[str, str] = {}
     for class_name, tool in tools:
         found = (

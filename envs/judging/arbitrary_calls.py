@@ -1,4 +1,6 @@
-"""Whether calls where none is written down (relevance) have anything to do with the question."""
+"""Arbitrary calls: do calls have anything to do with the question, where no right one is written
+down (relevance)?
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _SAMPLE = frozenset({"value", "string", "text", "true", "false", "none", "the", 
 def arbitrary_call_fault(
     calls: Sequence[Call], functions: Sequence[FunctionDoc], question: str
 ) -> Fault | None:
-    """Return why calls are arbitrary: arguments do not fit the docs, or none of a call's is told in
+    """Return why calls are arbitrary: arguments do not fit the docs, or none of a call's occurs in
     the question.
 
     A call without arguments is right where its function has no parameters that are required.

@@ -20,8 +20,8 @@ TASKS_KEPT = 64
 
 
 class EpisodeJudge:
-    """Judges episodes without executing their calls again; raises InfrastructureError where it
-    cannot.
+    """Judges episodes from their records, without executing a call again; raises
+    InfrastructureError where it cannot.
     """
 
     def __init__(self, tools: Mapping[str, type]) -> None:
@@ -48,8 +48,8 @@ class EpisodeJudge:
             )
 
     def passed(self, state: EpisodeState, turn: int) -> bool:
-        """Whether a turn that ended is one BFCL checks, and passes by itself,
-        whatever came before.
+        """Whether a finished turn is one that BFCL checks, and passes by itself, whatever came
+        before.
         """
         if not any(scored_turns(state.task)[turn : turn + 1]):
             return False
@@ -59,7 +59,7 @@ class EpisodeJudge:
             return judge_turns(state.task, state.turns, self._truth(state.task)).per_turn[turn]
 
     def outcome(self, state: EpisodeState, step: StepRecord, *, turn_ends: bool) -> Outcome:
-        """Return what a reward may look at, after a step that the state does not hold yet."""
+        """Return the outcome of a step, for rewards; the state does not hold the step yet."""
         steps = (*state.steps, step)
         return Outcome(
             step,
@@ -76,9 +76,7 @@ class EpisodeJudge:
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:
-    """Return what is kept of a task, made where it is not;
-    what was made first is forgotten first.
-    """
+    """FIFO-bounded memo: return the value of a key, made on the first call."""
     if key not in memory:
         while len(memory) >= TASKS_KEPT:
             del memory[next(iter(memory))]

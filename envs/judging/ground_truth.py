@@ -32,7 +32,7 @@ _REPEATABLE = frozenset(TOOL_CLASSES) - AGENTIC_TOOLS
 def replay_ground_truth(
     task: Task, extra_tools: ExtraTools | None = None
 ) -> tuple[TurnRecord, ...]:
-    """Return what the ground truth's calls leave behind, turn by turn, on fresh tools.
+    """Replay a task's ground truth on fresh tools; return its results and states, turn by turn.
 
     Raises ValueError for a task without ground truth, LookupError for a class without tool,
     InfrastructureError where a tool breaks or its state cannot be copied.
@@ -51,7 +51,7 @@ def replay_ground_truth(
 
 
 def iter_ground_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[LiveTurn]:
-    """Yield what each turn leaves behind, to be looked at before the next is asked for.
+    """Replay a task's ground truth lazily; each turn must be compared before the next is requested.
 
     Raises as `replay_ground_truth`.
     """
@@ -102,7 +102,7 @@ def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
 
 
 class GroundTruthCache:
-    """The truths of the tasks that were asked for more than once. Threads may share it."""
+    """Cache of replayed ground truths, filled from the second request on. Threads may share it."""
 
     def __init__(self, max_truths: int = MAX_TRUTHS) -> None:
         self._max_truths = max_truths
@@ -114,8 +114,8 @@ class GroundTruthCache:
         self._lock = threading.Lock()
 
     def ground_truth(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:
-        """Yield what each turn of the truth leaves behind, to be compared before the next is asked
-        for.
+        """Yield the results and states of each turn; each must be compared before the next is
+        requested.
 
         Raises as `replay_ground_truth`.
         """

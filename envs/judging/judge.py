@@ -1,5 +1,4 @@
-"""Verdicts on whole answers: decoding, running calls on tools of their own, and checking, put
-together.
+"""judge(): BFCL's verdict on a whole answer, decoded, executed and checked.
 
 The truth is replayed on a second set of tools, never on those of the answer: judging touches
 nothing that is judged.
@@ -87,9 +86,7 @@ def _judge_multi_turn(
 
 
 def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRecord]) -> Verdict:
-    """Return the verdict on turns that were played already;
-    `per_turn` judges each turn for itself.
-    """
+    """Return the verdict on recorded turns; `per_turn` judges each turn by itself."""
     return check(task, turns, truth)
 
 

@@ -1,6 +1,4 @@
-"""A task's ground truth as the calls a perfect model would make: for demonstrations, canaries and
-tests.
-"""
+"""Oracle: a task's ground truth as calls, for demonstrations, canaries and tests."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
 
 
 def written_call(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
-    """Return a call string as a call; positional arguments, which decoders drop, get their
+    """Return a call string as a Call; positional arguments, which decoders drop, get their
     documented names.
 
     Raises ValueError where it is no single call of literals.

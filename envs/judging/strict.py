@@ -58,8 +58,8 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
 
 
 def forgiven_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -> str | None:
-    """Return the error type of what the calls of one turn had to be forgiven; None where that is
-    nothing.
+    """Return the error type of the first leniency that a turn's calls relied on; None if they
+    relied on none.
     """
     fault = _first_of_turns(task, [step for step in steps if step.turn == turn])
     return None if fault is None else fault.error_type

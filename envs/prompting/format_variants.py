@@ -1,4 +1,4 @@
-"""The system texts of BFCL's 26 prompt configurations: its order of parts and its tags, in our own
+"""System prompts of BFCL's 26 prompt configurations: its order of parts and its tags, in our own
 words.
 
 Parts: who the model is, its task, the form of calls, turns, the functions. Plain text joins the
@@ -24,8 +24,8 @@ _PYTHON_LISTS = ("array", "list", "tuple")
 
 @cache
 def wording() -> Mapping[str, Any]:
-    """Return the words: part -> style -> text, the skeletons of return formats, and those of
-    tool-call forms.
+    """Return the wording: part -> style -> text, the skeletons of return formats and of tool-call
+    formats.
     """
     words: dict[str, Any] = json.loads(
         Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def wording() -> Mapping[str, Any]:
 
 
 def form_of(handler_name: str) -> str | None:
-    """Return how a handler wants calls written, None where that is not known here."""
+    """Return the instructions for a handler's format; None where there are none."""
     if handler_name.startswith("bfcl_"):
         name = handler_name.removeprefix("bfcl_").removesuffix("_tagged")
         return form_of_variant(PromptVariant(name, tagged=handler_name.endswith("_tagged")))
@@ -43,8 +43,8 @@ def form_of(handler_name: str) -> str | None:
 
 
 def form_of_variant(variant: PromptVariant) -> str:
-    """Return how a variant wants calls written: a sentence, the skeleton in its tags, and what else
-    holds.
+    """Return the instructions for a variant's format: a sentence, the skeleton in its tags, and
+    further rules.
     """
     words = wording()
     skeleton = words["return_formats"][variant.return_format]

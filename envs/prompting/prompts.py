@@ -1,5 +1,4 @@
-"""The texts a model is prompted with, laid out as BFCL lays them out for models without a
-tool-calling interface.
+"""Prompt texts for models without a tool-calling interface, laid out as BFCL does.
 
 BFCL's layout: one system text (task, output form, docs as JSON indented by 4), put before a task's
 own system message; results as ONE user message, the Python repr of a list of {"role": "tool",
@@ -66,7 +65,7 @@ _DOCS = "The functions you may call, as JSON:"
 
 
 def docs_for_prompt(functions: Sequence[FunctionDoc], category: str) -> list[FunctionDoc]:
-    """Return the docs as BFCL shows them to a model, the checkers keeping the originals.
+    """Return the docs as BFCL shows them to a model; the checkers use the originals.
 
     Each description names the syntax; for Java and JavaScript every parameter becomes a string that
     holds source text, its true type (and that of its items) told in words.
@@ -126,14 +125,12 @@ def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Messa
 
 
 def results_message(step: StepRecord) -> str:
-    """Return the text by which a model without a tool role sees the results of a step; empty
-    without calls.
-    """
+    """Return a step's results as one text, for a model without a tool role; empty without calls."""
     return repr(tool_messages(step.executed, step.results)) if step.executed else ""
 
 
 def held_out_functions_message(functions: Sequence[FunctionDoc]) -> str:
-    """Return the user text that offers functions which were held out until now."""
+    """Return the user message that offers functions which were held out until now."""
     return f"{[as_in_file(doc) for doc in functions]!r}\n{MORE_FUNCTIONS}"
 
 
@@ -143,7 +140,7 @@ def join_contents(messages: Sequence[Message]) -> str:
 
 
 def unreadable_message(complaint: str) -> str:
-    """Return the answer to a message whose calls cannot be read, where it may be repeated."""
+    """Return the reply to a message whose calls cannot be read, where it may be repeated."""
     return (
         f"Your message could not be read as function calls: {complaint}. "
         "Nothing was executed. Write the calls again."

@@ -14,7 +14,7 @@ from fctncalling.envs.prompting.tool_schemas import openai_tool
 
 
 class TaskPrompt:
-    """What the model is shown of one task, per turn; all of it is fresh, and the caller's."""
+    """What the model is shown of one task, per turn; every value is fresh and may be changed."""
 
     def __init__(self, task: Task, handler: object) -> None:
         self._question = task.question

@@ -1,4 +1,4 @@
-"""BFCL function docs as OpenAI tool schemas: its types (dict, float, tuple, any, ...) become JSON
+"""OpenAI tool schemas of BFCL function docs: its types (dict, float, tuple, any, ...) become JSON
 Schema's.
 """
 

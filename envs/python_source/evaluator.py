@@ -1,5 +1,5 @@
-"""Python expressions evaluated without `eval`: literals, arithmetic, subscripts, comparisons, and
-calls one allows.
+"""Evaluator of Python expressions without `eval`: literals, arithmetic, subscripts, comparisons,
+allowed calls.
 
 What is covered: every expression a person would write as an argument (`2 * 3`, "a" + "b", [0] * 5,
 x["k"] of an allowed call's result, `1 if 2 > 1 else 0`), with CPython's own results and error
@@ -70,7 +70,7 @@ _VALUE, _WIDE_VALUE = 100, 1000  # what a value weighs that a format writes out
 
 
 class Evaluator:
-    """Evaluates expressions of one text, which share one allowance of size.
+    """Evaluates the expressions of one text, which share one size budget.
 
     `call` resolves a callee node to what may be called; it raises where nothing may be.
     """
@@ -89,9 +89,7 @@ class Evaluator:
 
     @property
     def is_nested(self) -> bool:
-        """Whether what is being evaluated stands inside the text's expression and is not
-        all of it.
-        """
+        """Whether the evaluated node is a part of the text's expression, not all of it."""
         return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
@@ -205,9 +203,7 @@ class Evaluator:
         return function(*positional, **named)
 
     def charged(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a built-in that takes what its arguments weigh from the allowance before
-        it runs.
-        """
+        """Return a built-in that charges the weight of its arguments before it runs."""
 
         def run(*positional: Any, **named: Any) -> Any:
             weight = sum(map(size_of, (*positional, *named.values())))
@@ -221,7 +217,7 @@ class Evaluator:
         return run
 
     def charge(self, weight: int) -> None:
-        """Take from the allowance; raises LimitExceeded where too little is left."""
+        """Take from the size budget; raises LimitExceeded where too little is left."""
         if weight > self.left:
             self.left = 0  # weighing took its time, too
             raise LimitExceeded("the result would be too large")
@@ -229,8 +225,8 @@ class Evaluator:
 
 
 def pure_function(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
-    """Return the built-in a callee names; what Python raises for a callee that is not there or not
-    callable.
+    """Return the built-in that a callee names; raises what Python raises for an unknown or
+    uncallable one.
     """
     if isinstance(node, ast.Name) and node.id in PURE_FUNCTIONS:
         return evaluator.charged(PURE_FUNCTIONS[node.id])

@@ -1,4 +1,4 @@
-"""Python source text, parsed and never run. Whatever of the environments parses does so here."""
+"""Parser of Python source text to syntax trees, size-limited and thread-safe; nothing is run."""
 
 from __future__ import annotations
 
@@ -47,13 +47,11 @@ if hasattr(
 
 
 class SourceTooLarge(ValueError):
-    """A source of more than is parsed."""
+    """Source text over the parser's size limits."""
 
 
 def is_small(*sources: str) -> bool:
-    """Whether the sources of one text have no more words and marks than are read; each has a
-    character.
-    """
+    """Whether the sources of one text have few enough tokens to be parsed."""
     return (
         sum(map(len, sources)) <= MAX_TOKENS
         or sum(len(_TOKEN.findall(source)) for source in sources) <= MAX_TOKENS
@@ -61,7 +59,9 @@ def is_small(*sources: str) -> bool:
 
 
 def require_small(*sources: str) -> None:
-    """Raise SourceTooLarge for more than is parsed of one text, in one expression or several."""
+    """Raise SourceTooLarge where one text, in one expression or several, is over the size
+    limits.
+    """
     if not is_small(*sources):
         raise SourceTooLarge(
             f"the source has more than {MAX_TOKENS} words and marks, which are not read"

@@ -11,8 +11,8 @@ MAX_CACHED_CHARS = 1000  # of a call string whose tree is kept
 
 
 def parse_call(source: str) -> ast.expr:
-    """Return the tree of one expression, which nobody changes; raises SyntaxError in the
-    interpreter's words.
+    """Return the tree of one expression, shared and never to be changed; raises Python's
+    SyntaxError.
     """
     source = source.lstrip(" \t")
     return _tree(source) if len(source) <= MAX_CACHED_CHARS else _tree.__wrapped__(source)

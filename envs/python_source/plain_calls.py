@@ -42,7 +42,7 @@ _PLAIN_CHARS = 20_000  # each of them may become ten in a call string
 
 
 def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
-    """Return [{name: {parameter: value}}] of a list of plain calls; None of anything else, and of
+    """Return [{name: {parameter: value}}] of a list of plain calls; None for anything else, and for
     what is too large.
     """
     if not is_small(text) or _CALLS.fullmatch(text) is None:
@@ -63,7 +63,7 @@ def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
 
 
 class PlainCall(NamedTuple):
-    """One call that means to the tools what it says; its values belong to nobody else."""
+    """One call whose arguments are literals; whoever executes it owns their values."""
 
     name: str
     positional: Sequence[Any]
@@ -73,7 +73,7 @@ class PlainCall(NamedTuple):
 def plain_executions(
     text: str, calls: Sequence[Mapping[str, Mapping[Any, Any]]]
 ) -> list[PlainCall] | None:
-    """Return the plain calls of a text as they are executed; None where that is anything else.
+    """Return a text's plain calls for execution; None where execution would read them otherwise.
 
     A bracket inside a string is nothing plain: before one the executor takes names for functions.
     Nor is a dict, which may be taken for a call; nor what is long, for its call strings may be too
@@ -85,8 +85,7 @@ def plain_executions(
 
 
 def plain_call(text: str) -> PlainCall | None:
-    """Return a plain call string, `f(1, a='x')`, as it is executed; None where the text is anything
-    else.
+    """Return a plain call string, `f(1, a='x')`, for execution; None for anything else.
 
     A bracket inside a string is nothing plain, as in `plain_executions`.
     """

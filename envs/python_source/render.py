@@ -1,4 +1,4 @@
-"""Calls and values written as Python source."""
+"""Calls and values as Python source."""
 
 from __future__ import annotations
 

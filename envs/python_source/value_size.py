@@ -1,5 +1,4 @@
-"""How much a value holds once written out, found in bounded time: what is shared counts each time
-it stands there.
+"""Size of values once written out, found in bounded time; shared parts count each time.
 
 Nested calls hand live objects from tool to tool, so that a state of a few kilobytes may unfold to
 more than a memory holds, and may hold itself. Whatever copies, compares, formats or encodes such a
@@ -24,12 +23,12 @@ _LONG = 32  # items, from which on those of one kind are counted at once
 
 
 class LimitExceeded(ValueError):
-    """A value that would be larger than is computed, passed on or shown."""
+    """A value larger than is computed, passed on or shown."""
 
 
 def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
-    """Return how much a value holds, in the unit of MAX_WEIGHT; `most` + 1 for more, and for what
-    nests too deep.
+    """Return the size of a value, in the unit of MAX_WEIGHT; `most` + 1 for more, and for too deep
+    nesting.
 
     What holds itself counts once there, as it is written `[...]`.
     """
@@ -40,7 +39,7 @@ def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
 
 
 def nesting_of(value: Any) -> int:
-    """Return how many containers deep a copier gets that visits each but once; 0 for what is no
+    """Return the depth of containers for a copier that visits each once; 0 for what is no
     container.
     """
     pending, visited, deepest = [iter((value,))], set[int](), 0
@@ -57,8 +56,8 @@ def nesting_of(value: Any) -> int:
 
 
 def require_copyable(tool: Any, given: tuple[Any, ...]) -> None:
-    """Raise LimitExceeded where a tool that kept what it is given might hold more levels than can
-    be copied.
+    """Raise LimitExceeded where a tool that stores its arguments might nest too deep to be
+    copied.
     """
     nesting = nesting_of(given)
     if nesting > 1 and nesting + nesting_of(getattr(tool, "__dict__", {})) > MAX_NESTED:

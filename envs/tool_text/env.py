@@ -130,7 +130,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         )
 
     def step(self, action: str) -> Step:
-        """Take what the policy wrote; returns (observation, reward, terminated, truncated,
+        """Take the policy's next text; returns (observation, reward, terminated, truncated,
         info).
         """
         message = self._required("step")

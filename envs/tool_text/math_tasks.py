@@ -38,7 +38,7 @@ Maker = Callable[[np.random.Generator], Problem]
 
 
 class GeneratedTasks:
-    """Tasks from makers of problems, any number of them; `seed` changes them all."""
+    """Unlimited tasks from problem generators; `seed` changes them all."""
 
     def __init__(self, makers: dict[str, Maker], *, seed: int = 0) -> None:
         if not makers:
@@ -47,7 +47,7 @@ class GeneratedTasks:
         self._seed = seed
 
     def by_id(self, task_id: str) -> TextTask:
-        """Return the task of an id, train_N or held_out_N; UnknownTask for any other."""
+        """Return the task of an id, train_N or held_out_N; raises UnknownTask for any other."""
         match = _ID.fullmatch(task_id)
         if match is None:
             raise UnknownTask(
@@ -75,8 +75,8 @@ class GeneratedTasks:
 
 
 class CalculatorTasks(GeneratedTasks):
-    """TRL's "learning to use a calculator": two whole numbers below `limit`, and one of `operators`
-    between them.
+    """TRL's "learning to use a calculator": two whole numbers below `limit`, joined by one of
+    `operators`.
     """
 
     def __init__(self, *, seed: int = 0, limit: int = 50, operators: str = "+-*") -> None:
@@ -90,9 +90,7 @@ class CalculatorTasks(GeneratedTasks):
 
 @dataclass(frozen=True)
 class SumOfTwo:
-    """The calculator's maker of problems; an object,
-    for an environment that holds it is pickled.
-    """
+    """Problem generator of the calculator; an object, so that environments can be pickled."""
 
     limit: int
     operators: str
@@ -107,9 +105,7 @@ class SumOfTwo:
 
 
 class MathTasks(GeneratedTasks):
-    """Arithmetic and word problems whose answers are whole numbers from 0 to 999; `kinds` some of
-    MAKERS.
-    """
+    """Arithmetic and word problems with whole answers from 0 to 999; `kinds`: some of MAKERS."""
 
     def __init__(self, *, seed: int = 0, kinds: tuple[str, ...] = ()) -> None:
         if unknown := set(kinds) - set(MAKERS):

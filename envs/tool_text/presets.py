@@ -10,8 +10,8 @@ from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
 
 
 def calculator(**keywords: Any) -> ToolTextEnv:
-    """Return TRL's "learning to use a calculator": made sums, its call syntax, 1 for the right
-    result.
+    """Return TRL's "learning to use a calculator": generated sums, its call syntax, reward 1 for
+    the right result.
 
     Keywords are ToolTextEnv's, and win.
     """
@@ -20,8 +20,7 @@ def calculator(**keywords: Any) -> ToolTextEnv:
 
 
 def python_math(**keywords: Any) -> ToolTextEnv:
-    """Return ToolGRPO's job: problems whose answers are whole numbers from 0 to 999, solved by
-    writing Python.
+    """Return ToolGRPO's job: problems with whole answers from 0 to 999, solved by writing Python.
 
     Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
     "request_call" several tools.

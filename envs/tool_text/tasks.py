@@ -1,6 +1,4 @@
-"""Questions with one answer each, for environments in which tools are called in the middle of a
-message.
-"""
+"""Tasks of ToolTextEnv: questions with one answer each."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ IDS = ("id", "ID", "problem_idx")
 
 @dataclass(frozen=True)
 class TextTask:
-    """One question and the text of its answer; `extra` holds what else the entry says, for rewards
-    of one's own.
+    """One question and the text of its answer; `extra` holds the entry's other fields, for custom
+    rewards.
     """
 
     id: str
@@ -34,7 +32,7 @@ class TextTask:
 
 
 class TextTasks(Protocol):
-    """Where tasks come from: a list, or a maker that knows no end of them."""
+    """Source of tasks: a list, or an unlimited generator."""
 
     def by_id(self, task_id: str) -> TextTask:
         """Return the task of an id; raises UnknownTask."""
@@ -46,7 +44,7 @@ class TextTasks(Protocol):
 
 
 class TaskList:
-    """Tasks in order and by id; raises ValueError for none, or an id that stands twice."""
+    """Tasks in order and by id; raises ValueError for an empty list or a repeated id."""
 
     def __init__(self, tasks: Sequence[TextTask], origin: str = "tasks") -> None:
         self.tasks = tuple(tasks)
@@ -60,7 +58,7 @@ class TaskList:
             )
 
     def by_id(self, task_id: str) -> TextTask:
-        """Return the task of an id; UnknownTask, naming one that exists, where there is none."""
+        """Return the task of an id; raises UnknownTask, naming one that exists."""
         if task_id not in self._by_id:
             raise UnknownTask(
                 f"no task has the id {task_id!r}: {self.origin} holds {len(self.tasks)}, such as "
@@ -69,7 +67,7 @@ class TaskList:
         return self._by_id[task_id]
 
     def sample(self, generator: np.random.Generator) -> TextTask:
-        """Return a task at random, each as likely."""
+        """Return a random task, uniformly."""
         return self.tasks[int(generator.integers(len(self.tasks)))]
 
 

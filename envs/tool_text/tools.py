@@ -31,7 +31,7 @@ _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
 
 
 class InlineToolResult(NamedTuple):
-    """What came of one call."""
+    """Result of one call."""
 
     text: str  # for the model: neutralised, cut
     executed: str = ""  # the call as it is logged; "" where nothing ran
@@ -39,7 +39,7 @@ class InlineToolResult(NamedTuple):
 
 
 class InlineTools:
-    """A box of tools for calls in mid-generation.
+    """ToolBox of inline calls.
 
     `given`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a
     PythonExecutor, or the names in OWN_TOOLS), or a ToolBox, which several environments may share.
@@ -58,7 +58,7 @@ class InlineTools:
         self._threads: ThreadPoolExecutor | None = None
 
     def answer(self, block: CallBlock) -> InlineToolResult:
-        """Return what a block is answered with; raises InfrastructureError where a tool's process
+        """Return the result of one block; raises InfrastructureError where a tool's process
         died.
         """
         if block.record is None:
@@ -81,7 +81,7 @@ class InlineTools:
         )
 
     def answers(self, blocks: Sequence[CallBlock]) -> list[InlineToolResult | InfrastructureError]:
-        """Return what many episodes' blocks are answered with, in order; they run at once."""
+        """Return the results of many episodes' blocks, in order; they run concurrently."""
         if len(blocks) < 2:
             return [self._answer_or_failure(block) for block in blocks]
         if self._threads is None:
@@ -89,7 +89,7 @@ class InlineTools:
         return list(self._threads.map(self._answer_or_failure, blocks))
 
     def close(self) -> None:
-        """End what this object started; a ToolBox that was given is its maker's to close."""
+        """Close what this object started; a ToolBox that was passed in is its maker's to close."""
         if self._threads is not None:
             self._threads.shutdown()
         if self._owns_box:

@@ -1,6 +1,4 @@
-"""A web of one's own: pages in a file, searched by BM25+, so that searching needs no network and
-costs nothing.
-"""
+"""Local search corpus: pages in a file, ranked by BM25+, so that searching needs no network."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}\"'", " "))
 
 
 class CorpusError(RuntimeError):
-    """The corpus cannot be read: ours to repair, never a model's mistake."""
+    """Unreadable corpus: ours to repair, never a model's mistake."""
 
 
 class LocalCorpus:
@@ -35,8 +33,8 @@ class LocalCorpus:
     def search(
         self, keywords: str, max_results: int = 10, region: str = "wt-wt"
     ) -> list[dict[str, str]]:
-        """Return the pages that hold a keyword, best first, each with the beginning of its body; no
-        region matters.
+        """Return the pages that contain a keyword, best first, each with the beginning of its body;
+        the region is ignored.
         """
         wanted = _words(keywords)
         if not self._pages:
@@ -51,7 +49,7 @@ class LocalCorpus:
         return [{**self._pages[i], "body": self._pages[i]["body"][:SNIPPET_CHARS]} for i in best]
 
     def fetch(self, url: str) -> str:
-        """Return the body of a page; LookupError where none has this address."""
+        """Return the body of a page; raises LookupError for an unknown address."""
         for page in self._pages:
             if page["href"] == url:
                 return page["body"]

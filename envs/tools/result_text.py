@@ -1,4 +1,4 @@
-"""What a tool returned as BFCL's result text, and how much of it one episode may hold."""
+"""Result texts as BFCL writes them, within an episode's allowance."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ _MAKE_ENCODER = getattr(
 
 @dataclass
 class Allowance:
-    """What is left to the calls of one episode, so that they cannot fill the memory."""
+    """Size budget of one episode's calls, so that they cannot fill the memory."""
 
     characters: int = MAX_RESULTS_CHARS
     weight: int = MAX_EPISODE_WEIGHT
 
 
 def result_text(value: Any, allowance: Allowance) -> str:
-    """Return what a tool returned as BFCL writes it; raises LimitExceeded for more than is written
-    out.
-    """
+    """Return a tool's return value as BFCL writes it; raises LimitExceeded for too large a text."""
     most = min(MAX_RESULT_WEIGHT, allowance.characters)
     if size_of(value, most) > most:
         allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)

@@ -1,4 +1,4 @@
-"""Private copies of plain state, several times faster than `copy.deepcopy` and with the same
+"""Deep copies of plain state, several times faster than `copy.deepcopy` and with the same
 meaning.
 """
 
@@ -11,7 +11,7 @@ _ATOMIC = frozenset({str, int, float, bool, type(None), complex, bytes, type(...
 
 
 def snapshot(value: Any, memo: dict[int, Any]) -> Any:
-    """Return a deep copy; what is shared or cyclic inside all that one `memo` sees stays so.
+    """Return a deep copy; shared and cyclic parts stay so within one `memo`.
 
     A memo knows objects by their identity, so what it has seen must live as long as it does. As
     with `copy.deepcopy`, immutable atoms are themselves: a NaN inside a container stays equal to

@@ -1,5 +1,4 @@
-"""BFCL's return formats other than plain Python, as its format sensitivity asks for them, bug for
-bug.
+"""BFCL's JSON and tagged return formats (format sensitivity), decoded as BFCL does, bug for bug.
 
 BFCL first strips backticks, line breaks and blanks and puts "[" and "]" around the text, whatever
 the format, and then looks for the tag (where one was asked for) and for the calls in it; hence text
@@ -32,7 +31,7 @@ _NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
 
 class ReturnFormat(CallFormat):
-    """One of BFCL's formats; `tagged` where the calls must stand between <TOOLCALL> and
+    """Base class of return formats; `tagged` where calls must be inside <TOOLCALL> and
     </TOOLCALL>.
     """
 
@@ -65,7 +64,7 @@ class ReturnFormat(CallFormat):
 
     @abstractmethod
     def opens(self, text: str) -> bool:
-        """Whether what opens calls of this format stands in the text."""
+        """Whether the text has what opens calls of this format."""
 
     @abstractmethod
     def begins(self, text: str) -> bool:
@@ -73,7 +72,7 @@ class ReturnFormat(CallFormat):
 
     @abstractmethod
     def calls_in(self, text: str) -> Record:
-        """Return the record of a text that was freed of its tag; raises DecodeError."""
+        """Return the record of a text without its tag; raises DecodeError."""
 
     @abstractmethod
     def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The handler of each of format sensitivity's prompt configurations."""
+"""Handlers of format sensitivity's prompt configurations."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
 
 
 class VariantCalls(Handler):
-    """Reads and writes the return format of a prompt variant,
-    which its instructions are worded by.
+    """Handler of a prompt variant's return format; its name is the variant's, which words the
+    instructions.
     """
 
     def __init__(self, variant: PromptVariant) -> None:

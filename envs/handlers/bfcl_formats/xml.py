@@ -29,7 +29,7 @@ _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
 
 
 class XmlReturn(ReturnFormat):
-    """What both formats share: the root, the functions, and values by their type."""
+    """Base class of the two XML formats: the root, the functions, and values by their type."""
 
     def opens(self, text: str) -> bool:
         """Whether the root opens in the text, and the arguments as this format writes them."""
@@ -41,7 +41,7 @@ class XmlReturn(ReturnFormat):
 
     @abstractmethod
     def writes(self, text: str) -> bool:
-        """Whether arguments stand in the text as this format writes them."""
+        """Whether the text has arguments as this format writes them."""
 
     @abstractmethod
     def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:

@@ -1,6 +1,4 @@
-"""Python in mid-generation: `<PYTHON>...</PYTHON>` as OpenRLHF's tool use has it, and Markdown's
-fenced blocks.
-"""
+"""Inline Python blocks: OpenRLHF's `<PYTHON>...</PYTHON>`, and Markdown's fenced blocks."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ EXECUTOR, CODE = "python_executor", "code"  # the tool and its parameter
 
 
 class CodeBlocks(InlineCalls):
-    """Code between two marks is a call of the Python executor; the message ends where the policy
-    ends it.
-    """
+    """Base class of code blocks: code between two marks is a call of the Python executor."""
 
     _begin: str  # as it is written
     _end: str
@@ -37,7 +33,7 @@ class CodeBlocks(InlineCalls):
 
 
 class PythonBlocks(CodeBlocks):
-    """OpenRLHF's tags."""
+    """OpenRLHF's <PYTHON> tags."""
 
     name = "python_block"
     stop = ("</PYTHON>",)
@@ -52,9 +48,7 @@ class PythonBlocks(CodeBlocks):
 
 
 class MarkdownBlocks(CodeBlocks):
-    """Fences on lines of their own, as ToolGRPO's models write them; blocks of other languages are
-    no calls.
-    """
+    """Fenced blocks, as ToolGRPO's models write them; blocks of other languages are no calls."""
 
     name = "markdown_block"
     stop = ("\n```\n",)

@@ -1,6 +1,4 @@
-"""Hermes' and Qwen's JSON calls in mid-generation: the message goes on behind each result, without
-a new turn.
-"""
+"""Inline Hermes and Qwen calls: the message goes on behind each result, without a new turn."""
 
 from __future__ import annotations
 

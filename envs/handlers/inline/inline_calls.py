@@ -26,7 +26,7 @@ MessageOutcome = Literal["answer", "continue", "end", "step_limit"]
 
 
 class Pause(NamedTuple):
-    """What a message has come to, as far as it is written.
+    """State of an unfinished message where generation paused.
 
     call: its block is closed, the result is due. submit: the policy is done. open: generation
     paused at a mark that means nothing here, as inside a block that is still open, and goes on.
@@ -37,7 +37,7 @@ class Pause(NamedTuple):
     block: CallBlock | None = None
 
     def outcome(self, *, calls_left: bool, pauses_left: bool) -> MessageOutcome:
-        """Return what becomes of the message: the rule of every environment with inline calls.
+        """Return how the message goes on: the rule of every environment with inline calls.
 
         A call is answered while the limit of calls allows it, a pause that means nothing goes on
         while that of pauses does; the policy's own end is no limit's.
@@ -50,8 +50,7 @@ class Pause(NamedTuple):
 
 
 class InlineCalls(CallFormat):
-    """A syntax of calls in mid-generation; what it reads is the policy's own text alone, never a
-    tool's.
+    """Base class of inline call syntaxes; they read the policy's own text alone, never a tool's.
 
     A block reaches from its opening mark to the first closing mark behind it, so code that holds
     its own closing mark cannot be written: `render` refuses it.
@@ -76,8 +75,8 @@ class InlineCalls(CallFormat):
         """Return what stands between an opening and a closing mark."""
 
     def pause(self, text: str, start: int = 0) -> Pause:
-        """Return what the policy's text since the last result has come to; its last action begins
-        at `start`.
+        """Return the state of the policy's text since the last result; its last action begins at
+        `start`.
         """
         opened = self._opening.search(text)
         submitted = text.find(self.submit) if self.submit else -1
@@ -109,9 +108,7 @@ class InlineCalls(CallFormat):
         return "".join([*parts, rest if opened is None else rest[: opened.start()]])
 
     def answer(self, text: str) -> str:
-        """Return the final answer of the policy's last words: what is submitted, behind `Result =`
-        where it says so.
-        """
+        """Return the final answer: the submitted text, or the part of it behind `Result =`."""
         said = self.text_without_calls(text)
         if self.submit:
             said = said.partition(self.submit)[0]

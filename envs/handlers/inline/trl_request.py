@@ -20,9 +20,7 @@ _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 
 
 class RequestCalls(InlineCalls):
-    """Every tool takes one text, and its name stands before it. The four marks may be others than
-    TRL's.
-    """
+    """TRL's requests: a tool's name, and one text for it. The four marks can be changed."""
 
     name = "request_call"
 

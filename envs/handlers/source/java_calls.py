@@ -1,5 +1,4 @@
-"""A call written in Java, `[Desk.open(width=5, label="x");]`, decoded as BFCL's Java parser does,
-bug for bug.
+"""Java calls, `[Desk.open(width=5, label="x");]`, decoded as BFCL's Java parser does, bug for bug.
 
 Of all calls in the text the first one counts. Of its arguments assignments count, whatever their
 operator, and bare names. BFCL takes the parser's byte offsets for those of characters, so that a

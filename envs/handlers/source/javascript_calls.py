@@ -1,5 +1,5 @@
-"""A call written in JavaScript, `[open(width=5, label="x")]`, decoded as BFCL's JavaScript parser
-does, bug for bug.
+"""JavaScript calls, `[open(width=5, label="x")]`, decoded as BFCL's JavaScript parser does, bug for
+bug.
 
 The first statement that is a call counts; two calls with a comma between are none. Of its arguments
 assignments count, and bare names and `true`. A value is its source text, without the quotes around

@@ -1,5 +1,4 @@
-"""One call in brackets, its arguments named by assignments, each value kept as the source text it
-is written in.
+"""Base class of Java and JavaScript calls: one call in brackets, its arguments kept as source text.
 
 That is what BFCL's prompting form makes of Java and JavaScript: `[Desk.open(width=5, label="x")]`.
 """
@@ -43,7 +42,7 @@ _LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")
 
 
 class SourceCalls(Handler):
-    """A handler of one call in a language; subclasses name it and read its source."""
+    """Handler of one call in a language; subclasses give its name and parser."""
 
     name: str
     end = ""  # what ends a written call
@@ -131,7 +130,7 @@ def _source_in(text: str) -> str:
 
 
 def named_once(arguments: Mapping[Any, str], name: Any) -> None:
-    """Raise DecodeError where an argument of that name (None: without one) is there already."""
+    """Raise DecodeError where an argument of that name (None: a positional one) exists already."""
     if name in arguments:
         told = "two positional arguments" if name is None else f"two arguments called {name!r}"
         raise DecodeError("value", f"{told} are not read")
@@ -140,8 +139,8 @@ def named_once(arguments: Mapping[Any, str], name: Any) -> None:
 def plain_call(
     source: str, reserved: frozenset[str], *, containers: bool = False
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the record of a call of names, numbers and simple strings, which is read in no two
-    ways.
+    """Fast path: the record of a call of names, numbers and simple strings, whose reading is
+    unambiguous.
 
     None for any other source: a grammar reads those, and these five times slower. `reserved` are
     the words that are no names in a language; one with `containers` writes lists and objects as

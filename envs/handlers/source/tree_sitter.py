@@ -1,4 +1,4 @@
-"""Source text of Java or JavaScript as a tree, through tree-sitter, which is loaded on first use.
+"""tree-sitter parsers of Java and JavaScript, loaded on first use.
 
 A grammar's repair of hopeless text costs more than the square of what it has read so far. Hence the
 bounds below, which are found without parsing and are the same on every machine: within them a text
@@ -31,14 +31,14 @@ _OPERATORS = frozenset("=<>!~+-*/%&|^?:@#\\")
 
 
 def require_grammar(language: str) -> None:
-    """Raise MissingExtra where a language cannot be read, before the first text that needs its
-    grammar comes along.
+    """Raise MissingExtra, before the first text comes, where a language's grammar is not
+    installed.
     """
     _grammar(language)
 
 
 def encoded(source: str) -> bytes:
-    """Return the source as the parser reads it; raises DecodeError for what is never parsed."""
+    """Return the source as bytes for the parser; raises DecodeError for what is never parsed."""
     require_readable(source)
     if len(source) > MAX_SOURCE_CHARS:
         raise DecodeError(
@@ -82,8 +82,8 @@ def _require_flat(tokens: Sequence[str]) -> None:
 
 
 def root_of(source: bytes, language: str) -> Node:
-    """Return the root of the source's tree; raises DecodeError where it is none, MissingExtra where
-    none can be made.
+    """Return the root of the source's tree; raises DecodeError for no tree, MissingExtra for no
+    grammar.
 
     As in BFCL a token that the parser had to insert is no fault, one that it had to skip is.
     """

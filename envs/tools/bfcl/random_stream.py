@@ -1,4 +1,4 @@
-"""The stream of random figures that a tool draws its ids, dates and readings from."""
+"""Random stream of one tool: its ids, dates and readings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 class RandomStream:
-    """CPython's Mersenne Twister, one per tool instance, so that no tool or episode shifts
-    another's figures.
+    """CPython's Mersenne Twister, one per tool instance: no tool or episode shifts another's
+    numbers.
 
     Seeding it takes longer than loading the rest of a tool, and most episodes draw nothing: it is
     seeded when it is first asked. An environment copies its tools at every turn, and the generic
@@ -22,11 +22,11 @@ class RandomStream:
         self._random = None if type(seed) in (int, float, str) else random.Random(seed)
 
     def randint(self, least: int, most: int) -> int:
-        """Return an integer between two, both included."""
+        """Return an integer between two bounds, both included."""
         return self._stream().randint(least, most)
 
     def uniform(self, least: float, most: float) -> float:
-        """Return a figure between two."""
+        """Return a float between two bounds."""
         return self._stream().uniform(least, most)
 
     def _stream(self) -> random.Random:

@@ -1,5 +1,4 @@
-"""A calculator for untrusted text: exact arithmetic, bounded before it is done, and no `eval`
-anywhere.
+"""Calculator for untrusted text: exact arithmetic, bounded before it is computed, without `eval`.
 
 Grammar: numbers, + - * / // % ** ( ), signs, with Python's precedence; ^ is read as a power,
 typographic signs as their ASCII twins, 1,234 as 1234. Everything else is refused with a short
@@ -30,8 +29,8 @@ _SIGN_PRECEDENCE = 3  # -2**2 is -(2**2), 2**-1 is a half, as in Python
 
 
 class CalculatorError(ValueError):
-    """An expression that is not arithmetic, or whose value would be too large; the message is for
-    the model.
+    """Expression that is no arithmetic, or whose value would be too large; the message is for the
+    model.
     """
 
 

@@ -1,4 +1,4 @@
-"""Tool output made safe to show: marks broken, length bounded."""
+"""Sanitised tool output: marks broken, length bounded."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
 
 
 def neutralise(text: str, marks: Iterable[str]) -> str:
-    """Return tool text in which no mark (an environment's tag, a template's special token) stands
-    any more.
+    """Return tool text without any mark (an environment's tag, a template's special token).
 
     An invisible character is put behind the first character of each, until none is left. Cut
     afterwards, never before.

@@ -33,15 +33,17 @@ BOOT = (
 
 
 class ToolProcessError(Exception):
-    """The process died or never started: our failure, or a tool that takes its process with it."""
+    """Worker process that died or never started: our failure, or a tool that takes its process with
+    it.
+    """
 
 
 class ToolTimeoutError(Exception):
-    """A tool that did not answer in time; its process is gone."""
+    """Tool that exceeded its time limit; its process was killed."""
 
 
 class ToolProcess:
-    """One worker, seen from its caller. Not for two threads at once."""
+    """Caller's side of one worker. Not for two threads at once."""
 
     def __init__(self, pickled_functions: bytes) -> None:
         ours, theirs = socket.socketpair()
@@ -68,8 +70,8 @@ class ToolProcess:
     def call(
         self, name: str, arguments: Mapping[str, Any], *, timeout_s: float, max_characters: int
     ) -> tuple[bool, str]:
-        """Return (whether it returned, its text or its error's text, one character more than asked
-        for if cut).
+        """Return (whether it returned, its text or its error's text; one character over the limit
+        if cut).
 
         Raises ToolTimeoutError when time is up and ToolProcessError when the process dies; it is
         over then.
@@ -140,7 +142,7 @@ def result_text(value: Any) -> str:
 
 
 def work(descriptor: int) -> NoReturn:
-    """Be the worker: load the functions, answer calls until the caller is gone."""
+    """Worker's side: load the functions, serve calls until the caller is gone."""
     connection = socket.socket(fileno=descriptor)
     _end_with(os.getppid())
     try:

@@ -36,7 +36,7 @@ MAX_MESSAGE_OUTPUT = 50_000  # characters of all results of one message together
 
 
 class ToolBox:
-    """Tools by name, and the processes that run those with a time limit.
+    """Tools by name, and the processes of those with a time limit.
 
     `max_calls` bounds how many calls of one assistant message are run (`max_tools_per_generation`
     of OpenRLHF's configuration), `num_processes` how many at once. Results are untrusted: the marks
@@ -102,8 +102,8 @@ class ToolBox:
         return cut(neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length)
 
     def call_all(self, calls: Sequence[Call]) -> list[str]:
-        """Return the result texts of one message's calls, in their order; independent calls run at
-        once.
+        """Return the result texts of one message's calls, in order; independent calls run
+        concurrently.
         """
         run, left = list(calls[: self._max_calls]), calls[len(calls[: self._max_calls]) :]
         if len(run) < 2:

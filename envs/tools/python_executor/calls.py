@@ -1,5 +1,5 @@
-"""Calls in flight: their pipes, their clock, their caps, driven by one poll loop in the calling
-thread.
+"""CallInFlight: one running snippet, with its pipes, clock and limits; one poll loop drives
+many.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ READ_PAUSE_S = 0.002
 
 
 class Limits(NamedTuple):
-    """What holds for one call."""
+    """Limits of one call."""
 
     timeout_s: float
     max_output_length: int
@@ -91,7 +91,7 @@ class CallInFlight:
         self._streams = dict(self._kept)  # the one that is left when a stream has ended
 
     def interests(self) -> Iterator[tuple[int, int]]:
-        """Yield (descriptor, poll events) of all that may bring news."""
+        """Yield (descriptor, poll events) of everything to wait for."""
         if not self.child.over:
             yield self.child.fileno(), select.POLLIN
         if not self._look_again:
@@ -101,7 +101,7 @@ class CallInFlight:
             yield self._code_out, select.POLLOUT
 
     def handle(self, descriptor: int) -> None:
-        """Take the news on one descriptor."""
+        """Handle an event on one descriptor."""
         if descriptor in self._streams:
             self._read(descriptor)
             self._look_again = time.perf_counter() + READ_PAUSE_S
@@ -114,7 +114,7 @@ class CallInFlight:
 
     @property
     def deadline(self) -> float:
-        """When `check_clock` has something to do, on time.perf_counter()."""
+        """Time at which `check_clock` is due, on time.perf_counter()."""
         ends = self._ends
         return min(ends, self._look_again) if self._look_again else ends
 
@@ -127,8 +127,8 @@ class CallInFlight:
         return self.child.started + self.limits.timeout_s
 
     def check_clock(self, now: float) -> None:
-        """Stop the call where its time is up; give it up where even the kernel's word does not
-        come.
+        """Stop the call at its time limit; give it up where even the kernel does not report its
+        end.
         """
         if now >= self._look_again:
             self._look_again = 0.0
@@ -152,7 +152,7 @@ class CallInFlight:
         return self.child.over
 
     def result(self) -> ToolResult:
-        """Collect what is left in the pipes, give everything back, and say how it went."""
+        """Read what is left in the pipes, close everything, and return the result."""
         self._read_the_rest()
         ended = time.perf_counter()
         child = self.child
@@ -182,7 +182,7 @@ class CallInFlight:
                 pass
 
     def close(self) -> None:
-        """Give all descriptors back, killing the child if it still runs."""
+        """Close all descriptors, killing the child if it still runs."""
         self.child.close()
         self._close_pipes()
 
@@ -258,7 +258,7 @@ class CallInFlight:
 
 
 class NotStarted(Exception):
-    """A call that ended before it began; its result is data like any other."""
+    """Call that ended before it began; its result is data like any other."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.reason)
@@ -278,7 +278,7 @@ def encoded(code: str, config: ExecutorConfig) -> bytes | ToolResult:
 
 
 def wait_any(calls: dict[int, CallInFlight]) -> list[int]:
-    """Wait for news of the calls and return the keys of those that have finished, at least one."""
+    """Poll until at least one call has finished; return the keys of those that have."""
     while True:
         owners: dict[int, CallInFlight] = {}
         poll = select.poll()

@@ -23,9 +23,7 @@ ZYGOTE_DIED = "the zygote died"
 
 
 class Child(Protocol):
-    """A process that runs one snippet; the zygote's and the fresh interpreter's both look like
-    this.
-    """
+    """Protocol of a process that runs one snippet: the zygote's child and the fresh interpreter."""
 
     started: float | None
     confined: bool
@@ -49,7 +47,7 @@ Launch = Callable[[list[int]], Child]
 
 
 class ZygoteChild:
-    """One child as its zygote tells of it. Times are time.perf_counter()."""
+    """Child of the zygote, as reported on its status socket. Times are time.perf_counter()."""
 
     def __init__(self, status: socket.socket) -> None:
         self._status = status
@@ -63,16 +61,16 @@ class ZygoteChild:
         self.lost = ""  # why its end will never be told
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable when there is news."""
+        """The descriptor that becomes readable when a message arrives."""
         return self._status.fileno()
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will be told."""
+        """Whether no further message will come."""
         return self.wait_status is not None or bool(self.lost)
 
     def read_news(self) -> None:
-        """Take one message."""
+        """Read one message."""
         try:
             message, ancillary, _, _ = self._status.recvmsg(
                 256, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
@@ -108,7 +106,7 @@ class ZygoteChild:
                 os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Give the descriptors back, killing what may still run."""
+        """Close the descriptors, killing the child if it may still run."""
         if not self.over:
             self.kill()
         self._status.close()
@@ -118,7 +116,7 @@ class ZygoteChild:
 
 
 def pipes(count: int) -> list[tuple[int, int]]:
-    """Return (reading end, writing end) of new pipes, all of them or none."""
+    """Return (reading end, writing end) of new pipes; on failure none is left open."""
     made: list[tuple[int, int]] = []
     try:
         for _ in range(count):

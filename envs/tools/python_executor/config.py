@@ -71,16 +71,14 @@ SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "inp
 
 
 class ConfigError(ValueError):
-    """A tool configuration that cannot be honoured; the message names the key, what was found and
-    what is expected.
+    """Invalid tool configuration; the message names the key, what was found and what is
+    expected.
     """
 
 
 @dataclass(frozen=True)
 class ExecutorConfig:
-    """Everything a PythonExecutor holds to. Times in seconds, memory in MiB,
-    lengths in characters.
-    """
+    """Settings of a PythonExecutor. Times in seconds, memory in MiB, lengths in characters."""
 
     enabled: bool = True  # False: every call is denied
     description: str = (
@@ -133,7 +131,7 @@ def available_cores() -> int:
 
 
 def check_timeout(timeout_s: Any, where: str) -> None:
-    """Raise ConfigError for a time limit that no clock can hold."""
+    """Raise ConfigError for an invalid time limit."""
     number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
     if not (number and 0 < timeout_s <= MAX_TIMEOUT_S):  # false for nan
         raise ConfigError(
@@ -149,8 +147,8 @@ def check_seed(seed: Any) -> None:
 
 
 def checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
-    """Return the configuration with its notes, or raise for a module or function that is not there
-    to be governed.
+    """Return the validated configuration with its notes; raises ConfigError, also for unknown
+    modules and functions.
     """
     check_timeout(config.timeout_s, where)
     for name, largest in _LARGEST.items():

@@ -25,9 +25,7 @@ KNOWN_TOOLS = (TOOL_NAME, CALCULATOR)
 
 
 def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorConfig:
-    """Return the configuration of a dict or a JSON file in OpenRLHF's form; ConfigError where it
-    cannot be honoured.
-    """
+    """Return the configuration of a dict or a JSON file in OpenRLHF's form; raises ConfigError."""
     where = "tool configuration"
     if not isinstance(source, Mapping):
         where = str(source)

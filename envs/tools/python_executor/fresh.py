@@ -1,5 +1,5 @@
-"""The fallback backend: a fresh, isolated interpreter per call. Slower by its start, and as
-confined as the system can.
+"""Fallback backend: a fresh, isolated interpreter per call; slower by its start, and as confined as
+the system can.
 
 On macOS there is neither Landlock nor seccomp; Seatbelt (`sandbox-exec`) stands in where it is
 installed. That path has not been run on such a machine: the self-test at start-up decides what
@@ -103,17 +103,17 @@ class FreshChild:
         os.write(self._news_in, ENDED + ending)
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable when there is news."""
+        """The descriptor that becomes readable when a message arrives."""
         return self._news
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will be told."""
+        """Whether no further message will come."""
         return self.wait_status is not None or bool(self.lost)
 
     def read_news(self) -> None:
-        """Take the next word: the child's, that it is confined, or the waiter's,
-        that it has ended.
+        """Read one message: the child's, that it is confined, or the waiter's, that it has
+        ended.
         """
         kind = os.read(self._news, 1)
         if kind == CONFINED:
@@ -137,7 +137,7 @@ class FreshChild:
                 os.killpg(self.pid, number)
 
     def close(self) -> None:
-        """Give the descriptors back, killing what may still run."""
+        """Close the descriptors, killing the child if it may still run."""
         if not self.over:
             self.kill()
         self._waiter.join()
@@ -146,7 +146,7 @@ class FreshChild:
 
 
 class FreshLink:
-    """Starts one interpreter a call; has the shape of a ZygoteLink with no zygote."""
+    """Link that starts one interpreter per call; the interface of ZygoteLink without a zygote."""
 
     pid: int | None = None
 
@@ -158,9 +158,7 @@ class FreshLink:
         """Nothing is shared with the parent."""
 
     def start(self) -> None:
-        """Find out once what a fresh interpreter can import and which layers it gets, by starting
-        one.
-        """
+        """Start one interpreter, once, to find out what it can import and which layers it gets."""
         if self.greeting:
             return
         news, news_in = os.pipe()

@@ -1,4 +1,4 @@
-"""CallLauncher: starts the children of one backend, and the zygote again where it died."""
+"""CallLauncher: starts the children of one backend, and restarts a dead zygote."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Launched = TypeVar("Launched", CallInFlight, SessionChild)
 
 
 class CallLauncher:
-    """Launches children over a link and says what became of those that could not be."""
+    """Launches children over a link; what cannot be launched has a result too."""
 
     def __init__(self, config: ExecutorConfig, link: ZygoteLink | FreshLink | None) -> None:
         self._config = config

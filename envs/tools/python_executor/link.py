@@ -1,4 +1,4 @@
-"""The trainer's end of the zygote: start it, ask it for children, notice its death.
+"""ZygoteLink, the trainer's end of the zygote: start it, request children, notice its death.
 
 Every call has a status socket of its own, so threads share nothing but the request socket, on which
 a request is one atomic message; and the death of the zygote is the end of file on every one of
@@ -50,14 +50,14 @@ main(int(sys.argv[1]), sys.argv[2])
 
 
 class SandboxUnavailable(RuntimeError):
-    """The executor cannot run, or cannot confine as well as asked; the message says what is missing
-    and what to do.
+    """The executor cannot run, or not as confined as required; the message says what is missing and
+    what to do.
     """
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the zygote's environment, built from nothing: no token, no proxy, no path of the
-    trainer's is in it.
+    """Return the zygote's environment variables, built from nothing: no token, proxy or path of the
+    trainer's.
     """
     environment = {
         "PATH": "/usr/bin:/bin",
@@ -76,7 +76,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str, Any]:
-    """Return what the zygote is told, JSON-shaped."""
+    """Return the zygote's settings, JSON-shaped."""
     return {
         "allowed_modules": list(config.allowed_modules),
         "restricted_functions": list(config.restricted_functions),
@@ -91,8 +91,8 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
 
 
 def nameless_host() -> list[str]:
-    """Return the fields of `os.uname()` without the host's name, which is to be nowhere in a
-    snippet's memory.
+    """Return the fields of `os.uname()` without the host name, which must not be in a snippet's
+    memory.
     """
     told = os.uname()
     return [told.sysname, "", told.release, told.version, told.machine]
@@ -116,11 +116,11 @@ class ZygoteLink:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def after_fork(self) -> None:
-        """Take a lock of one's own: the parent's may be held by a thread that is not here."""
+        """Replace the lock: a thread that is not in this fork may hold the parent's."""
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Make sure a zygote is there; raises SandboxUnavailable where it cannot be had."""
+        """Start the zygote unless it runs; raises SandboxUnavailable where it does not start."""
         with self._lock:
             if (
                 self._owner != os.getpid()
@@ -211,7 +211,7 @@ class ZygoteLink:
         return ZygoteChild(ours)
 
     def bury(self) -> None:
-        """Wait until a zygote whose sockets have closed has ended too, so that the next start boots
+        """Wait for the exit of a zygote whose sockets have closed, so that the next start boots
         another.
 
         Its sockets close a moment before its process can be seen to have ended, and in that moment
@@ -229,8 +229,8 @@ class ZygoteLink:
             self._process.wait()
 
     def close(self) -> None:
-        """End the zygote and everything below it;
-        a fork of the trainer only lets go of its copy.
+        """End the zygote and all its children; in a fork of the trainer, only close its copy of the
+        socket.
         """
         with self._lock:
             if self._control is not None:

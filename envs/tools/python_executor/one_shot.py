@@ -1,6 +1,4 @@
-"""A fresh interpreter for one call, where forking a warm one is unsafe (macOS); the price is its
-start.
-"""
+"""Fresh interpreter for one call, where forking a warm one is unsafe (macOS)."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ from fctncalling.envs.tools.python_executor.zygote import drop_user, preload_wit
 
 
 def main(status: int, settings_text: str) -> NoReturn:
-    """Import, confine, say so on descriptor `status`, read the code from descriptor 0, run it,
-    exit.
+    """Entry point: import, confine, report it on descriptor `status`, read the code from descriptor
+    0, run it, exit.
 
     With `greet` among the settings: say instead which layers and which user there are, and run
     nothing.
@@ -84,7 +82,9 @@ def prepare(settings: dict[str, Any]) -> tuple[MainModule, Confinement, str]:
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the caller ends. After the change of user, which would take this back."""
+    """Have the kernel kill this process with its caller. After the change of user, which would undo
+    this.
+    """
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before this

@@ -1,6 +1,4 @@
-"""PythonExecutor: many confined calls at once, from any number of threads, with every limit
-enforced.
-"""
+"""PythonExecutor: runs confined snippets, many at once and from any thread."""
 
 from __future__ import annotations
 
@@ -102,7 +100,7 @@ class PythonExecutor:
     def run(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
-        """Run one snippet and return how it went; waits for a free place first, which costs none of
+        """Run one snippet and return its result; waiting for a free place does not count towards
         its time.
 
         `seed` makes `random` and NumPy's unseeded streams repeatable; time and threads stay what
@@ -162,9 +160,7 @@ class PythonExecutor:
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     def report(self) -> dict[str, Any]:
-        """Return what holds here, area by area,
-        as found by trying it when this executor started.
-        """
+        """Return what the confinement holds, area by area, as tried when this executor started."""
         if self._report is None:
             return {"enabled": False}
         return {"backend": self.backend, **self._report.as_dict(), "notes": list(self.config.notes)}
@@ -201,9 +197,7 @@ class PythonExecutor:
         return _rebuild, (self.config, self.backend, self._layers)
 
     def after_fork(self) -> None:
-        """Forget, in a fork of the process, the calls and locks of its parent:
-        they end over there.
-        """
+        """Forget, in a fork of the process, the parent's calls and locks."""
         self.places = threading.BoundedSemaphore(self.config.max_running)
         self._threads = None
         for session in list(self._sessions):

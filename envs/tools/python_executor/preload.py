@@ -1,4 +1,4 @@
-"""What a snippet may need later and could no longer load: a confined child opens no file.
+"""Preloaded modules: what a snippet may import later, when a confined child can open no file.
 
 `datetime.strptime` imports `_strptime` when first called, `Counter.most_common` imports `heapq`,
 `"é".encode("cp1252")` imports a codec. All of it is imported once, before the fork. The test of
@@ -102,8 +102,8 @@ NEVER_NEEDED = frozenset(
 
 
 def preload(allowed: Iterable[str]) -> None:
-    """Import the allowed modules and all that they import later; an allowed module that cannot be
-    had raises.
+    """Import the allowed modules and everything they import later; raises for an allowed module
+    that is missing.
     """
     for name in ALWAYS:
         _import_if_there(name)

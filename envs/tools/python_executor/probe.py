@@ -1,5 +1,4 @@
-"""The self-test: a snippet that really tries what the confinement is there to stop, and the report
-on it.
+"""Self-test: a snippet that tries what the confinement must stop, and the report on it.
 
 It runs like any other call, only without the policy on names, and attempts what no kernel version
 number can promise. Each attempt is harmless where it succeeds: a fork that exits at once, signal 0,
@@ -81,7 +80,7 @@ def probe_code(memory_mb: int) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """What was tried and what held."""
+    """Result of the self-test: what was tried and what held."""
 
     layers: tuple[str, ...]  # those put on every call
     missing: Mapping[str, str]  # layer -> why it is not there

@@ -1,4 +1,4 @@
-"""What one call came to, and how much of its output is kept."""
+"""ToolResult: outcome of one call, its output bounded."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """What a model is shown: output, then the traceback, then one line on how it ended where
-        that says more.
+        """Text for the model: output, traceback, then one line on how it ended where that says
+        more.
         """
         return _lines(self.stdout, self.stderr, self.reason)
 
     def text_within(self, max_characters: int) -> str:
-        """Return `text` in at most so many characters; the ending, which tells what went wrong,
-        keeps half of them.
+        """Return `text` in at most so many characters; the ending, which says what went wrong, gets
+        half of them.
         """
         ending = _lines(self.stderr, self.reason)
         room = max(max_characters // 2, max_characters - len(self.stdout) - 1)

@@ -1,4 +1,6 @@
-"""Calls that share their names: one confined child that lives from call to call."""
+"""PythonSession: snippets that share their names, in one confined child that lives from call to
+call.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ class SessionChild(NamedTuple):
         return 0.0
 
     def close(self) -> None:
-        """Kill it and give all descriptors back."""
+        """Kill it and close all descriptors."""
         self.child.close()
         for descriptor in self[1:]:
             os.close(descriptor)
@@ -99,13 +101,15 @@ class SessionCall(CallInFlight):
         self._send_code()
 
     def interests(self) -> Iterator[tuple[int, int]]:
-        """Yield what `CallInFlight` does, and the descriptor that tells the end of the call."""
+        """Yield the events of `CallInFlight`, and the descriptor on which the call's end is
+        reported.
+        """
         yield from super().interests()
         if self._watches_done:
             yield self.live.done, select.POLLIN
 
     def handle(self, descriptor: int) -> None:
-        """Take the news on one descriptor."""
+        """Handle an event on one descriptor."""
         if descriptor != self.live.done:
             super().handle(descriptor)
             return
@@ -125,7 +129,7 @@ class SessionCall(CallInFlight):
         return self.child.over or (self._exit_code is not None and self._stopped is None)
 
     def result(self) -> ToolResult:
-        """Say how the call went; the child then stands still until the next one."""
+        """Return the call's result; the child is stopped until the next one."""
         if self._exit_code is None or self._stopped is not None:
             ended = super().result()
             return replace(
@@ -150,7 +154,7 @@ class SessionCall(CallInFlight):
         )
 
     def close(self) -> None:
-        """Give all descriptors back, killing the child."""
+        """Close all descriptors, killing the child."""
         self.live.close()
 
     @property
@@ -239,7 +243,7 @@ class PythonSession:
         return True
 
     def after_fork(self) -> None:
-        """Take a lock of one's own in a fork of the process."""
+        """Replace the lock, in a fork of the process."""
         self._lock = threading.Lock()
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""What happens to a snippet inside its child: the policy on names, the run itself, the traceback of
-its own frames.
+"""A snippet inside its child: confinement, the policy on names, the run, the traceback of its own
+frames.
 
 The policy (allowed modules, restricted functions) gives a model clear messages; it is no boundary,
 `random._os` is os. The boundary is the kernel's, put on before the first byte of the snippet is
@@ -41,7 +41,7 @@ SPARE_BYTES = (
 
 
 def is_allowed(module: str, allowed: frozenset[str]) -> bool:
-    """Return whether a dotted name is an allowed module, lies inside one, or is the way to one."""
+    """Whether a dotted name is an allowed module, a part of one, or a package around one."""
     parts = module.split(".")
     inside = any(".".join(parts[:n]) in allowed for n in range(1, len(parts) + 1))
     return inside or any(name.startswith(f"{module}.") for name in allowed)
@@ -96,7 +96,7 @@ def policy_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dic
 
 
 class MainModule:
-    """The main module and the streams a snippet gets, built once before the fork."""
+    """A snippet's main module and streams, built once before the fork."""
 
     def __init__(self, allowed: frozenset[str], restricted: tuple[str, ...]) -> None:
         self.main = types.ModuleType("__main__")
@@ -107,9 +107,7 @@ class MainModule:
         self.numpy_random = sys.modules.get("numpy.random")
 
     def seed(self, seed: int) -> None:
-        """Make every random stream a snippet can start without a seed of its own follow from one
-        number.
-        """
+        """Seed every random stream that a snippet can start without a seed."""
         random.seed(seed)
         numpy_random: Any = self.numpy_random
         if numpy_random is None:
@@ -179,8 +177,8 @@ class MainModule:
 
 
 def leave(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
-    """Exit at once, whatever the snippet left behind: signal handlers and profilers may raise here,
-    once each.
+    """Exit at once; signal handlers and profilers that the snippet left behind may raise here, once
+    each.
     """
     while True:
         with contextlib.suppress(BaseException):
@@ -188,9 +186,7 @@ def leave(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
 
 
 def own_traceback(error: BaseException) -> str:
-    """Return the traceback with the snippet's own frames alone; the harness' and the libraries' say
-    nothing to it.
-    """
+    """Return the traceback of the snippet's own frames, without those of harness and libraries."""
     told = traceback.TracebackException.from_exception(error, compact=True)
     pending, seen = [told], set()
     while pending:
@@ -216,7 +212,7 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
 def confine(
     layers: Confinement, memory_bytes: int, cpu_s: int, *, first_inherited: int = DONE
 ) -> None:
-    """Confine this process and say so on STATUS; no code has been read yet."""
+    """Confine this process and report it on STATUS; no code has been read yet."""
     layers.apply(
         memory_bytes=memory_bytes,
         cpu_s=cpu_s,
@@ -261,7 +257,9 @@ def serve_session(
 
 
 def read_exactly(size: int, descriptor: int = 0) -> bytes:
-    """Read by length, not to the end: a stranger's fork may hold the other side open for ever."""
+    """Read by length, not to the end of file: another fork may hold the other side open for
+    ever.
+    """
     parts = []
     while size:
         part = os.read(descriptor, min(size, 1 << 20))

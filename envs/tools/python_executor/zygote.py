@@ -1,5 +1,5 @@
-"""The zygote: a clean interpreter that imports what snippets may use, drops its rights, and then
-only forks.
+"""Zygote: a clean interpreter that imports what snippets may use, drops its rights, and then only
+forks.
 
 Three processes take part. The trainer (`link.py`) asks for a child and watches its pipes. The
 zygote forks it and tells of its beginning and its end. The child (`snippet.py`) confines itself,
@@ -67,7 +67,7 @@ class ChildProcess(NamedTuple):
 
 
 def drop_user(uid: int) -> str:
-    """Become an unprivileged user if root, and return how the children run, in words."""
+    """Become an unprivileged user if root; return the user that children run as, in words."""
     if os.getuid() != 0:
         return "the caller's user"
     why = "nothing happened"
@@ -95,7 +95,7 @@ def preload_without_host_name(allowed: list[str]) -> None:
 
 
 class Zygote:
-    """The forking loop and what it needs, made ready by `prepare`."""
+    """Forking loop and its state, set up by `prepare`."""
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self.control = control
@@ -106,9 +106,7 @@ class Zygote:
         self.poll = select.poll()
 
     def prepare(self) -> dict[str, Any]:
-        """Import, build, confine what can be confined for all children at once; return the
-        greeting.
-        """
+        """Import and confine what all children have in common; return the greeting."""
         settings = self.settings
         preload_without_host_name(settings["allowed_modules"])
         time.tzset()
@@ -134,7 +132,7 @@ class Zygote:
         }
 
     def serve(self) -> NoReturn:
-        """Fork on request and tell endings, until the parent is gone."""
+        """Fork on request and report endings, until the parent is gone."""
         self.poll.register(self.control, select.POLLIN)
         while True:
             for descriptor, _ in self.poll.poll(1000):
@@ -201,8 +199,8 @@ class Zygote:
         os.close(call.pidfd)
 
     def kill_orphans(self) -> None:
-        """Kill what dead children left behind: as subreaper we are its parent now. Only where forks
-        are possible.
+        """Kill the processes that dead children left behind: as subreaper the zygote is their
+        parent now.
         """
         known = {call.pid for call in self.running.values()}
         for _ in range(64):
@@ -276,7 +274,9 @@ def _die_first_when_memory_is_short() -> None:
 
 
 def main(descriptor: int, settings_text: str) -> NoReturn:
-    """Run the zygote on a control socket; greet with what is there, or with what failed."""
+    """Entry point: greet on the control socket with what is there, or with what failed, and
+    serve.
+    """
     control = socket.socket(fileno=above_reserved(descriptor))
     reserve_low_descriptors()
     settings = json.loads(settings_text)

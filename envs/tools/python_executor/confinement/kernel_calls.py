@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SE
 
 
 class LayerError(OSError):
-    """A layer that was asked for could not be put on."""
+    """A requested layer could not be put on."""
 
 
 def prctl(

@@ -33,8 +33,8 @@ LAYERS = ("rlimits", "landlock", "seccomp")
 
 
 def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
-    """Lower a resource limit; never above what the process already has, and silent where the system
-    has no such one.
+    """Lower a resource limit, never above the present one; no effect where the system does not have
+    it.
     """
     which = getattr(resource, f"RLIMIT_{name}", None)
     if which is None:
@@ -47,8 +47,8 @@ def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
 
 
 def address_space() -> int:
-    """Return the bytes of address space this process maps now; a generous guess where the system
-    does not tell.
+    """Return the bytes of address space this process maps; a generous guess where the system does
+    not say.
     """
     try:
         with open("/proc/self/statm") as file:
@@ -58,7 +58,7 @@ def address_space() -> int:
 
 
 class Confinement:
-    """What is prepared once and put on every child by `apply`.
+    """Layers prepared once and put on every child by `apply`.
 
     `layers` are those of the wanted ones that this kernel takes, tried in a trial process each;
     `missing` tells of the others, layer -> reason.
