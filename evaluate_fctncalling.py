@@ -26,6 +26,7 @@ SUBCOMMANDS = {
     "why": "fctncalling.cli.why.command",
     "export": "fctncalling.cli.export",
     "import-bfcl": "fctncalling.cli.import_bfcl",
+    "forge": "fctncalling.cli.forge",
 }
 """Subcommand -> module with add_arguments(parser) and run(args) -> exit code; imported only when it
 is asked for.

@@ -73,7 +73,10 @@ setup(
     python_requires=">=3.11",
     packages=packages(),
     package_dir={f"fctncalling.{room}": room for room in ROOMS},
-    package_data={"": ["py.typed", "*.json", "tables/*.json"], "fctncalling.data": ["embedded/**"]},
+    package_data={
+        "": ["py.typed", "*.json", "tables/*.json", "tables/*.txt"],
+        "fctncalling.data": ["embedded/**"],
+    },
     py_modules=["train_fctncalling", "evaluate_fctncalling"],
     entry_points={
         "console_scripts": [

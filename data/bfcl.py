@@ -49,6 +49,7 @@ _TASK_FIELDS = frozenset(
         "involved_classes",
         "invoked_classes",
         "missed_function",
+        "difficulty",
     }
 )
 
@@ -238,6 +239,7 @@ def _task(
             if key not in _TASK_FIELDS
         },
         tool_paths=paths,
+        difficulty=entry.get("difficulty"),
     )
     if task.is_multi_turn:
         check_ground_truth_turns(task, place)

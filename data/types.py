@@ -61,6 +61,7 @@ class Task:
     tool_paths: Mapping[str, str] = field(
         default_factory=dict
     )  # involved class -> "module:Class" the entry names
+    difficulty: float | None = None  # 0 (easy) to 1, as the entry says; None where it says nothing
 
     @property
     def kind(self) -> str:

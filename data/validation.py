@@ -35,6 +35,7 @@ def is_task(entry: Any) -> bool:
             _is_strings(entry.get(field, [])) for field in ("involved_classes", "invoked_classes")
         )
         and _is_missed_function(entry.get("missed_function", {}))
+        and _is_difficulty(entry.get("difficulty"))
     )
 
 
@@ -136,6 +137,10 @@ def _is_strings(value: Any) -> bool:
 
 def _is_missed_function(value: Any) -> bool:
     return _all_values(value, _is_strings) and all(_TURN_INDEX.fullmatch(turn) for turn in value)
+
+
+def _is_difficulty(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value <= 1)
 
 
 def _all(value: Any, accepts: Callable[[Any], bool]) -> bool:

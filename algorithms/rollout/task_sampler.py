@@ -10,6 +10,7 @@ exactly so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ FADE = 0.9  # what a record keeps at each update: an estimate speaks of the last
 PRIOR_EPISODES = 2.0  # how many episodes at its category's rate a task starts with
 LEAST_WEIGHT = 0.05  # of a task that always or never succeeds: it stays in play, should that change
 FORGOTTEN = 0.01  # episodes below which a record is dropped
+_DIFFICULTY = re.compile(r"0\.\d+|1\.0*")
 
 
 class Candidate(NamedTuple):
@@ -35,6 +37,7 @@ class Candidate(NamedTuple):
     id: str
     category: str = ""
     num_turns: int = 1
+    difficulty: float | None = None  # 0 to 1, as the task says; None where it says nothing
 
 
 class Stage(NamedTuple):
@@ -44,9 +47,12 @@ class Stage(NamedTuple):
     categories: frozenset[str]
     max_turns: int | None  # tasks of at most so many turns, in place of categories
     num_updates: int
+    max_difficulty: float | None = None  # tasks of at most this difficulty, in place of categories
 
     def admits(self, candidate: Candidate) -> bool:
         """Whether a task may be drawn in this stage."""
+        if self.max_difficulty is not None:
+            return candidate.difficulty is not None and candidate.difficulty <= self.max_difficulty
         if self.max_turns is not None:
             return candidate.num_turns <= self.max_turns
         return candidate.category in self.categories
@@ -65,6 +71,7 @@ class TaskSampler:
         names = sorted({candidate.category for candidate in candidates})
         self._known = ", ".join(filter(None, names)) or "none, for these tasks have no categories"
         self._category = np.array([names.index(candidate.category) for candidate in candidates])
+        self._band = difficulty_bands(candidates)
         self._shares = np.array(
             [self._mixture.get(name, 0.0 if self._mixture else 1.0) for name in names]
         )
@@ -172,7 +179,11 @@ class TaskSampler:
         ).T
         of_category = [np.bincount(self._category, numbers) for numbers in (played, solved)]
         rate = (of_category[1] + 1.0) / (of_category[0] + 2.0)  # one half where nothing was played
-        chance = (solved + PRIOR_EPISODES * rate[self._category]) / (played + PRIOR_EPISODES)
+        expected = rate[self._category]
+        if self._band is not None:
+            of_band = [np.bincount(self._band, numbers)[self._band] for numbers in (played, solved)]
+            expected = (of_band[1] + PRIOR_EPISODES * expected) / (of_band[0] + PRIOR_EPISODES)
+        chance = (solved + PRIOR_EPISODES * expected) / (played + PRIOR_EPISODES)
         uncertainty: NDArray[np.float64] = np.maximum(4.0 * chance * (1.0 - chance), LEAST_WEIGHT)
         return uncertainty
 
@@ -187,6 +198,22 @@ class TaskSampler:
                 raise SettingError(
                     f'{flag}: got "{unknown[0]}", of which there is no task; known: {self._known}'
                 )
+
+
+def difficulty_bands(candidates: Sequence[Candidate]) -> NDArray[np.int64] | None:
+    """Return the number of each task's band: same category, same tenth of difficulty.
+
+    None where no task says how difficult it is. A task that was not played yet is expected to
+    succeed as often as those of its band.
+    """
+    if all(candidate.difficulty is None for candidate in candidates):
+        return None
+    keys = [
+        (each.category, -1 if each.difficulty is None else int(each.difficulty * 10))
+        for each in candidates
+    ]
+    numbers = {key: number for number, key in enumerate(sorted(set(keys)))}
+    return np.array([numbers[key] for key in keys], dtype=np.int64)
 
 
 def read_mixture(text: str) -> dict[str, float]:
@@ -215,13 +242,16 @@ def read_curriculum(text: str) -> list[Stage]:
         whom, _, updates = part.strip().partition(":")
         names = whom.split("+")
         turns = int(whom) if whom.isdecimal() else None
+        difficulty = float(whom) if _DIFFICULTY.fullmatch(whom) else None
         if not all(names) or not updates.isdecimal() or int(updates) < 1 or turns == 0:
             raise SettingError(
                 f'--curriculum: got "{part}" in "{text}", expected WHICH:UPDATES, where WHICH is '
-                "categories joined by "
-                "+, or the most turns a task may have; such as simple_python+multiple:10,2:20"
+                "categories joined by +, the most turns a task may have, or with a point the "
+                "greatest difficulty; such as simple_python+multiple:10,2:20,0.4:20"
             )
-        stages.append(Stage(whom, frozenset(names if turns is None else ()), turns, int(updates)))
+        by_category = turns is None and difficulty is None
+        categories = frozenset(names if by_category else ())
+        stages.append(Stage(whom, categories, turns, int(updates), difficulty))
     return stages
 
 

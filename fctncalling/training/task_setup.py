@@ -85,7 +85,9 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
             corrective_feedback=run_config.corrective_feedback,
         )
 
-    candidates = [Candidate(task.id, task.category, len(task.question)) for task in training]
+    candidates = [
+        Candidate(task.id, task.category, len(task.question), task.difficulty) for task in training
+    ]
     return TaskSetup(make_env, candidates, [task.id for task in held_out])
 
 

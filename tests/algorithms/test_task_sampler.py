@@ -190,3 +190,34 @@ def test_the_stage_of_an_update_has_a_number_and_a_name() -> None:
         *[(3, "all tasks")] * 2,
     ]
     assert TaskSampler([Candidate("a")], TrainConfig()).stage(0) is None
+
+
+GRADED = [Candidate(f"task_{i}", "simple", 1, i / 40) for i in range(40)]
+
+
+def test_a_stage_of_a_curriculum_admits_tasks_up_to_a_difficulty() -> None:
+    sampler = TaskSampler(GRADED, TrainConfig(curriculum="0.25:2"))
+    easy = {each.id for each in GRADED if each.difficulty is not None and each.difficulty <= 0.25}
+    assert set(sampler.draw(200, position=0, update=1, successes={})) == easy
+    assert len(set(sampler.draw(400, position=0, update=2, successes={}))) == 40
+    with pytest.raises(SettingError, match=r'stage "0\.25" admits no task'):
+        TaskSampler([Candidate("a"), Candidate("b")], TrainConfig(curriculum="0.25:2"))
+
+
+def test_a_task_not_played_yet_is_expected_to_succeed_like_those_of_its_difficulty() -> None:
+    # Every easy task but one always succeeds, half of the hard ones do: the untouched easy task is
+    # drawn less than the untouched hard one, whose outcome is open.
+    easy = [Candidate(f"easy_{i}", "simple", 1, 0.05) for i in range(20)]
+    hard = [Candidate(f"hard_{i}", "simple", 1, 0.85) for i in range(20)]
+    successes: Successes = {each.id: [8.0, 8.0] for each in easy[1:]}
+    successes |= {each.id: [8.0, 4.0] for each in hard[1:]}
+    sampler = TaskSampler([*easy, *hard], TrainConfig(task_sampling="success"))
+    counts = Counter(sampler.draw(4000, position=0, update=0, successes=successes))
+    plain = [Candidate(each.id, each.category) for each in (*easy, *hard)]
+    without = Counter(
+        TaskSampler(plain, TrainConfig(task_sampling="success")).draw(
+            4000, position=0, update=0, successes=successes
+        )
+    )
+    assert counts["hard_0"] > 2 * counts["easy_0"]
+    assert without["hard_0"] == pytest.approx(without["easy_0"], abs=2)

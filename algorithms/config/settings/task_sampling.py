@@ -14,7 +14,8 @@ class TaskSamplingSettings:
     task_sampling: str = field(
         "uniform",
         "How tasks are drawn. uniform: each comes once before any comes again; success: the "
-        "likelier, the closer its success so far (at first its category's) is to one half.",
+        "likelier, the closer its success so far (at first its category's, and of like difficulty "
+        "where tasks say theirs) is to one half.",
         choices=("uniform", "success"),
         group="which tasks are played",
     )
@@ -27,7 +28,8 @@ class TaskSamplingSettings:
     curriculum: str | None = field(
         None,
         "Stages from easy to hard, such as simple_python+multiple:10,2:20: ten updates on two "
-        "categories, twenty on tasks of at most 2 turns, then all tasks. none: all tasks at "
+        "categories, twenty on tasks of at most 2 turns, then all tasks. With a point, 0.4:20: "
+        "twenty on tasks of at most that difficulty, where tasks say theirs. none: all tasks at "
         "once.",
         metavar="STAGES",
     )

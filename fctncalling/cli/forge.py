@@ -1,0 +1,123 @@
+"""Forge tasks that look and behave like BFCL's, their truths proven by execution.
+
+No language model is used: function docs, questions and accepted values are composed
+from tables; the same seed makes the same file, byte for byte. A task that shares eight
+words in a row or its calls with an official one is thrown away and another takes its place. FILE
+holds answers and docs; FILE.ledger.jsonl says of every task where it comes from. Interrupted, the
+same command goes on.
+
+example:
+  evaluate_fctncalling.py forge --num_tasks 20000 --seed 1 --output forged.jsonl
+  train_fctncalling.py --dataset_path forged.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fctncalling.cli.shared.jsonl_records import InputError, shown_progress
+from fctncalling.data.errors import TaskError
+from fctncalling.data.paths import official_data_folder, user_data_folder
+from fctncalling.forge.forge_categories import FORGED_CATEGORIES
+from fctncalling.forge.forge_files import ForgeFiles, OutputConflict
+from fctncalling.forge.forge_run import ForgeFailure, ForgeRun
+from fctncalling.forge.forge_settings import ForgeSettings
+from fctncalling.forge.official_guard import OfficialGuard
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument(
+        "--num_tasks", type=int, default=1000, metavar="N", help="tasks to make; default: 1000"
+    )
+    parser.add_argument(
+        "--category",
+        nargs="+",
+        choices=list(FORGED_CATEGORIES),
+        metavar="NAME",
+        help=f"categories to make: {', '.join(FORGED_CATEGORIES)}; default: all, by their shares",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="another seed makes other tasks; default: 1",
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="file (or folder) to write"
+    )
+    parser.add_argument(
+        "--layout",
+        choices=("file", "bfcl"),
+        default="file",
+        help="file: one file of JSON Lines; bfcl: a folder as BFCL ships it; default: file",
+    )
+    parser.add_argument(
+        "--official_dir",
+        type=Path,
+        metavar="DIR",
+        help="official files that no task may resemble; default: where import-bfcl put them",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the tasks; return 0, or 2 with one line where they cannot be made or written."""
+    try:
+        if args.num_tasks < 1:
+            raise InputError(f"--num_tasks: got {args.num_tasks}, expected at least 1")
+        guard = _guard(args.official_dir)
+        settings = ForgeSettings(
+            args.num_tasks,
+            args.seed,
+            tuple(
+                name for name in FORGED_CATEGORIES if name in (args.category or FORGED_CATEGORIES)
+            ),
+            args.layout,
+            guard.files or None,
+        )
+        _forge(ForgeFiles(args.output, settings), settings, guard)
+    except (InputError, OutputConflict, TaskError, ForgeFailure, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> None:
+    if files.is_finished():
+        print(f"{files.output}: is there already, forged with the same flags")
+        return
+    if not guard.files:
+        print(
+            "no official files are here, so no task is compared with theirs (import-bfcl gets "
+            "them); the ledger says so",
+            file=sys.stderr,
+        )
+    run = ForgeRun(settings, guard)
+    with files:
+        for texts in files.take_up():
+            run.remember(texts)
+        missing = settings.num_tasks - files.num_tasks
+        made = run.tasks(files.num_tasks)
+        for entry, line in shown_progress(made, "forging", "task", missing):
+            files.write(entry, line)
+        files.finish()
+    thrown = ", ".join(f"{count} that {why}" for why, count in sorted(files.thrown_away.items()))
+    print(f"{files.num_tasks} tasks in {files.output}; thrown away: {thrown or 'none'}")
+
+
+def _guard(folder: Path | None) -> OfficialGuard:
+    """Return the guard against the official files of a folder, or of those `import-bfcl` wrote."""
+    if folder is not None:
+        guard = OfficialGuard.of_folder(folder)
+        if not guard.files:
+            raise InputError(
+                f"--official_dir {folder}: expected files named BFCL_*.json, found none"
+            )
+        return guard
+    for usual in (official_data_folder(), user_data_folder()):
+        if usual.is_dir() and (guard := OfficialGuard.of_folder(usual)).files:
+            return guard
+    return OfficialGuard()

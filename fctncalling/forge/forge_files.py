@@ -1,0 +1,201 @@
+"""The files of a forge run: appended task by task, taken up after an interruption, then named.
+
+While it is written a file lies under its name with `.part` behind; it gets its own name when it is
+whole, the ledger first. The ledger's first line holds the settings, the last one the totals; each
+line between tells of one task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from fctncalling.data.categories import WITHOUT_ANSWER, category_of
+from fctncalling.forge.forge_run import LedgerLine
+from fctncalling.forge.forge_settings import ForgeSettings
+
+FLUSHED_TASKS = 100
+
+
+class OutputConflict(ValueError):
+    """An output that is there already, of other settings or of another maker."""
+
+
+class ForgeFiles:
+    """Task file (or folder) and ledger of one run."""
+
+    def __init__(self, output: Path, settings: ForgeSettings) -> None:
+        self.output = output
+        self.ledger = output.with_name(f"{output.name}.ledger.jsonl")
+        self._settings = settings
+        self._part = output.with_name(f"{output.name}.part")
+        self._ledger_part = self.ledger.with_name(f"{self.ledger.name}.part")
+        self._files: dict[Path, IO[str]] = {}
+        self.thrown_away: Counter[str] = Counter()
+        self.num_tasks = 0
+
+    def is_finished(self) -> bool:
+        """Whether the output is there, made under the same settings.
+
+        Raises OutputConflict for one that is not ours, or of other settings.
+        """
+        if not self.output.exists():
+            if self._part.exists() or self._ledger_part.exists():
+                self._require_same(self._ledger_part)
+            return False
+        self._require_same(self.ledger)
+        return True
+
+    def take_up(self) -> Iterator[int]:
+        """Open the files and yield the text hash of each task that they hold already."""
+        lines = list(self._usable_lines())
+        self._cut(lines)
+        mode = "a" if lines else "w"
+        self._ledger_part.parent.mkdir(parents=True, exist_ok=True)
+        self._files[self._ledger_part] = self._ledger_part.open(mode, encoding="utf-8")
+        if not lines:
+            self._write(self._ledger_part, self._settings.record())
+        for line in lines:
+            self.num_tasks += 1
+            self.thrown_away.update(line["thrown_away"])
+            yield int(line["texts"], 16)
+
+    def write(self, entry: Mapping[str, Any], line: LedgerLine) -> None:
+        """Append a task."""
+        for name, text in self._texts(entry):
+            self._write(self._part / name if name else self._part, text)
+        self._write(self._ledger_part, line.record())
+        self.num_tasks += 1
+        self.thrown_away.update(line.thrown_away)
+        if self.num_tasks % FLUSHED_TASKS == 0:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write the totals, and give the files their names."""
+        totals = {"tasks": self.num_tasks, "thrown_away": dict(sorted(self.thrown_away.items()))}
+        self._write(self._ledger_part, {"totals": totals})
+        self._close()
+        self._ledger_part.replace(self.ledger)
+        self._part.replace(self.output)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def _texts(self, entry: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield (file name below the folder, object) of what an entry writes."""
+        if self._settings.layout == "file":
+            yield "", entry
+            return
+        rest = {key: value for key, value in entry.items() if key != "ground_truth"}
+        for name in self._names(entry["id"]):
+            if name.startswith("possible_answer/"):
+                yield name, {"id": entry["id"], "ground_truth": entry["ground_truth"]}
+            else:
+                yield name, rest
+
+    def _names(self, task_id: str) -> list[str]:
+        """Return the names of the files a task has a line in."""
+        if self._settings.layout == "file":
+            return [""]
+        category = category_of(task_id)
+        name = f"BFCL_v4_{category}.json"
+        return [name] if category in WITHOUT_ANSWER else [name, f"possible_answer/{name}"]
+
+    def _write(self, path: Path, value: Mapping[str, Any]) -> None:
+        if path not in self._files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._files[path] = path.open("a", encoding="utf-8")
+        self._files[path].write(json.dumps(value, ensure_ascii=False) + "\n")
+
+    def _flush(self) -> None:
+        for file in self._files.values():
+            file.flush()
+
+    def _close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _require_same(self, ledger: Path) -> None:
+        try:
+            with ledger.open(encoding="utf-8") as file:
+                found = json.loads(file.readline())
+        except (OSError, ValueError):
+            raise OutputConflict(
+                f"{self.output}: is there already and no ledger says how it was forged: expected "
+                "a new name as --output"
+            ) from None
+        wanted = json.loads(json.dumps(self._settings.record()))
+        for key, value in wanted.items():
+            if found.get(key) != value:
+                raise OutputConflict(
+                    f"{self.output}: is there already, forged with {key} "
+                    f"{_shown(found.get(key))}, not {_shown(value)}: pass the same flags, or "
+                    "name another --output"
+                )
+
+    def _usable_lines(self) -> Iterator[dict[str, Any]]:
+        """Yield the ledger's lines of tasks that stand in the files whole."""
+        if not self._ledger_part.exists():
+            return
+        held: dict[str, int] = {}
+        with self._ledger_part.open(encoding="utf-8") as ledger:
+            ledger.readline()
+            for text in ledger:
+                if not text.endswith("\n") or not text.startswith('{"id"'):
+                    return
+                line = json.loads(text)
+                for name in self._names(line["id"]):
+                    if name not in held:
+                        held[name] = _whole_lines(self._part / name if name else self._part)
+                    held[name] -= 1
+                    if held[name] < 0:
+                        return
+                yield line
+
+    def _cut(self, lines: list[dict[str, Any]]) -> None:
+        """Cut the files to the tasks that are held whole, so that the rest can be appended."""
+        kept: Counter[str] = Counter()
+        for line in lines:
+            kept.update(self._names(line["id"]))
+        if self._part.is_dir():
+            files = {str(path.relative_to(self._part)): path for path in self._part.rglob("*.json")}
+        else:
+            files = {"": self._part} if self._part.exists() else {}
+        for name, path in files.items():
+            _keep_lines(path, kept[name])
+        if self._ledger_part.exists():
+            _keep_lines(self._ledger_part, len(lines) + 1 if lines else 0)
+
+
+def _whole_lines(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        return sum(line.endswith(b"\n") for line in file)
+
+
+def _keep_lines(path: Path, count: int) -> None:
+    """Cut a file behind its first `count` lines."""
+    with path.open("rb+") as file:
+        for _ in range(count):
+            file.readline()
+        file.truncate(file.tell())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{len(value)} files"
+    return "none" if value is None else json.dumps(value)

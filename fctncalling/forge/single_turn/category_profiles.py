@@ -1,0 +1,73 @@
+"""Shapes of the single-turn categories: how many functions, parameters and calls a task has.
+
+The shares are those of BFCL's own categories, measured by `measures.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Shares = Mapping[int, float]
+"""Number -> share of tasks (or of functions) that have so many."""
+
+_ONE: Shares = {1: 1.0}
+_PYTHON: Shares = {1: 0.02, 2: 0.25, 3: 0.578, 4: 0.122, 5: 0.025, 6: 0.005}
+
+
+@dataclass(frozen=True)
+class CategoryProfile:
+    """The shape of one category's tasks."""
+
+    functions: Shares
+    parameters: Shares
+    calls: Shares
+    dotted_share: float  # of function names with a dot
+    question_share: float  # of requests put as a question
+    context_share: float  # of questions that say why
+
+
+PROFILES: Mapping[str, CategoryProfile] = {
+    "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.20, 0.06),
+    "multiple": CategoryProfile(
+        {2: 0.395, 3: 0.425, 4: 0.18},
+        {1: 0.058, 2: 0.305, 3: 0.497, 4: 0.111, 5: 0.023, 6: 0.006},
+        _ONE,
+        0.56,
+        0.28,
+        0.06,
+    ),
+    "parallel": CategoryProfile(
+        _ONE,
+        {1: 0.025, 2: 0.31, 3: 0.55, 4: 0.095, 5: 0.015, 6: 0.005},
+        {2: 0.545, 3: 0.26, 4: 0.18, 6: 0.005, 8: 0.01},
+        0.42,
+        0.30,
+        0.6,
+    ),
+    "parallel_multiple": CategoryProfile(
+        {2: 0.5, 3: 0.4, 4: 0.1},
+        {1: 0.108, 2: 0.335, 3: 0.437, 4: 0.094, 5: 0.023, 6: 0.003},
+        {2: 0.32, 3: 0.33, 4: 0.35},
+        0.6,
+        0.1,
+        0.8,
+    ),
+    "irrelevance": CategoryProfile(
+        _ONE, {1: 0.012, 2: 0.233, 3: 0.671, 4: 0.071, 5: 0.013}, {0: 1.0}, 0.38, 0.75, 0.0
+    ),
+    "live_relevance": CategoryProfile(
+        {1: 0.31, 2: 0.125, 3: 0.25, 4: 0.125, 5: 0.19},
+        {2: 0.12, 3: 0.2, 4: 0.38, 5: 0.22, 6: 0.08},
+        _ONE,
+        0.2,
+        0.4,
+        0.5,
+    ),
+}
+
+
+def draw_number(shares: Shares, rng: random.Random) -> int:
+    """Return a number with the probability its share gives it."""
+    return rng.choices(list(shares), weights=list(shares.values()))[0]

@@ -1,0 +1,81 @@
+"""Proof of a single-turn task: its truth passes as text, whatever differs from it does not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fctncalling.checkers import check
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
+
+Record = list[dict[str, dict[str, Any]]]
+
+
+def proof_fault(task: Task) -> str | None:
+    """Return why a task is not proven; None where it is.
+
+    The expected calls are rendered as text, decoded and judged; then every argument is set to a
+    wrong value, every parameter that goes unsaid is given one, and every call is turned into one of
+    another function.
+    """
+    if task.ground_truth is None:
+        return None
+    handler = get_handler("python_calls")
+    [calls] = oracle_calls(task)
+    record: Record = handler.decode_ast(handler.render(calls))
+    verdict = check(task, record)
+    if not verdict.valid:
+        return f"the truth is refused: {verdict.error_type}: {verdict.message}"
+    if not check(task, [{call.name: dict(call.arguments)} for call in reversed(calls)]).valid:
+        return "the truth passes in one order only"
+    for what, wrong in _wrong_records(task, calls):
+        if check(task, wrong).valid:
+            return f"{what} passes too"
+    return None
+
+
+def _wrong_records(task: Task, calls: list[Call]) -> Iterator[tuple[str, Record]]:
+    plain = [{call.name: dict(call.arguments)} for call in calls]
+    truths = task.ground_truth or ()
+    names = [doc.name for doc in task.functions] + ["no_such_function"]
+    for index, (call, truth) in enumerate(zip(calls, truths, strict=True)):
+        accepted: Mapping[str, list[Any]] = truth[call.name]
+        for parameter, values in accepted.items():
+            wrong = wrong_value(call.arguments.get(parameter, _default(values)), values)
+            yield f"{call.name}({parameter}={wrong!r})", _with(plain, index, {parameter: wrong})
+        other = next(name for name in names if name != call.name)
+        renamed = copy.deepcopy(plain)
+        renamed[index] = {other: dict(call.arguments)}
+        yield f"a call of {other}", renamed
+    yield "one call less", plain[1:]
+
+
+def _with(plain: Record, index: int, changed: Mapping[str, Any]) -> Record:
+    record = copy.deepcopy(plain)
+    [arguments] = record[index].values()
+    arguments.update(changed)
+    return record
+
+
+def _default(values: list[Any]) -> Any:
+    return next((value for value in values if value != OMITTED), "value")
+
+
+def wrong_value(value: Any, accepted: list[Any]) -> Any:
+    """Return a value of the same type that is none of the accepted ones."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        wrong = value + 1
+        while wrong in accepted:
+            wrong += 1
+        return wrong
+    if isinstance(value, list):
+        return [*value, value[-1]] if value else ["value"]
+    if isinstance(value, dict):
+        key = next(iter(value))
+        return {**value, key: wrong_value(value[key], [])}
+    return f"{value} or other"

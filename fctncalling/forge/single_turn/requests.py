@@ -1,0 +1,120 @@
+"""Requests in words: a call as a user would ask for it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+from fctncalling.forge.single_turn.frames import filled
+from fctncalling.forge.single_turn.made_calls import MadeArgument, MadeCall
+
+_ORDERS = {
+    "compute": ("Calculate", "Compute", "Find", "Determine", "Work out", "Figure out", "Estimate"),
+    "look": ("Tell me", "Look up", "Find out", "Get", "Give me", "Show me"),
+    "find": ("Find", "Find me", "Show me", "Search for", "Look for", "List", "Get me"),
+}
+_ASKS = ("Can you {}?", "Could you {}?", "Please {}.", "Could you please {}?", "Would you {}?")
+_WISHES = ("I want to {}.", "I need to {}.", "I'd like to {}.", "Help me {}.", "I need you to {}.")
+_FIND_WISHES = ("I'm looking for {}.", "I need {}.", "I am interested in {}.", "I'd like {}.")
+
+_SINGULAR = {"people": "person", "calories": "calorie", "inches": "inch", "batches": "batch"}
+_ONE = re.compile(
+    r"(?<![\w.,-])(1|one) (people|calories|inches|batches|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
+)
+
+
+def request(call: MadeCall, rng: random.Random, *, question_share: float = 0.25) -> str:
+    """Return one sentence that asks for a call."""
+    return sentence(call, body(call, rng), rng, question_share=question_share)
+
+
+def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: float) -> str:
+    """Return a body (a noun phrase with its clauses) as an order, a wish or a question."""
+    mode = call.function.frame.mode
+    is_question = rng.random() < question_share
+    if is_question and mode in ("compute", "look") and rng.random() < 0.8:
+        plural = body.startswith("are:")
+        return f"What {'are' if plural else 'is'} {_bare(body)}?"
+    if is_question and mode == "find" and rng.random() < 0.5:
+        return f"Are there any {_bare(body)}?"
+    if mode == "find" and rng.random() < 0.25:
+        return rng.choice(_FIND_WISHES).format(_bare(body))
+    order = _order(call, body, rng)
+    if is_question or rng.random() < 0.2:
+        return rng.choice(_ASKS).format(_lower(order))
+    if rng.random() < 0.3:
+        wish = rng.choice(_WISHES)
+        return wish.format(_lower(order if "need you" in wish else _own(order)))
+    return f"{order}."
+
+
+def body(call: MadeCall, rng: random.Random) -> str:
+    """Return the noun phrase with all that is said of the arguments."""
+    said = call.said()
+    frame = call.function.frame
+    texts = {name: each.value.text for name, each in said.items() if each.value is not None}
+    phrase = filled(rng.choice(frame.phrases), texts)
+    rest = [each for name, each in said.items() if name not in frame.slots]
+    return _singular(phrase + clauses(rest, rng))
+
+
+def clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
+    """Return the clauses of arguments, joined as one writes them, with a blank before each."""
+    texts = [clause(each, rng) for each in arguments]
+    texts.sort(key=lambda text: text.startswith(","))  # what hangs behind a comma comes last
+    said = ""
+    for index, text in enumerate(texts):
+        if text.startswith(","):
+            said += text
+        elif index and text.startswith("with ") and texts[index - 1].startswith("with "):
+            goes_on = index + 1 < len(texts) and texts[index + 1].startswith("with ")
+            said += f"{',' if goes_on else ' and'} {text.removeprefix('with ')}"
+        else:
+            said += f" {text}"
+    return said
+
+
+def clause(argument: MadeArgument, rng: random.Random) -> str:
+    """Return how an argument is said; of a truth value the clause for true or for false."""
+    assert argument.value is not None
+    pattern = rng.choice(argument.parameter.frame.clauses)
+    if argument.parameter.frame.kind.name == "bool":
+        true, _, false = pattern.partition(" ~ ")
+        return true if argument.value.value else false
+    return pattern.replace("{}", argument.value.text)
+
+
+def _singular(text: str) -> str:
+    """Return a text in which one of a thing is one thing: `1 guests` becomes `1 guest`."""
+    return _ONE.sub(lambda found: f"{found[1]} {_SINGULAR.get(found[2], found[2][:-1])}", text)
+
+
+def _order(call: MadeCall, body: str, rng: random.Random) -> str:
+    frame = call.function.frame
+    if frame.mode == "act":
+        verb = rng.choice(frame.verbs).replace("_", " ")
+        return f"{verb[0].upper()}{verb[1:]} {_bare(body)}"
+    return f"{rng.choice(_ORDERS[frame.mode])} {_bare(body)}"
+
+
+def _bare(body: str) -> str:
+    return body.removeprefix("are:")
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
+
+
+def _own(order: str) -> str:
+    """Return an order as a wish of one's own: nobody needs to show himself something."""
+    for given, wished in (
+        ("Tell me", "Know"),
+        ("Give me", "Get"),
+        ("Show me", "See"),
+        ("Find me", "Find"),
+        ("Get me", "Get"),
+    ):
+        if order.startswith(given):
+            return wished + order.removeprefix(given)
+    return order

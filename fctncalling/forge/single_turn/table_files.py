@@ -1,0 +1,32 @@
+"""Tables of the single-turn forge: word lists and frames of functions, as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+TABLES = Path(__file__).with_name("tables")
+
+
+def table_lines(name: str) -> Iterator[tuple[int, str]]:
+    """Yield (number, line) of a table, blank lines and comments left out."""
+    text = (TABLES / f"{name}.txt").read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line.rstrip()
+
+
+@cache
+def read_word_lists() -> dict[str, tuple[str, ...]]:
+    """Return the word lists: a line is `name: word; word=other word; ...`."""
+    lists = {}
+    for _, line in table_lines("words"):
+        name, _, words = line.partition(":")
+        lists[name.strip()] = tuple(word.strip() for word in words.split(";") if word.strip())
+    return lists
+
+
+def domain_tables() -> list[str]:
+    """Return the names of the tables that hold frames, in a fixed order."""
+    return sorted(path.stem for path in TABLES.glob("domain_*.txt"))

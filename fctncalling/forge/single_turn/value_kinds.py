@@ -1,0 +1,227 @@
+"""Kinds of argument values: what a user says, what the call holds, what else is accepted."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Any, NamedTuple
+
+from fctncalling.forge.single_turn.table_files import read_word_lists
+
+NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+TYPES = {
+    "int": "integer",
+    "float": "float",
+    "rate": "float",
+    "bool": "boolean",
+    "array": "array",
+    "ints": "array",
+    "floats": "array",
+    "tuple": "tuple",
+    "dict": "dict",
+}
+"""Kind -> BFCL's type; every other kind is a string."""
+
+
+class ValueKind(NamedTuple):
+    """A kind as a table names it: `int(1,200)` or `string:city`."""
+
+    name: str
+    words: str = ""  # which word list
+    args: tuple[str, ...] = ()
+
+    @property
+    def bfcl_type(self) -> str:
+        """The type of a Python function doc."""
+        return TYPES.get(self.name, "string")
+
+    @property
+    def item_type(self) -> str | None:
+        """The type of the items of an array or a tuple; None for other kinds."""
+        items = {"array": "string", "ints": "integer", "floats": "float", "tuple": "float"}
+        return items.get(self.name)
+
+
+class DrawnValue(NamedTuple):
+    """One value of an argument."""
+
+    value: Any  # as the call holds it, JSON-shaped
+    text: str  # as the user says it
+    others: tuple[Any, ...] = ()  # further values that are right
+
+    @property
+    def accepted(self) -> list[Any]:
+        """The values accepted by a BFCL ground truth."""
+        return [self.value, *self.others]
+
+
+def draw_value(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    """Return a value of a kind. Raises LookupError for a kind that no table may name."""
+    if kind.name == "string":
+        return _word(rng.choice(word_list(kind.words)), rng)
+    if kind.name == "enum":
+        return _word(rng.choice(enum_words(kind)), rng)
+    if kind.name in ("array", "ints", "floats"):
+        return _several(kind, rng)
+    return _DRAWS[kind.name](kind, rng)
+
+
+def enum_words(kind: ValueKind) -> tuple[str, ...]:
+    """Return the words an enum offers."""
+    return tuple(word.split("=")[0] for word in (kind.args or word_list(kind.words)))
+
+
+@cache
+def word_list(name: str) -> tuple[str, ...]:
+    """Return the words of a list; an entry is `value`, or `value=other=other`."""
+    lists = read_word_lists()
+    if name not in lists:
+        raise LookupError(f'no word list is called "{name}": expected one of {sorted(lists)}')
+    return lists[name]
+
+
+def joined(texts: list[str], last: str = "and") -> str:
+    """Return an enumeration: `a, b and c`."""
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {last} {texts[-1]}"
+
+
+def _word(entry: str, rng: random.Random) -> DrawnValue:
+    value, *others = entry.split("=")
+    said = rng.choice([value, *others]) if others else value
+    if value.startswith("the "):  # an article is said and not passed, or passed too
+        others.append(value.removeprefix("the "))
+    return DrawnValue(value, said.replace("_", " "), tuple(dict.fromkeys(others)))
+
+
+def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    if kind.name == "array":
+        words = [entry.split("=")[0] for entry in word_list(kind.words)]
+        fewest, most = (int(kind.args[0]), int(kind.args[1])) if kind.args else (2, 3)
+        values: list[Any] = rng.sample(words, rng.randint(fewest, min(most, len(words))))
+        return DrawnValue(values, joined([value.replace("_", " ") for value in values]))
+    low, high = float(kind.args[0]), float(kind.args[1])
+    count = rng.randint(int(kind.args[2]), int(kind.args[3]))
+    if kind.name == "ints":
+        values = [rng.randint(int(low), int(high)) for _ in range(count)]
+    else:
+        values = [_tenths(rng.uniform(low, high)) for _ in range(count)]
+    texts = [str(value) for value in values]
+    text = rng.choice([joined(texts), f"[{', '.join(texts)}]", ", ".join(texts)])
+    return DrawnValue(values, text)
+
+
+def _tenths(number: float) -> float:
+    rounded = round(number, 1)
+    return rounded if rounded % 1 else rounded + 0.5
+
+
+def _integer(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    low, high, *step = (int(arg) for arg in kind.args)
+    value = rng.randrange(low, high + 1, step[0] if step else 1)
+    if 1 <= value <= 10 and rng.random() < 0.15:
+        return DrawnValue(value, NUMBER_WORDS[value - 1])
+    with_comma = value >= 10000 and rng.random() < 0.6
+    return DrawnValue(value, f"{value:,}" if with_comma else str(value))
+
+
+def _float(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    low, high = float(kind.args[0]), float(kind.args[1])
+    digits = int(kind.args[2]) if len(kind.args) > 2 else 1
+    if high >= 10 and rng.random() < 0.4:
+        value = float(rng.randint(max(1, int(low)), int(high)))
+        return DrawnValue(value, str(int(value)))
+    value = round(rng.uniform(low, high), digits) or low
+    return DrawnValue(value, str(value))
+
+
+def _rate(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    low, high = float(kind.args[0]), float(kind.args[1])
+    percent = rng.choice([round(rng.uniform(low, high)), round(rng.uniform(low, high) * 2) / 2])
+    percent = percent or low
+    shown = f"{percent:g}"
+    return DrawnValue(round(percent / 100, 6), f"{shown}%")
+
+
+def _bool(_: ValueKind, rng: random.Random) -> DrawnValue:
+    value = rng.random() < 0.7
+    return DrawnValue(value, "true" if value else "false")
+
+
+def _date(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    year, month, day = rng.choice((2024, 2025, 2026)), rng.randint(1, 12), rng.randint(1, 28)
+    name = MONTHS[month - 1]
+    iso = f"{year}-{month:02}-{day:02}"
+    text = rng.choice(
+        [f"{name} {day}, {year}", f"{day} {name} {year}", iso, f"{name} {day} {year}"]
+    )
+    forms = {"": iso, "us": f"{month:02}/{day:02}/{year}", "eu": f"{day:02}-{month:02}-{year}"}
+    return DrawnValue(forms[kind.words], text)
+
+
+def _time(_: ValueKind, rng: random.Random) -> DrawnValue:
+    hour, minute = rng.randint(7, 21), rng.choice((0, 0, 15, 30, 45))
+    clock = f"{(hour - 1) % 12 + 1}" + (f":{minute:02}" if minute else "")
+    spoken = f"{clock} {'AM' if hour < 12 else 'PM'}"
+    value = f"{hour:02}:{minute:02}"
+    return DrawnValue(value, rng.choice([spoken, spoken, value]))
+
+
+def _code(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    letters = "".join(rng.choice("ABCDEFGHJKLMNPRSTUVWXYZ") for _ in range(2))
+    number = rng.randint(1000, 99999)
+    prefix = kind.args[0] if kind.args else letters
+    value = f"{prefix}{number}" if kind.words == "joined" else f"{prefix}-{number}"
+    return DrawnValue(value, value)
+
+
+def _email(_: ValueKind, rng: random.Random) -> DrawnValue:
+    first, last = rng.choice(word_list("person")).lower().split("=")[0].split()[:2]
+    host = rng.choice(("example.com", "example.org", "mail.example.net"))
+    value = rng.choice([f"{first}.{last}", f"{first[0]}{last}", first]) + f"@{host}"
+    return DrawnValue(value, value)
+
+
+def _tuple(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    if kind.words == "point":
+        values = [float(rng.randint(-9, 9)), float(rng.randint(-9, 9))]
+        return DrawnValue(values, f"({values[0]:g}, {values[1]:g})")
+    values = [round(rng.uniform(-60, 65), 2), round(rng.uniform(-150, 150), 2)]
+    return DrawnValue(
+        values, rng.choice([f"({values[0]}, {values[1]})", f"{values[0]}, {values[1]}"])
+    )
+
+
+def _expression(_: ValueKind, rng: random.Random) -> DrawnValue:
+    power, a, b, c = rng.randint(2, 5), rng.randint(2, 9), rng.randint(2, 12), rng.randint(1, 20)
+    value = rng.choice(
+        [f"{a}x^{power} + {b}x + {c}", f"x^{power} - {a}x", f"{a}x^2 + {b}x", f"x^{power} + {c}"]
+    )
+    return DrawnValue(value, value, (value.replace("^", "**"),))
+
+
+_DRAWS = {
+    "int": _integer,
+    "float": _float,
+    "rate": _rate,
+    "bool": _bool,
+    "date": _date,
+    "time": _time,
+    "code": _code,
+    "email": _email,
+    "tuple": _tuple,
+    "expression": _expression,
+}

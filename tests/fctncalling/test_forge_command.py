@@ -1,0 +1,236 @@
+"""The forge command: bytes of a seed, interruptions, duplicates, bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluate_fctncalling import main
+from fctncalling.cli import forge as forge_command
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.envs.judging.judge import judge
+from fctncalling.evaluation.accepted_answers import possible_texts
+from fctncalling.forge.forge_categories import FORGED_CATEGORIES
+from fctncalling.forge.forge_run import REPEATED, ForgeRun
+from fctncalling.forge.forge_settings import ForgeSettings
+from fctncalling.forge.forged_entry import user_texts
+from fctncalling.forge.official_guard import (
+    SHARED_CALLS,
+    SHARED_WORDS,
+    OfficialGuard,
+    call_sequence,
+    word_ngrams,
+)
+
+SINGLE = [name for name in FORGED_CATEGORIES if not name.startswith("multi_turn")]
+
+
+@pytest.fixture(autouse=True)
+def no_official_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("official_data_folder", "user_data_folder"):
+        monkeypatch.setattr(forge_command, name, lambda: tmp_path / "none")
+
+
+def forge(output: Path, *flags: str, num_tasks: int = 80) -> int:
+    arguments = ["--num_tasks", str(num_tasks), "--category", *SINGLE, "--output", str(output)]
+    return main(["forge", *arguments, *flags])
+
+
+def ledger_of(output: Path) -> list[dict[str, Any]]:
+    path = output.with_name(f"{output.name}.ledger.jsonl")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    names = ("a.jsonl", "b.jsonl", "c.jsonl")
+    for name, seed in zip(names, ("3", "3", "4"), strict=True):
+        assert forge(tmp_path / name, "--seed", seed) == 0
+    first, again, other = (set((tmp_path / name).read_text().splitlines()) for name in names)
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    assert first == again
+    assert not first & other
+
+
+def test_a_task_depends_on_seed_category_and_number_only() -> None:
+    category = FORGED_CATEGORIES["multiple"]
+    alone = category.make("multiple", 5, 7, 0)
+    for index in range(7):
+        category.make("multiple", 5, index, 0)
+    assert category.make("multiple", 5, 7, 0) == alone
+    assert category.make("multiple", 5, 7, 1) != alone
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    assert forge(whole) == 0
+    usual = ForgeRun.tasks
+
+    def interrupted(run: ForgeRun, done: int = 0) -> Iterator[Any]:
+        for number, made in enumerate(usual(run, done)):
+            if number == 33:
+                raise KeyboardInterrupt
+            yield made
+
+    monkeypatch.setattr(ForgeRun, "tasks", interrupted)
+    assert forge(cut) == 130
+    assert not cut.exists()
+    part = cut.with_name("cut.jsonl.part")
+    part.write_bytes(part.read_bytes()[:-20])  # as a kill leaves it: half a last line
+    assert forge(cut, "--seed", "9") == 2
+    assert "forged with seed 1, not 9" in capsys.readouterr().err
+    monkeypatch.setattr(ForgeRun, "tasks", usual)
+    assert forge(cut) == 0
+    assert cut.read_bytes() == whole.read_bytes()
+    assert ledger_of(cut) == ledger_of(whole)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{name}{end}" for name in ("cut.jsonl", "whole.jsonl") for end in ("", ".ledger.jsonl")
+    )
+
+
+def test_the_two_layouts_hold_the_same_tasks(tmp_path: Path) -> None:
+    assert forge(tmp_path / "one.jsonl") == 0
+    assert forge(tmp_path / "folder", "--layout", "bfcl") == 0
+    one = {task.id: task for task in load_tasks(tmp_path / "one.jsonl")}
+    folder = {task.id: task for task in load_tasks(tmp_path / "folder")}
+    assert one == folder
+    assert all(task.difficulty is not None and 0 <= task.difficulty <= 1 for task in one.values())
+
+
+def test_every_task_is_told_in_the_ledger(tmp_path: Path) -> None:
+    assert forge(tmp_path / "tasks.jsonl") == 0
+    settings, *lines, totals = ledger_of(tmp_path / "tasks.jsonl")
+    tasks = load_tasks(tmp_path / "tasks.jsonl")
+    assert settings["num_tasks"] == len(tasks) == totals["totals"]["tasks"] == 80
+    assert settings["official_files"] is None
+    assert [line["id"] for line in lines] == [task.id for task in tasks]
+    assert [line["difficulty"] for line in lines] == [task.difficulty for task in tasks]
+    assert len({line["texts"] for line in lines}) == len(tasks)
+
+
+def test_no_two_tasks_of_a_file_have_the_same_user_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = FORGED_CATEGORIES["simple_python"]
+    few = usual._replace(make=lambda name, seed, index, attempt: usual.make(
+        name, seed, (index + attempt) % 7, 0
+    ))  # fmt: skip
+    monkeypatch.setitem(FORGED_CATEGORIES, "simple_python", few)
+    run = ForgeRun(ForgeSettings(5, 1, ("simple_python",)), OfficialGuard())
+    run.remember(next(run.tasks())[1].texts)
+    lines = [line for _, line in run.tasks(1)]
+    assert len({line.texts for line in lines}) == 4
+    twice = ForgeRun(ForgeSettings(5, 1, ("simple_python",)), OfficialGuard())
+    twice.remember(lines[0].texts)
+    second = list(twice.tasks())[1][1]
+    assert second.texts != lines[0].texts
+    assert second.thrown_away == {REPEATED: second.attempt}
+
+
+def official_folder(folder: Path, question: str, truth: Any = None) -> Path:
+    folder.mkdir()
+    made = FORGED_CATEGORIES["simple_python"].make("simple_python", 1, 3, 0).entry
+    entry = {**made, "question": [[{"role": "user", "content": question}]]}
+    entry["ground_truth"] = truth or [{"never_called": {}}]
+    (folder / "BFCL_v4_simple_python.json").write_text(json.dumps(entry) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(("words_kept", "is_thrown"), [(8, True), (7, False)])
+def test_eight_words_in_a_row_of_an_official_task_are_too_many(
+    tmp_path: Path, words_kept: int, is_thrown: bool
+) -> None:
+    made = FORGED_CATEGORIES["simple_python"].make("simple_python", 1, 3, 0).entry
+    [text] = user_texts(made["question"])
+    words = next(word_ngrams([text])).split()[:words_kept]
+    folder = official_folder(tmp_path / "official", f"Xyz {' '.join(words).upper()}, qqq.")
+    run = ForgeRun(ForgeSettings(5, 1, ("simple_python",)), OfficialGuard.of_folder(folder))
+    lines = {line.id: line for _, line in run.tasks()}
+    thrown = lines["simple_python_3"].thrown_away
+    assert (SHARED_WORDS in thrown) is is_thrown
+    assert (lines["simple_python_3"].attempt > 0) is is_thrown
+
+
+def test_the_calls_of_an_official_task_are_not_made_again(tmp_path: Path) -> None:
+    made = FORGED_CATEGORIES["simple_python"].make("simple_python", 1, 3, 0).entry
+    folder = official_folder(tmp_path / "official", "Other words.", made["ground_truth"])
+    guard = OfficialGuard.of_folder(folder)
+    [line] = [
+        line
+        for _, line in ForgeRun(ForgeSettings(5, 1, ("simple_python",)), guard).tasks()
+        if line.id == "simple_python_3"
+    ]
+    assert line.thrown_away == {SHARED_CALLS: 1}
+
+
+def test_what_is_thrown_away_is_counted_and_the_official_files_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = FORGED_CATEGORIES["simple_python"].make("simple_python", 1, 3, 0).entry
+    folder = official_folder(tmp_path / "official", next(user_texts(made["question"])))
+    output = tmp_path / "tasks.jsonl"
+    assert forge(output, "--official_dir", str(folder)) == 0
+    settings, *_, totals = ledger_of(output)
+    assert list(settings["official_files"]) == ["BFCL_v4_simple_python.json"]
+    assert totals["totals"]["thrown_away"][SHARED_WORDS] == 1
+    assert f"1 that {SHARED_WORDS}" in capsys.readouterr().out
+
+
+def test_a_finished_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "tasks.jsonl"
+    assert forge(output) == 0
+    before = output.stat().st_mtime_ns
+    assert forge(output) == 0
+    assert "forged with the same flags" in capsys.readouterr().out
+    assert output.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--category", "simple_pyton"], "is simple_python meant?"),
+        (["--num_tasks", "0"], "--num_tasks: got 0, expected at least 1"),
+        (["--official_dir", "/no/such"], "/no/such: expected files named BFCL_*.json, found none"),
+        (["--seed", "2"], "is there already, forged with seed 1, not 2"),
+        (["--layout", "bfcl"], 'forged with layout "file", not "bfcl"'),
+        (["--num_tasks", "81"], "forged with num_tasks 80, not 81"),
+    ],
+)
+def test_bad_input_is_told_in_one_line_and_leaves_everything_as_it_was(
+    flags: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "tasks.jsonl"
+    assert forge(output) == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    capsys.readouterr()
+    try:
+        exit_code = forge(output, *flags)
+    except SystemExit as error:
+        exit_code = int(str(error.code))
+    assert exit_code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert told in line
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_file_of_another_maker_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "mine.jsonl"
+    output.write_text("mine\n")
+    assert forge(output) == 2
+    assert "no ledger says how it was forged" in capsys.readouterr().err
+    assert output.read_text() == "mine\n"
+
+
+def test_forged_answers_pass_in_both_forms(tmp_path: Path) -> None:
+    assert forge(tmp_path / "tasks.jsonl") == 0
+    for task in load_tasks(tmp_path / "tasks.jsonl"):
+        if task.ground_truth is not None:
+            for form in ("prompting", "tool_call"):
+                [text, *_] = (text for each, _, text in possible_texts(task) if each == form)
+                assert judge(task, text, form).valid, (task.id, form, text)
+            assert call_sequence(task)
