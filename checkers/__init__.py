@@ -14,8 +14,8 @@ from fctncalling.checkers.ast_checker import (
     irrelevance_fault,
     relevance_fault,
 )
-from fctncalling.checkers.java_values import java_fault
-from fctncalling.checkers.javascript_values import javascript_fault
+from fctncalling.checkers.java_values import JAVA_ARGUMENTS
+from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS
 from fctncalling.checkers.multi_turn import check_turns
 from fctncalling.checkers.python_values import Fault, python_fault
 from fctncalling.data.types import Task, Verdict
@@ -24,8 +24,8 @@ __all__ = ["ARGUMENT_CHECKERS", "calls_fault", "check"]
 
 ARGUMENT_CHECKERS: dict[str, ArgumentChecker] = {
     "python": python_fault,
-    "java": java_fault,
-    "javascript": javascript_fault,
+    "java": JAVA_ARGUMENTS.fault,
+    "javascript": JAVASCRIPT_ARGUMENTS.fault,
 }
 """Language of a category's arguments -> how they are checked."""
 

@@ -69,8 +69,8 @@ class CallChecker:
     def multiple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
         """Return why the record is not the one expected call, chosen among several functions."""
         if len(record) != len(truth):
-            told = f"expected {len(truth)} calls, got {len(record)}"
-            return Fault("multiple_function_checker:wrong_count", told)
+            message = f"expected {len(truth)} calls, got {len(record)}"
+            return Fault("multiple_function_checker:wrong_count", message)
         return self._call_fault(self._doc_of(truth[0]), record[0], truth[0])
 
     def parallel(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
@@ -93,8 +93,8 @@ class CallChecker:
                     break
                 faults.append(fault)
             else:
-                told = "; ".join(f"{fault.error_type}: {fault.message}" for fault in faults)
-                return Fault(f"{name}:cannot_find_match", f"no call matches {doc.name}: {told}")
+                message = "; ".join(f"{fault.error_type}: {fault.message}" for fault in faults)
+                return Fault(f"{name}:cannot_find_match", f"no call matches {doc.name}: {message}")
         return None
 
     def _doc_of(self, expected: Mapping[str, Any]) -> FunctionDoc:
@@ -122,15 +122,15 @@ class CallChecker:
                 "simple_function_checker:wrong_func_name",
                 f"expected {name!r}, got {next(iter(call))!r}",
             )
-        given: Mapping[str, Any] = call[name]
+        arguments: Mapping[str, Any] = call[name]
         for parameter in doc.parameters.get("required", ()):
-            if parameter not in given:
+            if parameter not in arguments:
                 return Fault(
                     "simple_function_checker:missing_required",
                     f"parameter {parameter!r} is missing",
                 )
         documented = doc.parameters.get("properties", {})
-        for parameter, value in given.items():
+        for parameter, value in arguments.items():
             if parameter not in documented or parameter not in accepted:
                 return Fault(
                     "simple_function_checker:unexpected_param",
@@ -140,9 +140,9 @@ class CallChecker:
             if fault:
                 return fault
         for parameter, values in accepted.items():
-            if parameter not in given and "" not in values:
-                told = f"parameter {parameter!r} has no default that is accepted, and is missing"
-                return Fault("simple_function_checker:missing_optional", told)
+            if parameter not in arguments and "" not in values:
+                message = f"parameter {parameter!r} has no default that is accepted, and is missing"
+                return Fault("simple_function_checker:missing_optional", message)
         return None
 
     def _value_fault(

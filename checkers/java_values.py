@@ -8,10 +8,10 @@ text; what they find is the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from fctncalling.checkers.python_values import Accepted, Argument, Fault, argument_fault, shown
+from fctncalling.checkers.source_values import SourceLanguage, number_or_text
 
 JAVA_TYPES: dict[str, type] = {
     "byte": int,
@@ -45,40 +45,6 @@ _MAP = re.compile(r"new\s+HashMap<")
 _MAP_MADE = re.compile(r">\s*\(\)")
 _MAP_BODY = re.compile(r">\s*\(\)\s*\{\s*\{?\s*")
 _BLANK = re.compile(r"\s*")
-
-
-def java_fault(
-    parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
-) -> Fault | None:
-    """Return why a Java argument is wrong. Raises ValueError for an unknown documented type."""
-    argument = java_argument(value, declared)
-    return (
-        argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
-    )
-
-
-def java_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
-    """Return a Java argument as a Python value, or the fault of one that is no text.
-
-    Raises ValueError for a documented type that is none of ours.
-    """
-    name, item = declared.get("type"), None
-    expected = _class_of(name)
-    if name in ("Array", "ArrayList") and isinstance(declared.get("items"), Mapping):
-        item = declared["items"].get("type")
-    item_class = None if item is None else _class_of(item)
-    if type(value) is not str:
-        return Fault(
-            "type_error:java",
-            f"expected Java source text, got {type(value).__name__} {shown(value)}",
-        )
-    return Argument(java_value(value, str(name), item), expected, item_class)
-
-
-def _class_of(name: Any) -> type:
-    if name not in JAVA_TYPES:
-        raise ValueError(f"documented Java type {name!r}: expected one of {', '.join(JAVA_TYPES)}")
-    return JAVA_TYPES[name]
 
 
 def java_value(text: str, name: str, item: str | None = None) -> Any:
@@ -258,11 +224,6 @@ def guessed(text: str) -> Any:
     return number_or_text(text)
 
 
-def number_or_text(text: str) -> int | float | str:
-    """Return the int or float Python reads from a text, else the text."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
+JAVA_ARGUMENTS = SourceLanguage(
+    "Java", "type_error:java", JAVA_TYPES, ("Array", "ArrayList"), java_value
+)

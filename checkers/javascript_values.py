@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from fctncalling.checkers.java_values import number_or_text
-from fctncalling.checkers.python_values import Accepted, Argument, Fault, argument_fault, shown
+from fctncalling.checkers.source_values import SourceLanguage, number_or_text
 
 JAVASCRIPT_TYPES: dict[str, type] = {
     "String": str,
@@ -38,44 +37,6 @@ _CLOSING = re.compile(r"\]")
 _BEFORE_KEY = re.compile(r",(?=[^,]+:)")
 _EMPTY_KEY = re.compile(r":[^,:]*(?:,|\Z)")
 _BRACKETED = re.compile(r"\[(.*?)\]")
-
-
-def javascript_fault(
-    parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
-) -> Fault | None:
-    """Return why a JavaScript argument is wrong. Raises ValueError for an unknown
-    documented type.
-    """
-    argument = javascript_argument(value, declared)
-    return (
-        argument if isinstance(argument, Fault) else argument_fault(parameter, argument, accepted)
-    )
-
-
-def javascript_argument(value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
-    """Return a JavaScript argument as a Python value, or the fault of one that is no text.
-
-    Raises ValueError for a documented type that is none of ours.
-    """
-    name, item = declared.get("type"), None
-    expected = _class_of(name)
-    if name == "array" and isinstance(declared.get("items"), Mapping):
-        item = declared["items"].get("type")
-    item_class = None if item is None else _class_of(item)
-    if type(value) is not str:
-        return Fault(
-            "type_error:js",
-            f"expected JavaScript source text, got {type(value).__name__} {shown(value)}",
-        )
-    return Argument(javascript_value(value, str(name), item), expected, item_class)
-
-
-def _class_of(name: Any) -> type:
-    if name not in JAVASCRIPT_TYPES:
-        raise ValueError(
-            f"documented JavaScript type {name!r}: expected one of {', '.join(JAVASCRIPT_TYPES)}"
-        )
-    return JAVASCRIPT_TYPES[name]
 
 
 def javascript_value(text: str, name: str, item: str | None = None) -> Any:
@@ -239,3 +200,8 @@ def _pairs(content: str) -> Iterator[tuple[str, str]]:
         position = _after_blank(content, comma.end()) if comma else len(content)
         if comma and _EMPTY_KEY.match(content, position):
             position -= 1  # a blank is the key
+
+
+JAVASCRIPT_ARGUMENTS = SourceLanguage(
+    "JavaScript", "type_error:js", JAVASCRIPT_TYPES, ("array",), javascript_value
+)

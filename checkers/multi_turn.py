@@ -50,8 +50,8 @@ def check_pairs(pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected
         faults.append(turn_fault(turn, truth, so_far))
     per_turn = tuple(fault is None for fault in faults) + (False,) * (num_expected - len(faults))
     if num_turns != num_expected:
-        told = f"expected {num_expected} turns, got {num_turns}"
-        return Verdict(False, 0.0, "multi_turn:force_terminated", told, per_turn)
+        message = f"expected {num_expected} turns, got {num_turns}"
+        return Verdict(False, 0.0, "multi_turn:force_terminated", message, per_turn)
     for index, first in enumerate(faults):
         if first:
             return Verdict(False, 0.0, first.error_type, f"turn {index}: {first.message}", per_turn)
@@ -73,17 +73,17 @@ def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fa
         )
     missing = () if turn.results == truth.results else _missing(truth.results, results_so_far)
     if missing:
-        told = ", ".join(map(shown, missing))
-        return Fault("multi_turn:execution_response_mismatch", f"results never seen: {told}")
+        message = ", ".join(map(shown, missing))
+        return Fault("multi_turn:execution_response_mismatch", f"results never seen: {message}")
     return None
 
 
 def _missing(expected: Iterable[str], seen: Mapping[str, int]) -> list[str]:
     """Return each text that is expected more often than it was seen."""
-    wanted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for text in expected:
-        wanted[text] = wanted.get(text, 0) + 1
-    return [text for text, count in wanted.items() if count > seen.get(text, 0)]
+        counts[text] = counts.get(text, 0) + 1
+    return [text for text, count in counts.items() if count > seen.get(text, 0)]
 
 
 def differences(states: States, truth: States) -> list[str]:
@@ -92,12 +92,12 @@ def differences(states: States, truth: States) -> list[str]:
     """
     found = []
     for name, attributes in truth.items():
-        own = states.get(name, {})
+        state = states.get(name, {})
         for attribute, expected in attributes.items():
             if attribute[:1] == "_":
                 continue
             try:
-                differs = attribute not in own or own[attribute] != expected
+                differs = attribute not in state or state[attribute] != expected
             except (
                 RecursionError
             ):  # nested deeper than the interpreter compares: nothing says they are equal

@@ -121,11 +121,11 @@ def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault 
         return _refused("type_error:nested", parameter, value, accepted)
     if accepted_class(accepted) is type(value):
         return None
-    told = (
+    message = (
         f"parameter {parameter!r}: expected {expected.__name__}, got {type(value).__name__} "
         f"{shown(value)}"
     )
-    return Fault("type_error:simple", told)
+    return Fault("type_error:simple", message)
 
 
 def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool:
@@ -226,8 +226,10 @@ def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted)
     )
     for alternative in accepted:
         if len(value) != len(alternative):
-            told = f"parameter {parameter!r}: expected {len(alternative)} dicts, got {len(value)}"
-            fault = Fault("value_error:list_dict_count", told)
+            message = (
+                f"parameter {parameter!r}: expected {len(alternative)} dicts, got {len(value)}"
+            )
+            fault = Fault("value_error:list_dict_count", message)
             continue
         pairs = zip(value, alternative, strict=True)
         fault = next(

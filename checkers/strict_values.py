@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fctncalling.checkers import ARGUMENT_CHECKERS, calls_fault
-from fctncalling.checkers.java_values import java_argument
-from fctncalling.checkers.javascript_values import javascript_argument
+from fctncalling.checkers.java_values import JAVA_ARGUMENTS
+from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS
 from fctncalling.checkers.python_values import Accepted, Fault, shown, standardised
 from fctncalling.data.types import Task
 
@@ -60,7 +60,8 @@ def _as_python(value: Any, declared: Mapping[str, Any], language: str) -> Any:
     """Return an argument as the Python value that its source text stands for."""
     if language == "python":
         return value
-    argument = (java_argument if language == "java" else javascript_argument)(value, declared)
+    source = JAVA_ARGUMENTS if language == "java" else JAVASCRIPT_ARGUMENTS
+    argument = source.argument(value, declared)
     return value if isinstance(argument, Fault) else argument.value
 
 
@@ -68,17 +69,21 @@ def _text_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
     """Return why an argument that BFCL accepts is none of the accepted ones as they are written."""
     if any(_same(value, each) for each in _alternatives(accepted)):
         return None
-    given = list(_texts(value))
-    wanted = list(_texts(list(_alternatives(accepted))))
-    told = f"parameter {parameter!r}: {shown(value)} is {shown(accepted)} only without punctuation"
-    for text in given:
+    texts = list(_texts(value))
+    accepted_texts = list(_texts(list(_alternatives(accepted))))
+    message = (
+        f"parameter {parameter!r}: {shown(value)} is {shown(accepted)} only without punctuation"
+    )
+    for text in texts:
         if not standardised(text) and text.strip():
-            return Fault("strict:punctuation_for_nothing", told)
-    if not given:
+            return Fault("strict:punctuation_for_nothing", message)
+    if not texts:
         return None  # no text in it: what BFCL forgives of other types is not looked at
-    alike = {standardised(text): _NUMBER.findall(text) for text in wanted}
-    changed = any(_NUMBER.findall(text) != alike.get(standardised(text), []) for text in given)
-    return Fault("strict:changed_number" if changed else "strict:dropped_punctuation", told)
+    numbers_by_text = {standardised(text): _NUMBER.findall(text) for text in accepted_texts}
+    changed = any(
+        _NUMBER.findall(text) != numbers_by_text.get(standardised(text), []) for text in texts
+    )
+    return Fault("strict:changed_number" if changed else "strict:dropped_punctuation", message)
 
 
 def _alternatives(accepted: Any) -> Iterator[Any]:

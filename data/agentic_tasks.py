@@ -53,12 +53,12 @@ class Variant:
     @cached_property
     def conversations(self) -> dict[str, list[list[str]]]:
         """The user's messages of every earlier conversation, by scenario and in order."""
-        told: dict[str, list[list[str]]] = {}
+        by_scenario: dict[str, list[list[str]]] = {}
         for file in sorted((self.root / CONVERSATIONS).glob("memory_*.json")):
             for _, entry in read_entries(file):
                 texts = [message["content"] for turn in entry["question"] for message in turn]
-                told.setdefault(entry["scenario"], []).append(texts)
-        return told
+                by_scenario.setdefault(entry["scenario"], []).append(texts)
+        return by_scenario
 
     def entry(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return an entry with the class and the scenario of the variant; nothing of `raw` is

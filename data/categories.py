@@ -105,8 +105,8 @@ def category_of(entry_id: str, file_name: str | None = None) -> str:
     (`multi-turn_base_3`) mean the same categories. Raises TaskError, naming the known categories,
     where neither the id nor the file name speaks of one.
     """
-    for spoken in (_ID.fullmatch(entry_id), _FILE.fullmatch(file_name or "")):
-        name = spoken["name"].replace("-", "_") if spoken else ""
+    for named in (_ID.fullmatch(entry_id), _FILE.fullmatch(file_name or "")):
+        name = named["name"].replace("-", "_") if named else ""
         if name in _CATEGORY_OF_NAME:
             return _CATEGORY_OF_NAME[name]
     speaker = f'id "{entry_id}"' + (

@@ -85,14 +85,16 @@ def load_format_sensitivity(folder: str | Path) -> list[Task]:
     Each has the category of the entry it asks, which is what it is judged by. Raises TaskError
     where the folder lacks the list of ids or an entry that it names.
     """
-    asked = [(variant, task) for task in _entries(Path(folder)) for variant in VARIANTS]
+    variants_of_entries = [
+        (variant, task) for task in _entries(Path(folder)) for variant in VARIANTS
+    ]
     return [
         replace(
             task,
             id=f"{CATEGORY}_{number}:{variant}:{task.id}",
             extra={**task.extra, "prompt_variant": variant},
         )
-        for number, (variant, task) in enumerate(asked)
+        for number, (variant, task) in enumerate(variants_of_entries)
     ]
 
 

@@ -58,7 +58,7 @@ class FunctionDocs:
         self, classes: Sequence[str], place: Location, own: Collection[str] = ()
     ) -> tuple[FunctionDoc, ...]:
         """Return the docs of the classes, in their order; TaskError at `place` where one that is
-        not in `own` has none.
+        is not in `self_documented` has none.
         """
         return tuple(doc for name in classes for doc in self._docs_of(name, place, own))
 

@@ -283,16 +283,16 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         """Go back to a state of `get_state`, of this environment or of one with the same tasks and
         keywords.
         """
-        own = None
+        restored = None
         if state["play"] is not None:
             task = self._tasks.by_id(state["play"]["task_id"])
             session = None if state["play"]["session"] is None else self._tools.session(task)
-            own = EpisodeState(self._tools.with_tool_docs(task), session)
-            own.set_state(state["play"])
+            restored = EpisodeState(self._tools.with_tool_docs(task), session)
+            restored.set_state(state["play"])
         self._np_random = copy.deepcopy(state["np_random"])
         self._np_random_seed = state["np_random_seed"]
-        self._state = own
-        self._num_rendered = len(own.conversation) if own else 0
+        self._state = restored
+        self._num_rendered = len(restored.conversation) if restored else 0
 
     def _required_state(self, what: str) -> EpisodeState:
         if self._state is None:

@@ -150,10 +150,12 @@ def _bare(text: str) -> str:
 
 def restates(answer: str, question: str) -> bool:
     """Whether an answer repeats an expression of the question, up to blanks and brackets."""
-    said, asked = (
+    answer_text, question_text = (
         re.sub(r"[\s$(){}\[\]]|\\(?:left|right|[,;:! ])", "", text) for text in (answer, question)
     )
-    return literal(answer) is None and bool(said) and said.strip(".?") in asked
+    return (
+        literal(answer) is None and bool(answer_text) and answer_text.strip(".?") in question_text
+    )
 
 
 def number(text: str) -> Fraction | None:

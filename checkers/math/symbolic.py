@@ -161,8 +161,8 @@ def _same_set(left: list[Tree], right: list[Tree]) -> bool:
 
 
 def _all(verdicts: Any) -> bool | None:
-    told = list(verdicts)
-    return False if False in told else None if None in told else True
+    outcomes = list(verdicts)
+    return False if False in outcomes else None if None in outcomes else True
 
 
 def to_sympy(tree: Tree) -> Any:

@@ -127,9 +127,9 @@ class EpisodeState:
 
     def get_state(self) -> dict[str, Any]:
         """Return a private copy of everything that changes, the tools' state included."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _SHARED}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _SHARED}
         session = None if self.session is None else self.session.get_state()
-        return {"task_id": self.task.id, "session": session, "play": copy.deepcopy(own)}
+        return {"task_id": self.task.id, "session": session, "play": copy.deepcopy(values)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of `get_state` of the same task; the state can be used again."""

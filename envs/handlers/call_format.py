@@ -139,10 +139,10 @@ def named_call(each: Any, *keys: str) -> dict[Any, Any]:
     """
     if not isinstance(each, dict) or not isinstance(each.get("name"), str):
         raise DecodeError("shape", 'expected each call as an object with a "name"')
-    given = [key for key in keys if key in each]
-    if len(given) != 1 or not isinstance(each[given[0]], dict):
+    present = [key for key in keys if key in each]
+    if len(present) != 1 or not isinstance(each[present[0]], dict):
         raise DecodeError("shape", f"{each['name']}: expected an object under {' or '.join(keys)}")
-    return {each["name"]: each[given[0]]}
+    return {each["name"]: each[present[0]]}
 
 
 def to_json(value: Any) -> str:

@@ -239,10 +239,10 @@ class ToolSession:
         """Return a tool's method such that live objects go from tool to tool in bounds only."""
 
         def invoke(*positional: Any, **named: Any) -> Any:
-            given = (*positional, *named.values())
-            evaluator.charge(size_of(given, evaluator.left))
+            arguments = (*positional, *named.values())
+            evaluator.charge(size_of(arguments, evaluator.left))
             if evaluator.hands_on:
-                require_copyable(self._instances[self._class_of[method]], given)
+                require_copyable(self._instances[self._class_of[method]], arguments)
             result = self._invoke(method, call, positional, named)
             if evaluator.is_nested:
                 evaluator.charge(size_of(result, evaluator.left))

@@ -151,12 +151,12 @@ class LenientCalls(Handler):
             return reading
         meant = text
         repairs: list[str] = []
-        for told, step in self._steps():
+        for repair, step in self._steps():
             changed = step(meant)
             if changed in (meant, "") or len(changed) > MAX_LENIENT_CHARS:
                 continue
             meant = changed
-            repairs.append(told)
+            repairs.append(repair)
             found = self._reading(meant, tuple(repairs))
             if found.calls:
                 return found

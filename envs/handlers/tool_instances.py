@@ -18,8 +18,10 @@ def loaded_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any
         if hasattr(
             instance, "_load_scenario"
         ):  # BFCL's MathAPI holds no state, so nothing is loaded
-            own = scenario if getattr(tool, "_copies_scenario", False) else snapshot(scenario, {})
-            instance._load_scenario(own, long_context=long_context)
+            private_scenario = (
+                scenario if getattr(tool, "_copies_scenario", False) else snapshot(scenario, {})
+            )
+            instance._load_scenario(private_scenario, long_context=long_context)
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
         raise InfrastructureError(

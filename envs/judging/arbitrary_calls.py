@@ -44,8 +44,8 @@ def arbitrary_call_fault(
     return None
 
 
-def _arbitrary(told: str) -> Fault:
-    return Fault("strict:arbitrary_call", told)
+def _arbitrary(message: str) -> Fault:
+    return Fault("strict:arbitrary_call", message)
 
 
 def _has_type(value: Any, declared: Mapping[str, Any]) -> bool:

@@ -83,8 +83,8 @@ def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     for name, forgiven in rules.items():
         for index, step in enumerate(steps):
             if step.calls and forgiven(task, step):
-                told = f"step {index} (turn {step.turn}): {step.text[:200]!r}"
-                return Fault(f"strict:{name}", told)
+                message = f"step {index} (turn {step.turn}): {step.text[:200]!r}"
+                return Fault(f"strict:{name}", message)
     return _needless_calls(task, steps)
 
 
@@ -165,10 +165,10 @@ def _needless_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     for turn in sorted({step.turn for step in steps}):
         here = [step for step in steps if step.turn == turn]
         count = sum(max(len(step.calls), len(step.executed)) for step in here)
-        wanted = len((task.ground_truth or ())[turn])
-        if count > MAX_CALLS[0] + MAX_CALLS[1] * wanted:
-            told = f"turn {turn}: {count} calls where its ground truth has {wanted}"
-            return Fault("strict:needless_calls", told)
+        num_expected = len((task.ground_truth or ())[turn])
+        if count > MAX_CALLS[0] + MAX_CALLS[1] * num_expected:
+            message = f"turn {turn}: {count} calls where its ground truth has {num_expected}"
+            return Fault("strict:needless_calls", message)
     return None
 
 

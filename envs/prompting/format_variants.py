@@ -59,12 +59,12 @@ def form_of_variant(variant: PromptVariant) -> str:
 def instructions(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
     """Return the system text of a variant for the functions offered."""
     words, style = wording(), variant.style
-    told = words["functions"][style].replace("{format}", variant.doc_format)
+    functions_text = words["functions"][style].replace("{format}", variant.doc_format)
     parts = {
         "task": words["task"][style],
         "output": form_of_variant(variant),
         "turns": words["turns"][style],
-        "functions": f"{told}\n{written_docs(docs, variant.doc_format)}",
+        "functions": f"{functions_text}\n{written_docs(docs, variant.doc_format)}",
     }
     if variant.markup == "markdown":
         return "\n\n".join(
@@ -106,16 +106,16 @@ def _xml_param(name: str, schema: Mapping[str, Any], required: Any, depth: int) 
     indent, kind = "  " * depth, schema.get("type", "string")
     items = schema.get("items") or schema.get("additionalProperties")
     kind = f"{kind}[{items['type']}]" if isinstance(items, dict) and "type" in items else kind
-    told = {
+    attributes = {
         "name": name,
         "type": kind,
         "required": str(required is None or name in required).lower(),
     }
     if "default" in schema:
-        told["default"] = repr(schema["default"])
+        attributes["default"] = repr(schema["default"])
     yield (
         f"{indent}<param "
-        f"{' '.join(f'{key}={quoteattr(str(value))}' for key, value in told.items())}>"
+        f"{' '.join(f'{key}={quoteattr(str(value))}' for key, value in attributes.items())}>"
     )
     yield f"{indent}  <desc>{escape(_description(schema))}</desc>"
     if inner := schema.get("properties"):
@@ -156,8 +156,8 @@ def _python_type(schema: Mapping[str, Any]) -> str:
 
 
 def _description(schema: Mapping[str, Any]) -> str:
-    told = str(schema.get("description", ""))
-    return f"{told} Enum values: {schema['enum']}." if "enum" in schema else told
+    description = str(schema.get("description", ""))
+    return f"{description} Enum values: {schema['enum']}." if "enum" in schema else description
 
 
 def _quoted(text: str) -> str:

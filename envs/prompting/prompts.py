@@ -85,14 +85,14 @@ def docs_for_prompt(functions: Sequence[FunctionDoc], category: str) -> list[Fun
 
 def _as_source_text(parameters: Mapping[str, Any], language: str) -> dict[str, Any]:
     result = copy.deepcopy(dict(parameters))
-    written = {"java": "Java", "javascript": "JavaScript"}[language]
+    language_name = {"java": "Java", "javascript": "JavaScript"}[language]
     for schema in result.get("properties", {}).values():
         true_type = schema.get("type", "any")
-        told = f" Written as {written} source text of type {true_type}"
+        note = f" Written as {language_name} source text of type {true_type}"
         for key in ("items", "properties"):
             if key in schema:
-                told += f", {key}: {json.dumps(schema.pop(key))}"
-        schema["description"] = schema.get("description", "") + told + "."
+                note += f", {key}: {json.dumps(schema.pop(key))}"
+        schema["description"] = schema.get("description", "") + note + "."
         schema["type"] = "string"
     return result
 

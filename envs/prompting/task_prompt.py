@@ -18,8 +18,8 @@ class TaskPrompt:
 
     def __init__(self, task: Task, handler: object) -> None:
         self._question = task.question
-        asked = task.kind == "agentic" and not is_prerequisite(task)
-        self._answer_form = prompts.AGENTIC_ANSWER if asked else ""
+        is_agentic = task.kind == "agentic" and not is_prerequisite(task)
+        self._answer_form = prompts.AGENTIC_ANSWER if is_agentic else ""
         self._missed = {turn: frozenset(names) for turn, names in task.missed_functions.items()}
         self._docs = prompts.docs_for_prompt(task.functions, task.category)
         self._schemas: dict[frozenset[str], bytes] = {}

@@ -15,8 +15,8 @@ def calculator(**keywords: Any) -> ToolTextEnv:
 
     Keywords are ToolTextEnv's, and win.
     """
-    given = {"handler": "request_call", "tools": ("calculator",), "reward": "numeric"}
-    return ToolTextEnv(**_with_tasks(CalculatorTasks, {**given, **keywords}))
+    defaults = {"handler": "request_call", "tools": ("calculator",), "reward": "numeric"}
+    return ToolTextEnv(**_with_tasks(CalculatorTasks, {**defaults, **keywords}))
 
 
 def python_math(**keywords: Any) -> ToolTextEnv:
@@ -25,8 +25,8 @@ def python_math(**keywords: Any) -> ToolTextEnv:
     Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
     "request_call" several tools.
     """
-    given = {"handler": "python_block", "tools": ("python_executor",), "reward": "aime"}
-    return ToolTextEnv(**_with_tasks(MathTasks, {**given, **keywords}))
+    defaults = {"handler": "python_block", "tools": ("python_executor",), "reward": "aime"}
+    return ToolTextEnv(**_with_tasks(MathTasks, {**defaults, **keywords}))
 
 
 JOBS: dict[str, Callable[..., ToolTextEnv]] = {

@@ -43,14 +43,14 @@ def tool_class(name: str, extra: Mapping[str, type | str] | None = None) -> type
 
     Raises LookupError, naming the known tools, for a name in neither.
     """
-    own = extra or {}
-    if name not in own and name not in TOOL_CLASSES:
-        known = ", ".join(sorted({*TOOL_CLASSES, *own}))
+    extra_tools = extra or {}
+    if name not in extra_tools and name not in TOOL_CLASSES:
+        known = ", ".join(sorted({*TOOL_CLASSES, *extra_tools}))
         raise LookupError(
             f'no tool is called "{name}". Known tools: {known}. '
             "Pass a class of your own as tools={name: class}, or drop the tasks that involve it."
         )
-    target = own[name] if name in own else TOOL_CLASSES[name]
+    target = extra_tools[name] if name in extra_tools else TOOL_CLASSES[name]
     return target if isinstance(target, type) else _imported(name, target)
 
 

@@ -36,15 +36,15 @@ class LocalCorpus:
         """Return the pages that contain a keyword, best first, each with the beginning of its body;
         the region is ignored.
         """
-        wanted = _words(keywords)
+        query_words = _words(keywords)
         if not self._pages:
             return []
         if self._index is None:
             self._index = bm25(self._texts)
-        scores = self._index.get_scores(wanted)
+        scores = self._index.get_scores(query_words)
         # BM25+ gives every page a share for every word, so only a word in common tells a page that
         # was found.
-        found = [i for i, texts in enumerate(self._texts) if set(wanted) & set(texts)]
+        found = [i for i, texts in enumerate(self._texts) if set(query_words) & set(texts)]
         best = sorted(found, key=lambda i: -float(scores[i]))[:max_results]
         return [{**self._pages[i], "body": self._pages[i]["body"][:SNIPPET_CHARS]} for i in best]
 

@@ -22,7 +22,7 @@ from source_tables import (
 )
 
 from fctncalling.checkers import check
-from fctncalling.checkers.java_values import java_argument, java_value
+from fctncalling.checkers.java_values import JAVA_ARGUMENTS, java_value
 from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.episode.parsing import parse_message
@@ -296,16 +296,16 @@ def test_texts_become_values_as_bfcl_converts_them(
 
 
 def test_only_text_is_converted_and_the_documented_type_must_be_known() -> None:
-    assert java_argument("5", {"type": "integer"}) == Argument(5, int)
-    assert java_argument("new int[]{}", {"type": "Array", "items": {"type": "char"}}) == Argument(
-        [], list, str
-    )
-    fault = java_argument(5, {"type": "integer"})
+    assert JAVA_ARGUMENTS.argument("5", {"type": "integer"}) == Argument(5, int)
+    assert JAVA_ARGUMENTS.argument(
+        "new int[]{}", {"type": "Array", "items": {"type": "char"}}
+    ) == Argument([], list, str)
+    fault = JAVA_ARGUMENTS.argument(5, {"type": "integer"})
     assert isinstance(fault, Fault)
     assert fault.error_type == "type_error:java"
     for unknown in ("Set", "int", None):
         with pytest.raises(ValueError, match=r"documented Java type .*: expected one of byte"):
-            java_argument("5", {"type": unknown})
+            JAVA_ARGUMENTS.argument("5", {"type": unknown})
 
 
 @given(st.sampled_from(["Array", "ArrayList", "HashMap", "long", "double"]), st.text(max_size=40))

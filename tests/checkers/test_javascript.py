@@ -24,7 +24,7 @@ from source_tables import (
     seconds_to_decode,
 )
 
-from fctncalling.checkers.javascript_values import javascript_argument, javascript_value
+from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS, javascript_value
 from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.errors import MissingExtra
@@ -296,17 +296,17 @@ def test_texts_become_values_as_bfcl_converts_them(
 
 
 def test_only_text_is_converted_and_the_documented_type_must_be_known() -> None:
-    assert javascript_argument("5", {"type": "float"}) == Argument(5.0, float)
-    assert javascript_argument("[]", {"type": "array", "items": {"type": "String"}}) == Argument(
-        [], list, str
-    )
-    fault = javascript_argument(None, {"type": "String"})
+    assert JAVASCRIPT_ARGUMENTS.argument("5", {"type": "float"}) == Argument(5.0, float)
+    assert JAVASCRIPT_ARGUMENTS.argument(
+        "[]", {"type": "array", "items": {"type": "String"}}
+    ) == Argument([], list, str)
+    fault = JAVASCRIPT_ARGUMENTS.argument(None, {"type": "String"})
     assert isinstance(fault, Fault)
     assert fault.error_type == "type_error:js"
     with pytest.raises(
         ValueError, match="documented JavaScript type 'string': expected one of String"
     ):
-        javascript_argument("5", {"type": "string"})
+        JAVASCRIPT_ARGUMENTS.argument("5", {"type": "string"})
 
 
 pieces = st.sampled_from(

@@ -109,10 +109,10 @@ class InlineCalls(CallFormat):
 
     def answer(self, text: str) -> str:
         """Return the final answer: the submitted text, or the part of it behind `Result =`."""
-        said = self.text_without_calls(text)
+        words = self.text_without_calls(text)
         if self.submit:
-            said = said.partition(self.submit)[0]
-        results = _RESULT.split(said)
+            words = words.partition(self.submit)[0]
+        results = _RESULT.split(words)
         return results[-1].strip()
 
     def recognises(self, text: str) -> bool:

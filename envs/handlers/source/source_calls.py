@@ -132,8 +132,8 @@ def _source_in(text: str) -> str:
 def named_once(arguments: Mapping[Any, str], name: Any) -> None:
     """Raise DecodeError where an argument of that name (None: a positional one) exists already."""
     if name in arguments:
-        told = "two positional arguments" if name is None else f"two arguments called {name!r}"
-        raise DecodeError("value", f"{told} are not read")
+        repeated = "two positional arguments" if name is None else f"two arguments called {name!r}"
+        raise DecodeError("value", f"{repeated} are not read")
 
 
 def plain_call(

@@ -257,28 +257,41 @@ class GorillaFileSystem:
         """Rename an entry, or put it into a directory; a moved directory shares its contents with
         the old one.
         """
+        found = self._destination("mv", "move", source, destination)
+        if isinstance(found, dict):
+            return found
+        folder, name, path = found
+        if path != name and name in folder.contents:
+            return {"error": f"mv: cannot move '{source}' to '{path}': File exists"}
+        item = self._current_dir.contents.pop(source)
+        if isinstance(item, File):
+            folder.add_file(name, item.content)
+        else:
+            folder.add_directory(name).contents = item.contents
+        return {"result": f"'{source}' moved to '{path}'"}
+
+    def _destination(
+        self, command: str, verb: str, source: Any, destination: Any
+    ) -> tuple[Directory, Any, Any] | dict[str, Any]:
+        """Return the directory, the name in it and the path that an entry goes to, or the error.
+
+        The path is the name itself unless the destination is a directory.
+        """
         current = self._current_dir
         if source not in current.contents:
-            return {"error": f"mv: cannot move '{source}': No such file or directory"}
+            return {"error": f"{command}: cannot {verb} '{source}': No such file or directory"}
         if "/" in destination:
             return {
-                "error": "mv: path not allowed in destination. Provide only a file or directory "
-                "name."
+                "error": f"{command}: path not allowed in destination. Provide only a file or "
+                "directory name."
             }
-        item, target = current.contents[source], current.get_item(destination)
+        target = current.get_item(destination)
         if isinstance(target, File):
-            return {"error": f"mv: cannot move '{source}' to '{destination}': Not a directory"}
-        place, new_name, shown = current, destination, destination
+            error = f"{command}: cannot {verb} '{source}' to '{destination}': Not a directory"
+            return {"error": error}
         if isinstance(target, Directory):
-            place, new_name, shown = target, source, f"{destination}/{source}"
-            if source in target.contents:
-                return {"error": f"mv: cannot move '{source}' to '{shown}': File exists"}
-        del current.contents[source]
-        if isinstance(item, File):
-            place.add_file(new_name, item.content)
-        else:
-            place.add_directory(new_name).contents = item.contents
-        return {"result": f"'{source}' moved to '{shown}'"}
+            return target, source, f"{destination}/{source}"
+        return current, destination, destination
 
     def rm(self, file_name: Any) -> dict[str, Any]:
         """Remove a file or a whole directory."""
@@ -303,32 +316,21 @@ class GorillaFileSystem:
         """Copy an entry; a copied directory has a table of its own whose entries are the old
         objects.
         """
-        current = self._current_dir
-        if source not in current.contents:
-            return {"error": f"cp: cannot copy '{source}': No such file or directory"}
-        if "/" in destination:
-            return {
-                "error": "cp: path not allowed in destination. Provide only a file or directory "
-                "name."
-            }
-        item, target = current.contents[source], current.get_item(destination)
-        if isinstance(target, File):
-            return {"error": f"cp: cannot copy '{source}' to '{destination}': Not a directory"}
-        place, new_name, shown = current, destination, destination
-        if isinstance(target, Directory):
-            place, new_name, shown = target, source, f"{destination}/{source}"
-            if (
-                shown in target.contents
-            ):  # BFCL looks for the whole path: a real clash raises when it is added
-                return {"error": f"cp: cannot copy '{source}' to '{shown}': File exists"}
+        found = self._destination("cp", "copy", source, destination)
+        if isinstance(found, dict):
+            return found
+        folder, name, path = found
+        # BFCL looks for the whole path: a real clash raises when it is added
+        if path != name and path in folder.contents:
+            return {"error": f"cp: cannot copy '{source}' to '{path}': File exists"}
+        item = self._current_dir.contents[source]
         if isinstance(item, File):
-            place.add_file(new_name, item.content)
+            folder.add_file(name, item.content)
         else:
-            added = place.add_directory(new_name)
-            added.contents = (
-                item.contents.copy()
-            )  # after the addition: a directory copied into itself holds itself
-        return {"result": f"'{source}' copied to '{shown}'"}
+            added = folder.add_directory(name)
+            # after the addition: a directory copied into itself holds itself
+            added.contents = item.contents.copy()
+        return {"result": f"'{source}' copied to '{path}'"}
 
 
 class _Extension:

@@ -61,5 +61,5 @@ def shown(scenario_name: str, content: str, *, two_parts: bool) -> str:
     """Return what a memory tells a model before its first call."""
     role: str = _TABLE["roles"].get(scenario_name, "")
     held = "Core memory" if two_parts else "Memory"
-    told = f"{held} holds:\n{content}" if content else f"{held} is empty."
-    return "\n\n".join(filter(None, [role, _TWO_PARTS if two_parts else _ONE_TEXT, told]))
+    text = f"{held} holds:\n{content}" if content else f"{held} is empty."
+    return "\n\n".join(filter(None, [role, _TWO_PARTS if two_parts else _ONE_TEXT, text]))

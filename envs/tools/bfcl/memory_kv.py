@@ -36,8 +36,8 @@ class MemoryAPI_kv:
         self._scenario = str(scenario.get("scenario", ""))
         self.core_memory = dict((snapshot or {}).get("core_memory", {}))
         self.archival_memory = dict((snapshot or {}).get("archival_memory", {}))
-        said = notes(conversations, *ARCHIVAL)
-        for key, note in zip(keys(said, self._scenario), said, strict=True):
+        archived_notes = notes(conversations, *ARCHIVAL)
+        for key, note in zip(keys(archived_notes, self._scenario), archived_notes, strict=True):
             self.archival_memory_add(key, note)
         for number, note in enumerate(overview(conversations, *CORE), 1):
             self.core_memory_add(f"conversation_{number}", note)

@@ -64,8 +64,8 @@ def overview(conversations: Conversations, max_notes: int, max_chars: int) -> tu
     """Return how the conversations began, the earliest first: where people say who they are and
     what they want.
     """
-    begun = (next(iter(_packed(_sentences(texts), max_chars)), "") for texts in conversations)
-    return tuple(islice(filter(None, begun), max_notes))
+    beginnings = (next(iter(_packed(_sentences(texts), max_chars)), "") for texts in conversations)
+    return tuple(islice(filter(None, beginnings), max_notes))
 
 
 @lru_cache(maxsize=16)

@@ -130,11 +130,11 @@ class MessageAPI:
         """Return the messages that contain the keyword in any letter case."""
         if not self.current_user:
             return {"error": _NO_USER}
-        wanted = keyword.lower()
+        lowered = keyword.lower()
         found = [
             {"receiver_id": receiver, "message": text}
             for receiver, text in self._sent()
-            if wanted in text.lower()
+            if lowered in text.lower()
         ]
         return {"results": found}
 

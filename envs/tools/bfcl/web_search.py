@@ -67,11 +67,11 @@ def web_search_tool(search: Search, fetch: Fetch | None = None) -> type[WebSearc
     of `fetch` apart) is failed infrastructure: the episode is invalid, for a broken network is no
     mistake of the model.
     """
-    own = {
+    attributes = {
         "_search": staticmethod(_guarded(search)),
         "_fetch": staticmethod(_guarded(fetch)) if fetch else None,
     }
-    return type("WebSearchAPI", (WebSearchAPI,), own)
+    return type("WebSearchAPI", (WebSearchAPI,), attributes)
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:

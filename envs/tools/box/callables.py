@@ -143,7 +143,7 @@ def _doc_of_callable(
 ) -> FunctionDoc:
     name = name or str(getattr(function, "__name__", type(function).__name__))
     documented: Any = function if inspect.isroutine(function) else type(function).__call__
-    summary, told = parse_docstring(
+    summary, described = parse_docstring(
         inspect.getdoc(function) if inspect.isroutine(function) else _doc_of_object(function)
     )
     signature = _signature(function)
@@ -166,7 +166,7 @@ def _doc_of_callable(
         schema: dict[str, Any] = (
             {"type": "string"} if lone_text else type_schema(hints.get(parameter.name, Any))
         )
-        schema["description"] = told.get(parameter.name, "")
+        schema["description"] = described.get(parameter.name, "")
         if parameter.default is parameter.empty:
             required.append(parameter.name)
         elif isinstance(parameter.default, str | int | float | bool | list | dict):
@@ -258,7 +258,7 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     `Args:`.
     """
     summary: list[str] = []
-    told: dict[str, str] = {}
+    described: dict[str, str] = {}
     section, argument = "", ""
     for line in (text or "").splitlines():
         heading = _SECTION.match(line)
@@ -270,10 +270,10 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
             found = _ARGUMENT.match(line.strip())
             if found and _indent(line) <= 4:
                 argument = found[1]
-                told[argument] = found[2]
+                described[argument] = found[2]
             elif argument:
-                told[argument] = f"{told[argument]} {line.strip()}".strip()
-    return " ".join(part for part in summary if part), told
+                described[argument] = f"{described[argument]} {line.strip()}".strip()
+    return " ".join(part for part in summary if part), described
 
 
 def _indent(line: str) -> int:

@@ -118,8 +118,8 @@ class ExecutorConfig:
         """Return a copy in which every keyword that is not None replaces the configured value;
         checked.
         """
-        given = {name: value for name, value in keywords.items() if value is not None}
-        return checked(replace(self, **given), "PythonExecutor")
+        values = {name: value for name, value in keywords.items() if value is not None}
+        return checked(replace(self, **values), "PythonExecutor")
 
 
 def available_cores() -> int:

@@ -94,8 +94,8 @@ def nameless_host() -> list[str]:
     """Return the fields of `os.uname()` without the host name, which must not be in a snippet's
     memory.
     """
-    told = os.uname()
-    return [told.sysname, "", told.release, told.version, told.machine]
+    host = os.uname()
+    return [host.sysname, "", host.release, host.version, host.machine]
 
 
 class ZygoteLink:

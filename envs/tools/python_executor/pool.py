@@ -219,13 +219,13 @@ class PythonExecutor:
         results: list[ToolResult | None] = [None] * len(codes)
         calls: dict[int, CallInFlight] = {}
         waiting = list(reversed(range(len(codes))))
-        asked = time.perf_counter()
+        submitted = time.perf_counter()
         try:
             while waiting or calls:
                 # Wait for a place only with no call of our own to look after.
                 while waiting and self.places.acquire(blocking=not calls):
                     index = waiting.pop()
-                    queue_s = time.perf_counter() - asked
+                    queue_s = time.perf_counter() - submitted
                     try:
                         calls[index] = self._launcher.start_call(
                             codes[index], timeout_s, seeds[index], queue_s

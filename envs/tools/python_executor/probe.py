@@ -116,13 +116,13 @@ class Report:
     @property
     def shortcomings(self) -> list[str]:
         """Everything that falls short of full confinement, a sentence each."""
-        told = [self.failure] if self.failure else []
-        told += [f"layer {layer} is missing ({why})" for layer, why in self.missing.items()]
-        told += [
+        sentences = [self.failure] if self.failure else []
+        sentences += [f"layer {layer} is missing ({why})" for layer, why in self.missing.items()]
+        sentences += [
             f"{area} are open: it could {', '.join(tries)}"
             for area, tries in self.open_areas.items()
         ]
-        return told + ([f"calls run as {self.user}"] if self.user.startswith("root") else [])
+        return sentences + ([f"calls run as {self.user}"] if self.user.startswith("root") else [])
 
     def refusal(self) -> str:
         """Return the message of an executor that will not start like this."""
@@ -143,13 +143,13 @@ class Report:
             "signals": ("landlock", "seccomp"),
             "memory": ("rlimits",),
         }
-        told: dict[str, Any] = {}
+        areas: dict[str, Any] = {}
         for area in AREAS:
             layers = "+".join(layer for layer in holders[area] if layer in self.layers)
             open_by = ", ".join(self.open_areas.get(area, ()))
-            told[area] = f"OPEN ({open_by})" if open_by else (layers or "held by the system")
+            areas[area] = f"OPEN ({open_by})" if open_by else (layers or "held by the system")
         return {
-            **told,
+            **areas,
             "layers": list(self.layers),
             "user": self.user,
             "degraded": bool(self.shortcomings),

@@ -113,10 +113,10 @@ class SessionCall(CallInFlight):
         if descriptor != self.live.done:
             super().handle(descriptor)
             return
-        told = os.read(descriptor, 1)
+        exit_code = os.read(descriptor, 1)
         self._watches_done = False
-        if told:
-            self._exit_code = told[0]
+        if exit_code:
+            self._exit_code = exit_code[0]
 
     @property
     def _begun(self) -> float | None:
@@ -159,10 +159,10 @@ class SessionCall(CallInFlight):
 
     @property
     def _ends(self) -> float:
-        begun = self._begun
-        if self._stopped or begun is None:
+        start = self._begun
+        if self._stopped or start is None:
             return super()._ends
-        return begun + self.limits.timeout_s
+        return start + self.limits.timeout_s
 
     def _sent(self) -> None:
         """Keep the pipe: more snippets follow."""
@@ -195,20 +195,20 @@ class PythonSession:
             check_timeout(timeout_s, "run")
         check_seed(seed)
         limits = self._limits._replace(timeout_s=timeout_s or self._limits.timeout_s)
-        asked = time.perf_counter()
+        submitted = time.perf_counter()
         with self._lock, self._executor.places:
             if self._closed:
                 raise ValueError("this PythonSession is closed")
-            queue_s = time.perf_counter() - asked
+            queue_s = time.perf_counter() - submitted
             data = encoded(code, self._executor.config)
             if isinstance(data, ToolResult):
                 return data
             was_lost = self._forget_the_dead()
             if self._live is None:
-                begun: Any = self._executor.start_session(limits)
-                if isinstance(begun, ToolResult):
-                    return begun
-                self._live = begun
+                launched: Any = self._executor.start_session(limits)
+                if isinstance(launched, ToolResult):
+                    return launched
+                self._live = launched
             result = self._result(SessionCall(data, limits, self._live, seed))
         reason = "; ".join(filter(None, (LOST if was_lost else "", result.reason)))
         return replace(result, queue_s=queue_s, reason=reason)

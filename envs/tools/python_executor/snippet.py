@@ -157,12 +157,12 @@ class MainModule:
         attributes.
         """
         try:
-            given = end.code
-            if given is None:
+            code = end.code
+            if code is None:
                 return 0
-            if isinstance(given, int):
-                return int.__and__(given, 255)  # the number itself: an overridden & is not asked
-            print(given, file=self.stderr)
+            if isinstance(code, int):
+                return int.__and__(code, 255)  # the number itself: an overridden & is not asked
+            print(code, file=self.stderr)
         except BaseException as error:
             self._tell(error)
         return 1
@@ -187,8 +187,8 @@ def leave(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
 
 def own_traceback(error: BaseException) -> str:
     """Return the traceback of the snippet's own frames, without those of harness and libraries."""
-    told = traceback.TracebackException.from_exception(error, compact=True)
-    pending, seen = [told], set()
+    summary = traceback.TracebackException.from_exception(error, compact=True)
+    pending, seen = [summary], set()
     while pending:
         one = pending.pop()
         if id(one) in seen:
@@ -198,7 +198,7 @@ def own_traceback(error: BaseException) -> str:
             [frame for frame in one.stack if frame.filename.startswith(FILE_NAME[:-1])]
         )
         pending += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
-    return "".join(told.format())
+    return "".join(summary.format())
 
 
 def _writer(descriptor: int) -> io.TextIOWrapper:

@@ -64,17 +64,17 @@ class Confinement:
     `missing` tells of the others, layer -> reason.
     """
 
-    def __init__(self, wanted: tuple[str, ...], *, threads: bool) -> None:
+    def __init__(self, requested: tuple[str, ...], *, threads: bool) -> None:
         self.missing: dict[str, str] = {}
         self._threads = threads
         self._program = b""
         self._ruleset = -1
         self._base = address_space()
-        if "landlock" in wanted:
+        if "landlock" in requested:
             self._prepare_landlock()
-        if "seccomp" in wanted:
+        if "seccomp" in requested:
             self._prepare_seccomp()
-        self.layers = tuple(layer for layer in wanted if layer not in self.missing)
+        self.layers = tuple(layer for layer in requested if layer not in self.missing)
 
     def _prepare_landlock(self) -> None:
         try:

@@ -1,0 +1,62 @@
+"""Arguments given as source text of Java or JavaScript: their classes, by the documented type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from fctncalling.checkers.python_values import Accepted, Argument, Fault, argument_fault, shown
+
+
+class SourceLanguage(NamedTuple):
+    """A language whose arguments BFCL reads from source text."""
+
+    name: str
+    error_type: str  # of an argument that is no text
+    types: Mapping[str, type]  # documented type -> the class of its values
+    list_types: tuple[str, ...]  # documented types whose items have a type too
+    value_of: Callable[[str, str, str | None], Any]  # (text, type, type of items) -> value
+
+    def class_of(self, name: Any) -> type:
+        """Return the class of a documented type; ValueError for an unknown one."""
+        if name not in self.types:
+            raise ValueError(
+                f"documented {self.name} type {name!r}: expected one of {', '.join(self.types)}"
+            )
+        return self.types[name]
+
+    def argument(self, value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
+        """Return an argument as a Python value, or the fault of one that is no text.
+
+        Raises ValueError for an unknown documented type.
+        """
+        name, item = declared.get("type"), None
+        expected = self.class_of(name)
+        if name in self.list_types and isinstance(declared.get("items"), Mapping):
+            item = declared["items"].get("type")
+        item_class = None if item is None else self.class_of(item)
+        if type(value) is not str:
+            return Fault(
+                self.error_type,
+                f"expected {self.name} source text, got {type(value).__name__} {shown(value)}",
+            )
+        return Argument(self.value_of(value, str(name), item), expected, item_class)
+
+    def fault(
+        self, parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
+    ) -> Fault | None:
+        """Return why an argument is wrong. Raises ValueError for an unknown documented type."""
+        argument = self.argument(value, declared)
+        if isinstance(argument, Fault):
+            return argument
+        return argument_fault(parameter, argument, accepted)
+
+
+def number_or_text(text: str) -> int | float | str:
+    """Return the int or float Python reads from a text, else the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
