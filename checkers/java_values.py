@@ -97,7 +97,7 @@ def _array_list(text: str, item: str | None) -> Any:
 
 
 def _item(text: str, item: str | None) -> Any:
-    return guessed(text) if item is None else java_value(text, item)
+    return guess_value(text) if item is None else java_value(text, item)
 
 
 def _listed(text: str, item: str | None) -> Any:
@@ -151,7 +151,7 @@ def _hash_map(text: str) -> Any:
     end = text.find("}", body.end()) if body else -1
     if body is None or end < 0:
         return {} if _is_made(text) else text
-    return {key: guessed(value.strip()) for key, value in _puts(text[body.end() : end])}
+    return {key: guess_value(value.strip()) for key, value in _puts(text[body.end() : end])}
 
 
 def _is_made(text: str) -> bool:
@@ -209,7 +209,7 @@ def _line_end(text: str, start: int) -> int:
     return len(text) if end < 0 else end
 
 
-def guessed(text: str) -> Any:
+def guess_value(text: str) -> Any:
     """Return the value of source text of unknown type; numbers as Python reads them (`1_0`,
     `nan`).
     """

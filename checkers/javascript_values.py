@@ -73,7 +73,7 @@ def is_quoted(text: str) -> bool:
     return text[:1] in ("'", '"') and text.endswith(text[:1])
 
 
-def guessed(text: str) -> Any:
+def guess_value(text: str) -> Any:
     """Return the value of source text of unknown type; numbers as Python reads them (`1_0`,
     `nan`).
     """
@@ -91,7 +91,7 @@ def _array(text: str, item: str | None) -> Any:
     if inside is None:
         return text
     parts = [part.strip() for part in inside.split(",")] if inside.strip() else []
-    return [guessed(part) if item is None else _value(part, item) for part in parts]
+    return [guess_value(part) if item is None else _value(part, item) for part in parts]
 
 
 def _inside(text: str) -> str | None:
@@ -123,7 +123,7 @@ def _arrays_inside(text: str) -> list[list[Any]] | None:
         # one.
         stripped = inner.strip()
         items = stripped[1:] if index == 0 and stripped.startswith("[") else stripped
-        arrays.append([guessed(item) for item in items.split(",")])
+        arrays.append([guess_value(item) for item in items.split(",")])
     return arrays
 
 
@@ -179,7 +179,7 @@ def _entry(text: str) -> Any:
         return _array(text, None)
     if text.startswith("{") and text.endswith("}"):
         return _dict(text)
-    return guessed(text.strip("'\""))
+    return guess_value(text.strip("'\""))
 
 
 def _pairs(content: str) -> Iterator[tuple[str, str]]:

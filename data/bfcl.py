@@ -217,8 +217,8 @@ def _task(
     answers: PossibleAnswers,
 ) -> Task:
     classes, paths, scenarios = named_classes(entry, place)
-    own = docs.self_documented | paths.keys()
-    functions = _functions(entry.get("function"), classes, place, docs, own)
+    self_documented = docs.self_documented | paths.keys()
+    functions = _functions(entry.get("function"), classes, place, docs, self_documented)
     answer: Mapping[str, Any] | None = entry
     if category not in WITHOUT_ANSWER and (entry.get("ground_truth") is None or answers.explicit):
         answer = answers.find(place)
@@ -231,7 +231,7 @@ def _task(
         initial_config=scenarios,
         involved_classes=classes,
         missed_functions=missed_functions(
-            entry, functions, place, more_later=not own.isdisjoint(classes)
+            entry, functions, place, more_later=not self_documented.isdisjoint(classes)
         ),
         extra={
             key: value
@@ -253,11 +253,11 @@ def _functions(
     classes: Sequence[str],
     place: Location,
     docs: FunctionDocs,
-    own: Collection[str],
+    self_documented: Collection[str],
 ) -> tuple[FunctionDoc, ...]:
     if listed is None:
-        return docs.of_classes(classes, place, own)
+        return docs.of_classes(classes, place, self_documented)
     return tuple(
-        docs.named(f, classes, place, own) if isinstance(f, str) else function_doc(f)
+        docs.by_name(f, classes, place, self_documented) if isinstance(f, str) else function_doc(f)
         for f in listed
     )

@@ -55,26 +55,33 @@ class FunctionDocs:
         self._by_name: dict[str, FunctionDoc] | None = None
 
     def of_classes(
-        self, classes: Sequence[str], place: Location, own: Collection[str] = ()
+        self, classes: Sequence[str], place: Location, self_documented: Collection[str] = ()
     ) -> tuple[FunctionDoc, ...]:
         """Return the docs of the classes, in their order; TaskError at `place` where one that is
         is not in `self_documented` has none.
         """
-        return tuple(doc for name in classes for doc in self._docs_of(name, place, own))
+        return tuple(doc for name in classes for doc in self._docs_of(name, place, self_documented))
 
-    def named(
-        self, name: str, classes: Sequence[str], place: Location, own: Collection[str] = ()
+    def by_name(
+        self,
+        name: str,
+        classes: Sequence[str],
+        place: Location,
+        self_documented: Collection[str] = (),
     ) -> FunctionDoc:
         """Return the doc of one function: of the involved classes first, then of any class of the
         source.
         """
-        for doc in self.of_classes(classes, place, own):
+        for doc in self.of_classes(classes, place, self_documented):
             if doc.name == name:
                 return doc
         if self._by_name is None:
             self._by_name = {doc.name: doc for doc in self._all()}
         if name not in self._by_name:
-            involved = ", ".join(doc.name for doc in self.of_classes(classes, place, own)) or "none"
+            involved = (
+                ", ".join(doc.name for doc in self.of_classes(classes, place, self_documented))
+                or "none"
+            )
             raise place.error(
                 f'function: "{name}" has no function doc: expected a name documented in '
                 f"{self._where()} "
@@ -82,13 +89,15 @@ class FunctionDocs:
             )
         return self._by_name[name]
 
-    def _docs_of(self, name: str, place: Location, own: Collection[str]) -> tuple[FunctionDoc, ...]:
+    def _docs_of(
+        self, name: str, place: Location, self_documented: Collection[str]
+    ) -> tuple[FunctionDoc, ...]:
         if name in self._of_class:
             return self._of_class[name]
         try:
             docs = () if name in WITHOUT_DOCS else self._find(name, place)
         except MissingDocs:
-            if name in own:
+            if name in self_documented:
                 return ()
             raise
         self._of_class[name] = docs

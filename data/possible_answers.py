@@ -31,7 +31,7 @@ class PossibleAnswers:
         self._path = _answer_file(None if isinstance(source, Mapping) else source, task_file)
         self._rest: Iterator[Mapping[str, Any]] | None = None
         self._waiting: dict[str, Mapping[str, Any]] = {}
-        self._missing_told = False
+        self._warned_of_missing = False
 
     def find(self, place: Location) -> Mapping[str, Any] | None:
         """Return a private copy of the answer to the entry at `place`; None, with one warning,
@@ -47,7 +47,7 @@ class PossibleAnswers:
             told = copy.deepcopy(self._mapping[place.id])
             return told if isinstance(told, Mapping) else {"ground_truth": told}
         if not self.explicit and not self._path.exists():
-            self._tell_missing(place)
+            self._warn_of_missing(place)
             return None
         answer = self._in_file(place.id)
         if answer is None:
@@ -70,9 +70,9 @@ class PossibleAnswers:
                 raise Location(self._path, line).error(explain(answer, "answer"))
             yield answer
 
-    def _tell_missing(self, place: Location) -> None:
-        if not self._missing_told:
-            self._missing_told = True
+    def _warn_of_missing(self, place: Location) -> None:
+        if not self._warned_of_missing:
+            self._warned_of_missing = True
             warnings.warn(
                 f"{place}: ground_truth: no possible answers: expected them in the entry or in "
                 f"{self._path}; "

@@ -38,30 +38,30 @@ class UserTools:
     are made from signatures and docstrings.
     """
 
-    def __init__(self, given: ToolsArgument) -> None:
+    def __init__(self, tools: ToolsArgument) -> None:
         self.classes: dict[str, Any] = {}  # class name -> class, or "module:Class"
         self._offered: dict[str, type] = {}
         self.box: ToolBox | None = None
         self._owns_box = False
-        if isinstance(given, Mapping):
-            self.classes = {name: _as_class(name, tool) for name, tool in given.items()}
-        elif isinstance(given, ToolBox):
-            self.box = given
-        elif given is not None:
-            self._sort(given)
+        if isinstance(tools, Mapping):
+            self.classes = {name: _as_class(name, tool) for name, tool in tools.items()}
+        elif isinstance(tools, ToolBox):
+            self.box = tools
+        elif tools is not None:
+            self._sort(tools)
         self.specified = frozenset(self.classes)
         self._docs_of_class: dict[str, tuple[FunctionDoc, ...]] = {}
         offered = [doc for name in self._offered for doc in self._made_docs(name)]
         self._docs = [*(self.box.docs if self.box else ()), *offered]
 
-    def _sort(self, given: Iterable[Any]) -> None:
-        if isinstance(given, str) or not isinstance(given, Iterable):
+    def _sort(self, tools: Iterable[Any]) -> None:
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise ToolDefinitionError(
-                f"tools={given!r:.100}: expected a list of tools, a mapping of classes, or a "
+                f"tools={tools!r:.100}: expected a list of tools, a mapping of classes, or a "
                 "ToolBox"
             )
         others = []
-        for tool in given:
+        for tool in tools:
             if isinstance(tool, type) and not isinstance(getattr(tool, "inputs", None), Mapping):
                 self._offered[tool.__name__] = tool
             else:
@@ -82,7 +82,7 @@ class UserTools:
         """
         paths: dict[str, str] = {}
         for name, path, place in named_by_path(
-            tasks, origin, allowed=allowed, given=self.specified
+            tasks, origin, allowed=allowed, specified=self.specified
         ):
             if paths.get(name, path) != path:
                 raise TaskError(
@@ -229,7 +229,7 @@ def _as_class(name: str, tool: Any) -> Any:
 
 
 def named_by_path(
-    tasks: Iterable[Task], origin: str, *, allowed: bool, given: Collection[str] = ()
+    tasks: Iterable[Task], origin: str, *, allowed: bool, specified: Collection[str] = ()
 ) -> list[tuple[str, str, str]]:
     """Return (name, "module:Class", place) of each class that a task names by its path and the user
     did not specify.
@@ -240,7 +240,7 @@ def named_by_path(
     for task in tasks:
         for name, path in task.tool_paths.items():
             place = f'{origin} (id "{task.id}"): involved_classes: "{path}"'
-            if name not in given:
+            if name not in specified:
                 found.append((name, path, place))
             if found and not allowed:
                 raise TaskError(

@@ -74,7 +74,7 @@ class ToolSession:
     ) -> None:
         tools = {name: tool_class(name, extra_tools) for name in involved_classes}
         self._owner = owner
-        self._own_tools = frozenset(extra_tools or ())
+        self._extra_tools = frozenset(extra_tools or ())
         self._class_of = class_of_functions(tuple(tools.items()))
         self._allowance = Allowance()
         self._instances = {
@@ -267,7 +267,7 @@ class ToolSession:
         except _TOOL_ERRORS:
             raise
         except (Exception, SystemExit) as error:
-            a_result = class_name in self._own_tools and isinstance(
+            a_result = class_name in self._extra_tools and isinstance(
                 error, Exception
             )  # users raise as they like
             if a_result or isinstance(error, InfrastructureError):

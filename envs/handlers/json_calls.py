@@ -34,7 +34,7 @@ _PYTHON_TAGS = ("<|python_tag|>", "<|python_start|>")
 _PYTHON_END = "<|python_end|>"
 
 
-def named(call: Call, key: str) -> dict[str, Any]:
+def call_object(call: Call, key: str) -> dict[str, Any]:
     """Return a call as {"name": ..., key: arguments}."""
     return {"name": call.name, key: dict(call.arguments)}
 
@@ -77,7 +77,7 @@ class JsonCalls(ToolCallForm):
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the bare list."""
-        yield to_json([named(call, "arguments") for call in calls])
+        yield to_json([call_object(call, "arguments") for call in calls])
 
 
 class HermesCalls(ToolCallForm):
@@ -112,7 +112,8 @@ class HermesCalls(ToolCallForm):
         """Yield one tagged object a call, then the same with marks inside strings escaped."""
         for write in (to_json, lambda value: escape_in_json(to_json(value))):
             yield "\n".join(
-                f"{self._open}{write(named(call, 'arguments'))}{self._close}" for call in calls
+                f"{self._open}{write(call_object(call, 'arguments'))}{self._close}"
+                for call in calls
             )
 
     def _blocks(self, text: str) -> Iterable[str]:
@@ -163,7 +164,9 @@ class LlamaJsonCalls(ToolCallForm):
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the objects with "; " between them."""
-        yield "; ".join(to_json(named(call, "parameters")) for call in calls) if calls else "[]"
+        yield (
+            "; ".join(to_json(call_object(call, "parameters")) for call in calls) if calls else "[]"
+        )
 
 
 class LlamaPythonicCalls(CallFormat):

@@ -39,7 +39,9 @@ def arbitrary_call_fault(
         for name, value in call.arguments.items():
             if not _has_type(value, documented[name]):
                 return _arbitrary(f"{call.name}: {name} is of type {type(value).__name__}")
-        if call.arguments and not any(_told(each, question) for each in call.arguments.values()):
+        if call.arguments and not any(
+            _occurs_in_question(each, question) for each in call.arguments.values()
+        ):
             return _arbitrary(f"{call.name}: no argument is told in the question")
     return None
 
@@ -56,7 +58,7 @@ def _has_type(value: Any, declared: Mapping[str, Any]) -> bool:
     return isinstance(given, expected) or declared.get("type") == "any"
 
 
-def _told(value: Any, question: str) -> bool:
+def _occurs_in_question(value: Any, question: str) -> bool:
     """Whether a word or number of a value stands in the question."""
     words = set(_WORD.findall(question.casefold()))
     for leaf in _leaves(value):
@@ -65,12 +67,12 @@ def _told(value: Any, question: str) -> bool:
         if isinstance(leaf, int | float):
             if str(leaf).removesuffix(".0") in words:
                 return True
-        elif _is_told_text(str(leaf).casefold(), words, question.casefold()):
+        elif _text_occurs(str(leaf).casefold(), words, question.casefold()):
             return True
     return False
 
 
-def _is_told_text(text: str, words: set[str], question: str) -> bool:
+def _text_occurs(text: str, words: set[str], question: str) -> bool:
     found = set(_WORD.findall(text)) - _SAMPLE
     return any(word in words for word in found if len(word) >= _MIN_LETTERS or word.isdigit()) or (
         not text.isascii() and text in question  # scripts that set no blanks between words

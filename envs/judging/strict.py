@@ -93,12 +93,16 @@ def _answer_fault(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     kind = task.kind
     if kind == "agentic":
         last = next((step.text for step in reversed(steps) if not step.calls), "")
-        return strict_answer_fault(last, task.ground_truth or (), _asked(task)) if last else None
+        return (
+            strict_answer_fault(last, task.ground_truth or (), _question_text(task))
+            if last
+            else None
+        )
     if kind not in ("simple", "multiple", "parallel", "relevance"):
         return None
     calls = [call for step in steps for call in step.calls]
     if kind == "relevance":
-        return arbitrary_call_fault(calls, task.functions, _asked(task))
+        return arbitrary_call_fault(calls, task.functions, _question_text(task))
     record = [{call.name: dict(call.arguments)} for call in calls]
     for underscore_to_dot in (
         False,
@@ -109,7 +113,7 @@ def _answer_fault(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     return None  # what was judged is no record of these calls: nothing can be said
 
 
-def _asked(task: Task) -> str:
+def _question_text(task: Task) -> str:
     return " ".join(str(message.get("content", "")) for turn in task.question for message in turn)
 
 

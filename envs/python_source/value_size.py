@@ -55,11 +55,11 @@ def nesting_of(value: Any) -> int:
     return deepest
 
 
-def require_copyable(tool: Any, given: tuple[Any, ...]) -> None:
+def require_copyable(tool: Any, arguments: tuple[Any, ...]) -> None:
     """Raise LimitExceeded where a tool that stores its arguments might nest too deep to be
     copied.
     """
-    nesting = nesting_of(given)
+    nesting = nesting_of(arguments)
     if nesting > 1 and nesting + nesting_of(getattr(tool, "__dict__", {})) > MAX_NESTED:
         raise LimitExceeded(f"tools hold no values nested deeper than {MAX_NESTED}")
 

@@ -23,7 +23,7 @@ from fctncalling.envs.handlers.inline.inline_calls import InlineCalls, Pause
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks
 from fctncalling.envs.tool_text.tasks import TaskList, TextTask, TextTasks, load_text_tasks
-from fctncalling.envs.tool_text.tools import GivenTextTools, InlineTools
+from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
 
 REWARDS = ("numeric", "aime", "text", "symbolic")
 NUMERIC_TOLERANCE = (
@@ -79,7 +79,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         *,
         tasks: Sequence[TextTask] | TextTasks | None = None,
         dataset_path: str | Path | None = None,
-        tools: GivenTextTools = ("calculator",),
+        tools: InlineToolsArgument = ("calculator",),
         handler: str = "request_call",
         reward: str | TextReward = "numeric",
         prompt: str = "",

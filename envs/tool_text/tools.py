@@ -22,7 +22,7 @@ from fctncalling.envs.tools.local_corpus import CorpusError, LocalCorpus, defaul
 from fctncalling.envs.tools.python_executor import PythonExecutor
 
 MAX_THREADS = 32
-GivenTextTools = Mapping[str, Any] | ToolBox | Iterable[Any]
+InlineToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any]
 _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
     r'^Traceback \(most recent call last\):|^ *File "<tool>", line \d+|^(?:Timed out|Killed|Not '
     r"run)\b",
@@ -41,20 +41,20 @@ class InlineToolResult(NamedTuple):
 class InlineTools:
     """ToolBox of inline calls.
 
-    `given`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a
-    PythonExecutor, or the names in OWN_TOOLS), or a ToolBox, which several environments may share.
+    `tools`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a
+    PythonExecutor, or the names in NAMED_TOOLS), or a ToolBox, which environments may share.
     What tools say is neutralised (no mark of the syntax, of a chat template, stands in it) and then
     cut to `max_characters`.
     """
 
     def __init__(
-        self, given: GivenTextTools, syntax: InlineCalls, *, max_characters: int | None = None
+        self, tools: InlineToolsArgument, syntax: InlineCalls, *, max_characters: int | None = None
     ) -> None:
         self.syntax = syntax
         self.max_characters = max_characters
         self._executors: list[PythonExecutor] = []
-        self._owns_box = not isinstance(given, ToolBox)
-        self.box = given if isinstance(given, ToolBox) else ToolBox(self._tools(given))
+        self._owns_box = not isinstance(tools, ToolBox)
+        self.box = tools if isinstance(tools, ToolBox) else ToolBox(self._tools(tools))
         self._threads: ThreadPoolExecutor | None = None
 
     def answer(self, block: CallBlock) -> InlineToolResult:
@@ -131,22 +131,22 @@ class InlineTools:
             return text
         return text[: max(0, limit - 3)] + "..."[:limit]
 
-    def _tools(self, given: Any) -> list[Tool]:
-        if isinstance(given, Mapping):
-            return [_renamed(self._tool(tool), name) for name, tool in given.items()]
-        if isinstance(given, str) or not isinstance(given, Iterable):
+    def _tools(self, tools: Any) -> list[Tool]:
+        if isinstance(tools, Mapping):
+            return [_renamed(self._tool(tool), name) for name, tool in tools.items()]
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise ToolDefinitionError(
-                f"tools={given!r:.100}: expected a list or mapping of tools, or a ToolBox"
+                f"tools={tools!r:.100}: expected a list or mapping of tools, or a ToolBox"
             )
-        return [self._tool(tool) for tool in given]
+        return [self._tool(tool) for tool in tools]
 
     def _tool(self, source: Any) -> Tool:
         if isinstance(source, str):
-            if source not in OWN_TOOLS:
+            if source not in NAMED_TOOLS:
                 raise ToolDefinitionError(
-                    f"no tool is called {source!r}: there are {', '.join(OWN_TOOLS)}"
+                    f"no tool is called {source!r}: there are {', '.join(NAMED_TOOLS)}"
                 )
-            source = OWN_TOOLS[source]()
+            source = NAMED_TOOLS[source]()
             if isinstance(source, PythonExecutor):
                 self._executors.append(source)
         if isinstance(source, PythonExecutor):
@@ -177,7 +177,7 @@ def search_tool(corpus: LocalCorpus | None = None, *, max_results: int = 1) -> T
     )
 
 
-OWN_TOOLS: dict[str, Callable[[], Any]] = {
+NAMED_TOOLS: dict[str, Callable[[], Any]] = {
     "calculator": calculator_tool,
     "python_executor": PythonExecutor,
     "search": search_tool,

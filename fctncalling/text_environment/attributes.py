@@ -15,7 +15,7 @@ from fctncalling.envs.handlers.inline.trl_request import (
     SUBMIT,
     RequestCalls,
 )
-from fctncalling.envs.tool_text.tools import GivenTextTools, InlineTools
+from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.text_environment.generation_kwargs import parse_generation_kwargs
 from fctncalling.text_environment.history_generator import HistoryGenerator, OnToken, language_model
@@ -42,7 +42,7 @@ class FollowsAssignments:
     syntax: InlineCalls
     template: RawTextTemplate
 
-    def _build(self, syntax: InlineCalls, tools: GivenTextTools) -> None:
+    def _build(self, syntax: InlineCalls, tools: InlineToolsArgument) -> None:
         """Build every part for the first time."""
         self.syntax = syntax
         self._built_syntax = syntax

@@ -18,7 +18,7 @@ from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline.inline_calls import CallBlock, Pause
 from fctncalling.envs.handlers.inline.trl_request import QUERY
-from fctncalling.envs.tool_text.tools import GivenTextTools
+from fctncalling.envs.tool_text.tools import InlineToolsArgument
 from fctncalling.text_environment.attributes import FollowsAssignments, overridden
 from fctncalling.text_environment.history_generator import OnToken
 from fctncalling.text_environment.reward_functions import RewardFunction, call_reward_fn
@@ -60,7 +60,7 @@ class TextEnvironment(FollowsAssignments):
         self,
         model: Any = None,
         tokenizer: Any = None,
-        tools: GivenTextTools | None = None,
+        tools: InlineToolsArgument | None = None,
         reward_fn: RewardFunction | None = None,
         prompt: str | None = None,
         max_turns: int = 4,

@@ -72,9 +72,9 @@ class CallInFlight:
         """
         self.limits = limits
         self.queue_s = queue_s
-        self.asked = time.perf_counter()
+        self.submitted = time.perf_counter()
         self._unsent = memoryview(message)
-        self._look_again = 0.0  # when its output is read next
+        self._next_read = 0.0  # when its output is read next
         self._stopped: Status | None = None
         self._stopped_at = 0.0
         self.gave_up = False  # whether our own side failed to answer
@@ -84,17 +84,17 @@ class CallInFlight:
         self._err = err
         for descriptor in ours:
             os.set_blocking(descriptor, False)
-        self._kept = {
+        self._outputs = {
             self._out: BoundedOutput(limits.max_output_length, keep_end=False),
             self._err: BoundedOutput(limits.max_output_length, keep_end=True),
         }
-        self._streams = dict(self._kept)  # the one that is left when a stream has ended
+        self._streams = dict(self._outputs)  # the one that is left when a stream has ended
 
     def interests(self) -> Iterator[tuple[int, int]]:
         """Yield (descriptor, poll events) of everything to wait for."""
         if not self.child.over:
             yield self.child.fileno(), select.POLLIN
-        if not self._look_again:
+        if not self._next_read:
             for descriptor in self._streams:
                 yield descriptor, select.POLLIN
         if self._unsent:
@@ -104,11 +104,11 @@ class CallInFlight:
         """Handle an event on one descriptor."""
         if descriptor in self._streams:
             self._read(descriptor)
-            self._look_again = time.perf_counter() + READ_PAUSE_S
+            self._next_read = time.perf_counter() + READ_PAUSE_S
         elif descriptor == self._code_out:
             self._send_code()
         else:
-            self.child.read_news()
+            self.child.read_message()
             if self._stopped and not self.child.over:
                 self.child.kill()  # it was stopped before it had told who it is
 
@@ -116,22 +116,22 @@ class CallInFlight:
     def deadline(self) -> float:
         """Time at which `check_clock` is due, on time.perf_counter()."""
         ends = self._ends
-        return min(ends, self._look_again) if self._look_again else ends
+        return min(ends, self._next_read) if self._next_read else ends
 
     @property
     def _ends(self) -> float:
         if self._stopped:
             return self._stopped_at + END_GRACE_S
         if self.child.started is None:
-            return self.asked + START_TIMEOUT_S
+            return self.submitted + START_TIMEOUT_S
         return self.child.started + self.limits.timeout_s
 
     def check_clock(self, now: float) -> None:
         """Stop the call at its time limit; give it up where even the kernel does not report its
         end.
         """
-        if now >= self._look_again:
-            self._look_again = 0.0
+        if now >= self._next_read:
+            self._next_read = 0.0
         if now < self._ends or self.child.over:
             return
         if self._stopped or self.child.started is None:
@@ -156,7 +156,7 @@ class CallInFlight:
         self._read_the_rest()
         ended = time.perf_counter()
         child = self.child
-        out, err = self._kept[self._out], self._kept[self._err]
+        out, err = self._outputs[self._out], self._outputs[self._err]
         stderr = err.text()
         status, reason = self._status(stderr)
         result = ToolResult(
@@ -228,8 +228,11 @@ class CallInFlight:
         if not data:
             del self._streams[descriptor]
             return False
-        self._kept[descriptor].add(data)
-        if sum(kept.total_bytes for kept in self._kept.values()) > self.limits.raw_output_bytes:
+        self._outputs[descriptor].add(data)
+        if (
+            sum(output.total_bytes for output in self._outputs.values())
+            > self.limits.raw_output_bytes
+        ):
             self._stop("output_limit")
             self._streams.clear()  # enough: what it writes until the kill lands is of no interest
         return True

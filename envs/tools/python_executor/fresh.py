@@ -111,7 +111,7 @@ class FreshChild:
         """Whether no further message will come."""
         return self.wait_status is not None or bool(self.lost)
 
-    def read_news(self) -> None:
+    def read_message(self) -> None:
         """Read one message: the child's, that it is confined, or the waiter's, that it has
         ended.
         """

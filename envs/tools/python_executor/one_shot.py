@@ -43,7 +43,7 @@ def main(status: int, settings_text: str) -> NoReturn:
     sys.path += [folder for folder in settings["path"] if folder not in sys.path]
     code = SETUP_FAILED
     try:
-        stage, confinement, user = prepare(settings)
+        main_module, confinement, user = prepare(settings)
         if settings.get("greet"):
             greeting = {"layers": confinement.layers, "missing": confinement.missing, "user": user}
             os.write(status, json.dumps(greeting).encode())
@@ -58,11 +58,11 @@ def main(status: int, settings_text: str) -> NoReturn:
         limits = settings["memory_bytes"], settings["cpu_s"] + start_up_s
         if done is not None:
             os.dup2(done, DONE)
-            serve_session(stage, confinement, *limits)
+            serve_session(main_module, confinement, *limits)
         source = confine_and_read(confinement, *limits)
         if settings["seed"] is not None:
-            stage.seed(settings["seed"])
-        code = stage.run(source, policy=settings["policy"])
+            main_module.seed(settings["seed"])
+        code = main_module.run(source, policy=settings["policy"])
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
     finally:
@@ -74,11 +74,11 @@ def prepare(settings: dict[str, Any]) -> tuple[MainModule, Confinement, str]:
     preload_without_host_name(settings["allowed_modules"])
     time.tzset()
     os.chdir("/")
-    stage = MainModule(
+    main_module = MainModule(
         frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"])
     )
     confinement = Confinement(tuple(settings["layers"]), threads=settings["threads"])
-    return stage, confinement, drop_user(settings["user"])
+    return main_module, confinement, drop_user(settings["user"])
 
 
 def die_with(parent: int) -> None:

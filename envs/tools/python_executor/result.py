@@ -63,22 +63,22 @@ class BoundedOutput:
         self.keep_end = keep_end
         self.max_bytes = 4 * max_characters + 4
         self.total_bytes = 0
-        self._kept = bytearray()
+        self._bytes = bytearray()
 
     def add(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
         self.total_bytes += len(data)
         if not self.keep_end:
-            self._kept += data[: max(0, self.max_bytes - len(self._kept))]
+            self._bytes += data[: max(0, self.max_bytes - len(self._bytes))]
             return
-        self._kept += data
-        if len(self._kept) > 2 * self.max_bytes:
-            del self._kept[: -self.max_bytes]
+        self._bytes += data
+        if len(self._bytes) > 2 * self.max_bytes:
+            del self._bytes[: -self.max_bytes]
 
     @property
     def truncated(self) -> bool:
         """Whether `text` leaves something out."""
-        return self.total_bytes > len(self._kept) or len(self._decoded()) > self.max_characters
+        return self.total_bytes > len(self._bytes) or len(self._decoded()) > self.max_characters
 
     def text(self) -> str:
         """Return at most max_characters characters, the marker of a cut among them."""
@@ -88,7 +88,7 @@ class BoundedOutput:
         return cut(text, self.max_characters, keep_end=self.keep_end, certain=True)
 
     def _decoded(self) -> str:
-        return self._kept.decode("utf-8", "replace")
+        return self._bytes.decode("utf-8", "replace")
 
 
 def _lines(*parts: str) -> str:

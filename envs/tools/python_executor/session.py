@@ -63,7 +63,7 @@ class SessionChild(NamedTuple):
     def is_over(self) -> bool:
         """Whether it has ended since the last call."""
         while not self.child.over and _readable(self.child.fileno()):
-            self.child.read_news()
+            self.child.read_message()
         return self.child.over
 
     def cpu_s(self) -> float:
@@ -121,7 +121,7 @@ class SessionCall(CallInFlight):
     @property
     def _begun(self) -> float | None:
         started = self.child.started
-        return None if started is None else max(started, self.asked)
+        return None if started is None else max(started, self.submitted)
 
     @property
     def finished(self) -> bool:
@@ -140,14 +140,14 @@ class SessionCall(CallInFlight):
             )
         self.child.signal(signal.SIGSTOP)  # no timer and no thread of it works between calls
         self._read_the_rest()
-        out, err = self._kept[self._out], self._kept[self._err]
+        out, err = self._outputs[self._out], self._outputs[self._err]
         memory = self._exit_code and ends_in_memory_error(err.text())
         return ToolResult(
             status="error" if self._exit_code else "ok",
             stdout=out.text(),
             stderr=err.text(),
             exit_code=self._exit_code,
-            wall_s=time.perf_counter() - (self._begun or self.asked),
+            wall_s=time.perf_counter() - (self._begun or self.submitted),
             cpu_s=max(0.0, self.live.cpu_s() - self._cpu_before),
             truncated=out.truncated or err.truncated,
             reason="It ran out of memory" if memory else "",

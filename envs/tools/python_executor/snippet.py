@@ -234,7 +234,7 @@ def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
 
 
 def serve_session(
-    stage: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
+    main_module: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
 ) -> NoReturn:
     """Confine this process, then run one snippet after the other, each with the names of those
     before.
@@ -251,9 +251,9 @@ def serve_session(
         seed, seeded, size = SESSION_CALL.unpack(read_exactly(SESSION_CALL.size, SESSION_CODE))
         source = read_exactly(size, SESSION_CODE).decode("utf-8", "surrogatepass")
         if seeded:
-            stage.seed(seed)
+            main_module.seed(seed)
         number += 1
-        os.write(DONE, bytes([stage.run(source, number=number)]))
+        os.write(DONE, bytes([main_module.run(source, number=number)]))
 
 
 def read_exactly(size: int, descriptor: int = 0) -> bytes:

@@ -111,7 +111,7 @@ class Zygote:
         preload_without_host_name(settings["allowed_modules"])
         time.tzset()
         os.chdir("/")
-        self.stage = MainModule(
+        self.main_module = MainModule(
             frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"])
         )
         compile("x = 1", "<warm>", "exec")
@@ -139,7 +139,7 @@ class Zygote:
                 if descriptor == self.control.fileno():
                     self.accept()
                 else:
-                    self.tell_ending(self.running.pop(descriptor))
+                    self.report_end(self.running.pop(descriptor))
             if os.getppid() != self.parent:  # a fork of the parent may still hold the socket open
                 self.leave()
 
@@ -158,9 +158,9 @@ class Zygote:
         descriptors.frombytes(ancillary[0][2])
         memory_bytes, cpu_s, seed, seeded, policy, session = REQUEST.unpack(message)
         status = socket.socket(fileno=descriptors.pop())
-        if not seeded and self.stage.numpy_random is not None:
+        if not seeded and self.main_module.numpy_random is not None:
             # numpy's global stream, unlike random's, is the same in every fork of one process.
-            self.stage.numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
+            self.main_module.numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
         try:
             pid = os.fork()
         except OSError as error:
@@ -174,9 +174,9 @@ class Zygote:
         if pid < 0:
             status.close()
             return
-        self.tell_start(pid, status)
+        self.report_start(pid, status)
 
-    def tell_start(self, pid: int, status: socket.socket) -> None:
+    def report_start(self, pid: int, status: socket.socket) -> None:
         pidfd = os.pidfd_open(pid)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [pidfd]))]
         try:
@@ -186,7 +186,7 @@ class Zygote:
         self.running[pidfd] = ChildProcess(pid, pidfd, status)
         self.poll.register(pidfd, select.POLLIN)
 
-    def tell_ending(self, call: ChildProcess) -> None:
+    def report_end(self, call: ChildProcess) -> None:
         self.poll.unregister(call.pidfd)
         _, status, usage = os.wait4(call.pid, 0)
         if "seccomp" not in self.confinement.layers:
@@ -235,11 +235,11 @@ class Zygote:
                 os.dup2(descriptor, number)
             gc.enable()
             if session:
-                serve_session(self.stage, self.confinement, memory_bytes, cpu_s)
+                serve_session(self.main_module, self.confinement, memory_bytes, cpu_s)
             source = confine_and_read(self.confinement, memory_bytes, cpu_s)
             if seed is not None:
-                self.stage.seed(seed)
-            code = self.stage.run(source, policy=policy)
+                self.main_module.seed(seed)
+            code = self.main_module.run(source, policy=policy)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         finally:
