@@ -252,7 +252,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         )
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state`, of this environment or of one made alike."""
+        """Go back to a state of `get_state`, of this environment or of one made with the same
+        arguments.
+        """
         state = copy.deepcopy(dict(state))
         self._np_random = state["np_random"]
         self._np_random_seed = state["seed"]

@@ -53,7 +53,7 @@ class XmlReturn(ReturnFormat):
 
     @abstractmethod
     def grouped(self, arguments: str) -> str:
-        """Return a function's arguments with what stands around them."""
+        """Return a function's arguments with the element around them, if any."""
 
     def calls_in(self, text: str) -> Record:
         """Return the calls of the first <functions> that is closed; raises DecodeError."""
@@ -117,7 +117,7 @@ class VerboseXml(XmlReturn):
     format = "verbose_xml"
 
     def writes(self, text: str) -> bool:
-        """Whether values stand in attributes."""
+        """Whether the text has values in attributes."""
         return "<params" in text or " value=" in text or "<param" not in text
 
     def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
@@ -147,11 +147,11 @@ class ConciseXml(XmlReturn):
     format = "concise_xml"
 
     def writes(self, text: str) -> bool:
-        """Whether values stand between tags."""
+        """Whether the text has values between tags."""
         return "<params" not in text and " value=" not in text
 
     def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Yield the arguments that stand right below the function."""
+        """Yield the arguments directly below the function."""
         for param in function.findall("param"):
             yield (
                 param.attrib["name"],

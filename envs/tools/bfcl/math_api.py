@@ -49,7 +49,7 @@ _SPARE: list[Any] = []
 
 
 class MathAPI:
-    """Functions of their arguments; an instance keeps nothing but the precision last asked for."""
+    """Stateless mathematics functions; an instance holds only the precision last requested."""
 
     def __init__(self) -> None:
         self._decimal = Context()

@@ -1,5 +1,5 @@
-"""What BFCL's memory tools share: their bounds, how they begin,
-and what they show a model unasked.
+"""Base of BFCL's memory tools: their limits, their initial content, and what a model is shown of
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TABLE = read_table("memory")
 
 
 class MemoryLimits(NamedTuple):
-    """How much one part of a memory holds."""
+    """Size limits of one part of a memory."""
 
     max_entries: int
     max_chars: int  # of one entry
@@ -58,7 +58,7 @@ def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Con
 
 
 def shown(scenario_name: str, content: str, *, two_parts: bool) -> str:
-    """Return what a memory tells a model before its first call."""
+    """Return what a model is shown of a memory before its first call."""
     role: str = _TABLE["roles"].get(scenario_name, "")
     held = "Core memory" if two_parts else "Memory"
     text = f"{held} holds:\n{content}" if content else f"{held} is empty."

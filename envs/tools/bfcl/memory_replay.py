@@ -1,4 +1,4 @@
-"""Earlier conversations replayed into a memory: what a plain note-taker would have kept of them.
+"""Replay of earlier conversations into a memory, as a simple note-taker would record them.
 
 BFCL has the tested model itself hold those conversations and keep notes, then asks its questions in
 a new one. Where no such notes are given (as a `snapshot`), a scripted note-taker takes their place:
@@ -31,8 +31,7 @@ def frozen(conversations: Iterable[Iterable[str]]) -> Conversations:
 
 @lru_cache(maxsize=16)
 def notes(conversations: Conversations, max_notes: int, max_chars: int) -> tuple[str, ...]:
-    """Return everything that was said, cut between sentences into notes of at most `max_chars`
-    characters.
+    """Return all messages as notes of at most `max_chars` characters, cut between sentences.
 
     A note begins anew with each conversation, or, where that makes more than `max_notes`, only
     where one is full.

@@ -14,7 +14,7 @@ _LOWEST_PRIORITY, _HIGHEST_PRIORITY = _TABLE["priority_range"]
 
 
 class TicketAPI:
-    """A ticket desk; only creating a ticket and listing one's own ask for a login.
+    """A ticket desk; only creating a ticket and listing the user's own tickets require a login.
 
     Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's own
     error text.

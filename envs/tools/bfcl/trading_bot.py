@@ -95,7 +95,7 @@ class TradingBot:
         return order
 
     def cancel_order(self, order_id: int) -> Result:
-        """Cancel an order that is not completed; no login is asked for."""
+        """Cancel an order that is not completed; requires no login."""
         if order_id not in self.orders:
             return {"error": f"Order with ID {order_id} not found."}
         order = self.orders[order_id]
@@ -259,8 +259,8 @@ class TradingBot:
         }
 
     def add_to_watchlist(self, stock: str) -> Result:
-        """Put a traded symbol on the watch list once, and return the list either way; no login is
-        asked for.
+        """Put a traded symbol on the watch list once, and return the list either way; requires no
+        login.
         """
         if stock not in self.watch_list and stock in self.stocks:
             self.watch_list.append(stock)

@@ -339,8 +339,8 @@ class TravelAPI:
         insurance_cost: float,
         card_id: str,
     ) -> Result:
-        """Charge a card for an insurance, whether it holds the money or not; nothing else is kept
-        of it.
+        """Charge a card for an insurance, whether it holds the money or not; nothing else is
+        recorded.
         """
         fault = self._token_fault(access_token)
         if not fault and self.budget_limit is not None and self.budget_limit < insurance_cost:
@@ -355,7 +355,7 @@ class TravelAPI:
         return {"insurance_id": str(self._draw("insurance_id")), "insurance_status": True}
 
     def contact_customer_support(self, booking_id: str, message: str) -> Result:
-        """Return the answer every message about a booking gets; no token is asked for."""
+        """Return the answer that every message about a booking gets; requires no token."""
         if booking_id not in self.booking_record:
             return {"error": "Booking not found"}
         return {
@@ -364,7 +364,7 @@ class TravelAPI:
         }
 
     def get_all_credit_cards(self) -> Result:
-        """Return all cards; no token is asked for."""
+        """Return all cards; requires no token."""
         return {"credit_card_list": self.credit_card_list}
 
 

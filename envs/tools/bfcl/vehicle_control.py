@@ -24,7 +24,7 @@ _NUM_DOORS: int = _TABLE["default_state"]["remainingUnlockedDoors"]
 
 
 class VehicleControlAPI:
-    """A car; in long context it tells far more than it is asked.
+    """A car; in long context its answers are far longer than requested.
 
     Fuel in gallons, distances on the road in km, temperatures in degrees Celsius, forces in
     newtons, tyre pressures in psi. Arguments are used as they come, as in BFCL: a wrong type
@@ -118,7 +118,7 @@ class VehicleControlAPI:
     def adjustClimateControl(
         self, temperature: float, unit: str = "celsius", fanSpeed: int = 50, mode: str = "auto"
     ) -> Result:
-        """Set the air conditioning; fahrenheit is kept converted, and answered as it was given."""
+        """Set the air conditioning; Fahrenheit is stored converted, and answered unconverted."""
         if not 0 <= fanSpeed <= 100:
             return {"error": "Fan speed must be between 0 and 100."}
         self.acTemperature = temperature
@@ -221,7 +221,7 @@ class VehicleControlAPI:
     def setCruiseControl(
         self, speed: float, activate: bool, distanceToNextVehicle: float
     ) -> Result:
-        """Switch cruise control; the distance is kept even where the speed is then refused."""
+        """Switch cruise control; the distance is stored even where the speed is then refused."""
         distance, speed = float(distanceToNextVehicle), float(speed)
         if self.engine_state == "stopped":
             return {"error": "Start the engine before activating the cruise control."}
@@ -274,7 +274,7 @@ class VehicleControlAPI:
         return {"zipcode": next(known, _TABLE["unknown_zipcode"])}
 
     def set_navigation(self, destination: str) -> Result:
-        """Keep the destination; what is no text is kept too, and only then fails."""
+        """Set the destination; a value that is no text is stored before it fails."""
         self.destination = destination
         return {"status": "Navigating to " + destination}
 

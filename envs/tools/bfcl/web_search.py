@@ -22,7 +22,7 @@ _HIDDEN = ("script", "style")
 
 
 class WebSearchAPI:
-    """Search and page fetching; `web_search_tool` makes a class that asks another engine."""
+    """Web search and page fetching; `web_search_tool` makes a class for another search engine."""
 
     show_snippet: bool
     _search: Search | None = None
@@ -60,7 +60,7 @@ class WebSearchAPI:
 
 
 def web_search_tool(search: Search, fetch: Fetch | None = None) -> type[WebSearchAPI]:
-    """Return a WebSearchAPI over a search function of one's own: `tools={"WebSearchAPI":
+    """Return a WebSearchAPI over a custom search function: `tools={"WebSearchAPI":
     web_search_tool(search)}`.
 
     Without `fetch` only pages of the local corpus can be fetched. What either raises (LookupError

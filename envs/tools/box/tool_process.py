@@ -126,8 +126,8 @@ def receive(connection: socket.socket, size: int, deadline: float | None = None)
 
 
 def result_text(value: Any) -> str:
-    """Return a tool's return value as text: text as it is, JSON where it can be, `repr` for the
-    rest.
+    """Return a tool's return value as text: a string itself, JSON where possible, else its
+    `repr`.
     """
     if isinstance(value, str):
         return value
