@@ -74,7 +74,14 @@ setup(
     packages=packages(),
     package_dir={f"fctncalling.{room}": room for room in ROOMS},
     package_data={
-        "": ["py.typed", "*.json", "tables/*.json", "tables/*.txt"],
+        "": [
+            "py.typed",
+            "*.json",
+            "*.toml",
+            "tables/*.json",
+            "tables/*.txt",
+            "frames/*.toml",
+        ],
         "fctncalling.data": ["embedded/**"],
     },
     py_modules=["train_fctncalling", "evaluate_fctncalling"],

@@ -1,0 +1,158 @@
+"""Clauses: one planned call in words, in one of the forms of the grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+from fctncalling.forge.plan import PlannedCall, Value
+from fctncalling.forge.words.grammar import Frame, Phrase, Sequence, Slot, allowed, expanded, parse
+from fctncalling.forge.words.noun_phrases import NounPhrases, arguments_of
+from fctncalling.forge.words.tables import frames, patterns, table
+from fctncalling.forge.words.views import slot_text
+
+_MAY_STAY_UNSAID = frozenset({"access_token"})
+_CLOSED = frozenset({"say", "ask", "know"})  # forms that take nothing behind them
+_TRIES = 6
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One request in words."""
+
+    form: str
+    text: str
+    frame: Frame
+    sentences: tuple[str, ...] = ()  # arguments that follow in sentences of their own
+
+
+def clause(
+    call: PlannedCall, forms: Iterable[str], nouns: NounPhrases, used: frozenset[Frame]
+) -> Clause | None:
+    """Return a call worded in one of the forms, None where no frame can say it.
+
+    Frames that were `used` before are taken only where nothing else is left.
+    """
+    values, kinds = arguments_of(call), _kinds(call, nouns)
+    options = [
+        frame
+        for form in forms
+        for frame in frames()[call.function][form]
+        if allowed(frame, values, kinds)
+    ]
+    nouns.draw.shuffle(options)
+    options.sort(key=used.__contains__)
+    before = list(nouns.discourse.mentions)
+    for frame in options[:_TRIES]:
+        made = _worded(frame, call, nouns)
+        if made is not None:
+            return made
+        nouns.discourse.mentions[:] = before
+    return None
+
+
+def aim(call: PlannedCall, nouns: NounPhrases) -> str | None:
+    """Return what the user may be after with a call, None where nothing is listed."""
+    values, kinds = arguments_of(call), _kinds(call, nouns)
+    options = [each for each in frames()[call.function]["aim"] if allowed(each, values, kinds)]
+    return filled(nouns.draw.choice(options).parts, call, nouns) if options else None
+
+
+def _kinds(call: PlannedCall, nouns: NounPhrases) -> dict[str, str]:
+    return {
+        name: "folder" if nouns.facts.kind_of(value) == "folder" else "file"
+        for name, value in call.arguments.items()
+        if value.kind == "destination"
+    }
+
+
+def _worded(frame: Frame, call: PlannedCall, nouns: NounPhrases) -> Clause | None:
+    covered = {guard.argument for guard in frame.guards if guard.test == "="}
+    text = filled(frame.parts, call, nouns, covered)
+    if text is None:
+        return None
+    sentences: list[str] = []
+    for name, value in call.arguments.items():
+        if name in covered or _unsaid(name, value, nouns):
+            continue
+        added = _extra(name, call, nouns, sentence=frame.form in _CLOSED)
+        if added is None:
+            return None
+        how, words = added
+        if how == "phrase":
+            text = f"{text}{', ' if text.count(' with ') or sentences else ' '}{words}"
+        else:
+            sentences.append(words)
+    return Clause(frame.form, text, frame, tuple(sentences))
+
+
+def _unsaid(name: str, value: Value, nouns: NounPhrases) -> bool:
+    """Tell whether the words may leave an argument to the reader."""
+    if nouns.is_blank(value):
+        return True
+    if value.kind in _MAY_STAY_UNSAID:
+        return value.provenance not in ("said_now", "inferred")
+    if value.provenance == "inferred":
+        return value.said is None
+    return value.provenance == "flag" and value.value in (False, None)
+
+
+def _extra(
+    name: str, call: PlannedCall, nouns: NounPhrases, *, sentence: bool
+) -> tuple[str, str] | None:
+    entry = _extras().get(f"{call.function}.{name}") or _extras().get(name)
+    if entry is None:
+        return None
+    how = "sentence" if sentence or nouns.draw.random() < 0.4 else "phrase"
+    text = filled(nouns.draw.choice(entry[how]), call, nouns)
+    return None if text is None else (how, text)
+
+
+@cache
+def _extras() -> dict[str, dict[str, tuple[Sequence, ...]]]:
+    return {
+        name: {how: tuple(parse(line.strip()) for line in text.strip().splitlines())
+               for how, text in entry.items()}
+        for name, entry in table("extras").items()
+    }  # fmt: skip
+
+
+def filled(
+    parts: Sequence, call: PlannedCall, nouns: NounPhrases, covered: set[str] | None = None
+) -> str | None:
+    """Return a frame's text with its slots filled, None where one cannot be."""
+    covered = set() if covered is None else covered
+    texts = []
+    for part in expanded(parts, nouns.draw):
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        if isinstance(part, Phrase):
+            texts.append(lexical(part, nouns.draw))
+            continue
+        nouns.after_of = bool(texts) and texts[-1].endswith("of ")
+        found = slot_text(part, call, nouns)
+        if found is None:
+            return None
+        texts.append(found[0])
+        covered.update((part.argument, *found[1]))
+    return " ".join("".join(texts).split(" ")).replace("  ", " ").strip()
+
+
+def lexical(phrase: Phrase, draw: Random) -> str:
+    """Return one wording of a phrase of the lexicon."""
+    return worded(draw.choice(patterns("lexicon")[phrase.name]), draw)
+
+
+def worded(parts: Sequence, draw: Random) -> str:
+    """Return a pattern of the lexicon as a text."""
+    return "".join(_texts(parts, draw)).replace("  ", " ").strip()
+
+
+def _texts(parts: Sequence, draw: Random) -> Iterator[str]:
+    for part in expanded(parts, draw):
+        if isinstance(part, Slot):
+            raise ValueError(f"the lexicon has no argument {part.argument!r}; write it in a frame")
+        yield lexical(part, draw) if isinstance(part, Phrase) else part

@@ -1,0 +1,189 @@
+"""Grammar of the frames: how a clause that asks for one function call may be worded.
+
+`frames/*.toml` lists, per function, frames in six forms:
+
+- `do`: a request as a verb phrase ("list the files here"),
+- `want`: what the user wants as a noun phrase ("a list of the files"),
+- `wish`: a state that the user wants ("the brake released"),
+- `know`: an indirect question ("which files there are"),
+- `ask`: a direct question without its mark ("which files are there"),
+- `say`: a statement that implies the request ("I lost track of the files and need a list"),
+- `lead`: an adverbial before another request ("in the reports folder"),
+
+and `aim`, what the user is after beyond the tools ("get my bearings").
+
+Notation of a frame:
+
+- `(a|b|)`: one of these, nested as one likes;
+- `{x}`: the argument x as a noun phrase, perhaps "it" or "that order"; `{x!}`: its bare value;
+  `{x's}`: its possessive; `{x.view}`: a view of it that may use further arguments;
+  `{x+liter}`: a number with its unit, plural where due; `{x:on=lit;off=dark}`: a word per value;
+- `<name>`: a phrase of the lexicon;
+- guards before it: `[x=v]`, `[x!=v]`, `[x]` (given), `[!x]` (left out or False), `[x~kind]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any
+
+FORMS = ("do", "want", "wish", "know", "ask", "say", "lead", "aim")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Place of one argument in a frame."""
+
+    argument: str
+    view: str = ""  # "!", "'s", ".name", "+unit" or "" for a noun phrase
+    words: tuple[tuple[str, str], ...] = ()  # value -> wording, for a `:` slot
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Reference to a list of the lexicon."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Alternatives, equally likely."""
+
+    options: tuple[Sequence, ...]
+
+
+Part = str | Slot | Phrase | Choice
+Sequence = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Condition on one argument under which a frame may be used."""
+
+    argument: str
+    test: str  # "=", "!=", "given", "absent", "~"
+    value: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One frame: its form, its guards and its parts; equal to itself alone."""
+
+    form: str
+    guards: tuple[Guard, ...]
+    parts: Sequence
+
+    def expanded(self, rng: Random) -> Iterator[str | Slot | Phrase]:
+        """Yield the parts with one option drawn of each choice."""
+        return expanded(self.parts, rng)
+
+
+def expanded(parts: Sequence, rng: Random) -> Iterator[str | Slot | Phrase]:
+    """Yield the parts with one option drawn of each choice."""
+    for part in parts:
+        if isinstance(part, Choice):
+            yield from expanded(part.options[int(rng.random() * len(part.options))], rng)
+        else:
+            yield part
+
+
+_TOKEN = re.compile(r"[^(){}<>|]+|\{[^}]*\}|<[a-z_]+>|[(|)]")
+_SLOT = re.compile(r"(\w+)(!|'s|\.\w+|\+[\w ]+|:.*)?")
+_GUARD = re.compile(r"\[(!?)(\w+)(?:(!=|=|~)([^\]]*))?\]\s*")
+
+
+def parse_frame(form: str, text: str) -> Frame:
+    """Return the frame that a line of the tables writes; ValueError names the line."""
+    guards, at = [], 0
+    while found := _GUARD.match(text, at):
+        guards.append(_guard(*found.groups()))
+        at = found.end()
+    return Frame(form, tuple(guards), parse(text[at:]))
+
+
+def _guard(negation: str, argument: str, test: str | None, value: str | None) -> Guard:
+    if test is None:
+        return Guard(argument, "absent" if negation else "given")
+    return Guard(argument, test, value or "")
+
+
+def parse(text: str) -> Sequence:
+    """Return the parts of a text in the notation above."""
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != text:
+        raise ValueError(f"cannot read the frame {text!r}: a bracket is not closed or unknown")
+    options, rest = _alternatives(tokens, 0)
+    if rest != len(tokens) or len(options) != 1:
+        raise ValueError(f"cannot read the frame {text!r}: its parentheses do not match")
+    return options[0]
+
+
+def _alternatives(tokens: list[str], at: int) -> tuple[tuple[Sequence, ...], int]:
+    options: list[Sequence] = []
+    current: list[Part] = []
+    while at < len(tokens) and tokens[at] != ")":
+        token, at = tokens[at], at + 1
+        if token == "(":
+            inner, at = _alternatives(tokens, at)
+            if at >= len(tokens):
+                return (), -1
+            current.append(Choice(inner))
+            at += 1
+        elif token == "|":
+            options.append(tuple(current))
+            current = []
+        elif token[0] == "{":
+            current.append(_slot(token[1:-1]))
+        else:
+            current.append(Phrase(token[1:-1]) if token[0] == "<" else token)
+    return (*options, tuple(current)), at
+
+
+def _slot(text: str) -> Slot:
+    found = _SLOT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"cannot read the slot {{{text}}}")
+    name, view = found[1], found[2] or ""
+    if not view.startswith(":"):
+        return Slot(name, view)
+    words = tuple((key, word) for key, _, word in (e.partition("=") for e in view[1:].split(";")))
+    return Slot(name, ":", words)
+
+
+def _matches(guard: Guard, value: Any, kind: str) -> bool:
+    if guard.test == "given":
+        return value is not None
+    if guard.test == "absent":
+        return value is None or value is False
+    if guard.test == "~":
+        return kind == guard.value
+    equal = value is not None and (str(value) == guard.value or _same_number(value, guard.value))
+    return equal == (guard.test == "=")
+
+
+def _same_number(value: Any, text: str) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return float(text) == value
+    except ValueError:
+        return False
+
+
+def allowed(frame: Frame, values: Mapping[str, Any], kinds: Mapping[str, str]) -> bool:
+    """Tell whether every guard of the frame holds for a call's plain values and their kinds."""
+    return all(
+        _matches(guard, values.get(guard.argument), kinds.get(guard.argument, ""))
+        for guard in frame.guards
+    )
+
+
+@cache
+def parsed_lines(text: str) -> tuple[Sequence, ...]:
+    """Return the parts of every line that is not blank."""
+    return tuple(parse(line) for line in text.strip().splitlines() if line.strip())

@@ -1,0 +1,100 @@
+"""Literal forms of values: numbers, sums of money, dates, quoted texts, lists.
+
+Every literal is enclosed in OPEN and CLOSE until the turn is finished, so that what polishes a
+sentence (capitals, articles, slips of the pen) leaves values alone.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+OPEN, CLOSE = "\ue000", "\ue001"
+_SPOKEN = ("%Y-%m-%d", "%B %d, %Y", "%d %B %Y", "%B %dth, %Y", "%Y/%m/%d", "%m/%d/%Y")
+_SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
+_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
+_ORDINAL_SUFFIX = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
+
+
+def literal(text: str) -> str:
+    """Return a text marked as a value."""
+    return f"{OPEN}{text}{CLOSE}"
+
+
+def unmarked(text: str) -> str:
+    """Return a text without the marks of its values."""
+    return text.replace(OPEN, "").replace(CLOSE, "")
+
+
+def quoted(text: str, mark: str) -> str:
+    """Return a text in the quotation mark, or in another that it does not contain."""
+    if re.search(r"[\"“”]", text) if mark == '"' else re.search(r"'", text):
+        mark = '"' if mark == "'" and '"' not in text else "“"
+    return literal(f"“{text}”" if mark == "“" else f"{mark}{text}{mark}")
+
+
+def number_text(value: Any) -> str:
+    """Return a number as people write it: 3 for 3.0."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
+
+
+def money_text(value: Any, draw: Random) -> str:
+    """Return a sum of dollars in one of its written forms."""
+    plain = number_text(value)
+    cents = f"{value:.2f}" if isinstance(value, float) and round(value, 2) == value else plain
+    forms = [f"${plain}", f"${plain}", f"{plain} dollars", f"{plain} USD", f"USD {plain}"]
+    forms += [f"${cents}", f"{plain} US dollars", f"{plain} bucks"]
+    if isinstance(value, int | float) and abs(value) >= 1000 and round(value, 2) == value:
+        comma = f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
+        forms += [f"${comma}", f"{comma} dollars"]
+    return draw.choice(forms)
+
+
+@lru_cache(4096)
+def parsed_date(text: str) -> date | None:
+    """Return the date that a text writes in one of the usual forms, None for any other text."""
+    if len(text) > 24 or not _YEAR.search(text):
+        return None
+    plain = _ORDINAL_SUFFIX.sub("", text.strip())
+    for form in _SPOKEN:
+        try:
+            return datetime.strptime(plain, form).date()
+        except ValueError:
+            continue
+    return None
+
+
+def date_text(day: date, draw: Random) -> str:
+    """Return a date in one of its spoken forms, the ISO form left out."""
+    month, short = f"{day:%B}", f"{day:%b}"
+    teen = day.day in (11, 12, 13)
+    ordinal = f"{day.day}{'th' if teen else _SUFFIXES.get(day.day % 10, 'th')}"
+    return draw.choice(
+        [
+            f"{month} {day.day}, {day.year}",
+            f"{month} {day.day}, {day.year}",
+            f"{month} {ordinal}, {day.year}",
+            f"{day.day} {month} {day.year}",
+            f"the {ordinal} of {month} {day.year}",
+            f"the {ordinal} of {month}, {day.year}",
+            f"{day:%A}, {month} {day.day}, {day.year}",
+            f"{day:%A} the {ordinal} of {month} {day.year}",
+            f"{short} {day.day}, {day.year}",
+            f"{day.day} {short} {day.year}",
+            f"{month} the {ordinal}, {day.year}",
+            f"{day.year}/{day.month:02}/{day.day:02}",
+        ]
+    )
+
+
+def list_text(items: list[str], draw: Random) -> str:
+    """Return items as an enumeration."""
+    if len(items) < 2:
+        return "".join(items)
+    joint = draw.choice([" and ", " and ", ", and "]) if len(items) > 2 else " and "
+    return ", ".join(items[:-1]) + joint + items[-1]

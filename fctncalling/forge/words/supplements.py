@@ -1,0 +1,30 @@
+"""Supplements: the value that an earlier request left out, said in a turn of its own."""
+
+from __future__ import annotations
+
+from fctncalling.forge.plan import Value
+from fctncalling.forge.words.clauses import lexical
+from fctncalling.forge.words.grammar import Phrase, expanded
+from fctncalling.forge.words.inflection import sentence
+from fctncalling.forge.words.noun_phrases import NounPhrases
+from fctncalling.forge.words.tables import kind_words, patterns
+from fctncalling.forge.words.views import value_phrase
+
+
+def supplement(value: Value, nouns: NounPhrases) -> str | None:
+    """Return a sentence that says the value and what it is."""
+    said = value_phrase(value, nouns)
+    if said is None:
+        return None
+    words = kind_words(nouns.facts.kind_of(value))
+    noun = words.plural if isinstance(value.value, list) and len(value.value) > 1 else words.noun
+    texts = {"noun": noun, "value": said}
+    parts = expanded(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw)
+    return sentence(
+        "".join(
+            (texts.get(part.name) or lexical(part, nouns.draw))
+            if isinstance(part, Phrase)
+            else str(part)
+            for part in parts
+        )
+    )

@@ -1,0 +1,159 @@
+"""User texts of the forge: every function can be asked for, and the words are true to the plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from collections import Counter
+from functools import cache
+from itertools import chain
+
+import pytest
+from forge_random_requests import functions, random_requests, request_of
+from forge_sample_plans import sample_plans
+
+from fctncalling.data.function_docs import DOC_FILES
+from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.forge.plan import Plan, PlannedTurn, Value
+from fctncalling.forge.words import faults_of, user_texts
+from fctncalling.forge.words.grammar import FORMS, Choice, Sequence, Slot
+from fctncalling.forge.words.inflection import gerund, sentence
+from fctncalling.forge.words.literals import date_text, literal, parsed_date
+from fctncalling.forge.words.tables import frames
+from fctncalling.forge.words.turn_check import says
+
+REQUEST_FORMS = FORMS[:6]
+REQUESTS = random_requests(80)
+
+
+@cache
+def texts_of_requests() -> list[list[str]]:
+    return [user_texts(plan) for plan in REQUESTS]
+
+
+def faults(plan: Plan, texts: list[str] | None = None) -> list[str]:
+    texts = user_texts(plan) if texts is None else texts
+    pairs = zip(texts, plan.turns, strict=True)
+    return [f"{fault}: {text}" for text, turn in pairs for fault in faults_of(text, turn)]
+
+
+def slots(parts: Sequence) -> set[str]:
+    found = {part.argument for part in parts if isinstance(part, Slot)}
+    inner = [option for part in parts if isinstance(part, Choice) for option in part.options]
+    return found.union(*(slots(each) for each in inner))
+
+
+def test_every_function_has_frames_and_each_names_its_own_parameters() -> None:
+    parameters = {
+        name: set(each) for table in PARAMETER_KINDS.values() for name, each in table.items()
+    }
+    assert set(frames()) == set(parameters)
+    for function, forms in frames().items():
+        requests = [frame for form in REQUEST_FORMS for frame in forms[form]]
+        assert len(requests) >= 5, function
+        assert len([form for form in REQUEST_FORMS if forms[form]]) >= 2, function
+        assert forms["aim"], function
+        for frame in requests:
+            named = slots(frame.parts) | {guard.argument for guard in frame.guards}
+            assert named <= parameters[function], (function, frame)
+
+
+@pytest.mark.parametrize("class_name", [name for name in DOC_FILES if name in dict(functions())])
+def test_every_function_is_asked_for_with_any_of_its_arguments(class_name: str) -> None:
+    for name, function in functions():
+        if name == class_name:
+            plans = [request_of(name, function, seed) for seed in range(4)]
+            assert [fault for plan in plans for fault in faults(plan)] == []
+
+
+def test_words_are_true_to_plans_that_point_back() -> None:
+    pairs = zip(REQUESTS, texts_of_requests(), strict=True)
+    assert [fault for plan, texts in pairs for fault in faults(plan, texts)] == []
+    assert [fault for plan in sample_plans(12) for fault in faults(plan)] == []
+
+
+def test_the_same_plan_has_the_same_words_and_another_variation_others() -> None:
+    plans = REQUESTS[:10]
+    assert [user_texts(plan) for plan in plans] == texts_of_requests()[:10]
+    assert all(user_texts(plan) != user_texts(plan, variation=1) for plan in plans)
+
+
+def test_no_two_tasks_share_a_long_text_and_no_opening_is_frequent() -> None:
+    texts = list(chain.from_iterable(texts_of_requests()))
+    repeated = [text for text, count in Counter(texts).items() if count > 1]
+    assert [text for text in repeated if len(text.split()) > 12] == []
+    openings = Counter(" ".join(text.split()[:2]) for text in texts)
+    assert openings.most_common(1)[0][1] <= 0.03 * len(texts)
+
+
+def test_texts_are_sentences() -> None:
+    for text in chain.from_iterable(texts_of_requests()):
+        assert re.match(r"[A-Z0-9'\"@$(-]|[a-z]+[-_.\d]", text), text
+        assert re.search(r"[.?!]['\"”]?$", text), text
+        assert not re.search(r"  | [,.?]|\.\.|[{}<>|]|\b[Aa] [aeio]\w+ (file|folder)", text), text
+
+
+def with_value(plan: Plan, turn: int, argument: str, value: Value) -> PlannedTurn:
+    """Return a turn of a plan in which one argument is another."""
+    old = plan.turns[turn]
+    call = old.requested[0]
+    changed = dataclasses.replace(call, arguments={**call.arguments, argument: value})
+    return dataclasses.replace(old, requested=(changed, *old.requested[1:]))
+
+
+def test_the_check_sees_a_value_left_out_and_one_said_too_much() -> None:
+    plan = request_of("GorillaFileSystem", "grep", 1)
+    text = user_texts(plan)[0]
+    name = plan.turns[0].requested[0].arguments["file_name"]
+    other = dataclasses.replace(name, value="other.txt", said="other.txt")
+    assert any(
+        "not said" in each for each in faults_of(text, with_value(plan, 0, "file_name", other))
+    )
+    known = dataclasses.replace(name, provenance="state", said=None)
+    assert any(
+        "comes from state" in each
+        for each in faults_of(text, with_value(plan, 0, "file_name", known))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "expected"),
+    [
+        ("pay $1,250 now", 1250, True),
+        ("pay 1250.0 dollars", 1250, True),
+        ("order #12 please", 12, True),
+        ("order 120 please", 12, False),
+        ("the last 2.5 lines", 2, False),
+        ("fly on the 3rd of May, 2026", "2026-05-03", True),
+        ("fly on May 13th, 2026", "2026-05-03", False),
+        ("write 'It's done.' there", "It's done.", True),
+        ("open plan.txt2", "plan.txt", False),
+        ("tag #rain and #sun", ["#rain", "#sun"], True),
+        ("tag #rain", ["#rain", "#sun"], False),
+    ],
+)  # fmt: skip
+def test_the_check_reads_numbers_dates_and_texts(text: str, said: object, expected: bool) -> None:
+    assert says(text, said) is expected
+
+
+def test_every_spoken_date_is_read_back() -> None:
+    draw = random.Random(5)
+    day = parsed_date("2026-05-03")
+    assert day is not None
+    texts = {date_text(day, draw) for _ in range(200)}
+    assert len(texts) >= 9
+    assert all(says(f"on {text}, please", "2026-05-03") for text in texts)
+
+
+def test_gerunds_and_articles() -> None:
+    verbs = ["list", "make", "get", "see", "cancel", "open", "run", "tie", "show", "compare"]
+    expected = "listing making getting seeing cancelling opening running tying showing comparing"
+    assert [gerund(verb) for verb in verbs] == expected.split()
+    assert sentence(f"book a {literal('economy')} seat.") == f"Book an {literal('economy')} seat."
+    assert sentence("a user with a European card?") == "A user with a European card?"
+
+
+def test_slips_and_corrections_are_rare() -> None:
+    texts = list(chain.from_iterable(texts_of_requests()))
+    assert sum("sorry, " in text and "(no" in text for text in texts) <= 0.05 * len(texts)
