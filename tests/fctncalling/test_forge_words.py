@@ -17,7 +17,7 @@ from fctncalling.data.function_docs import DOC_FILES
 from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.forge.plan import Plan, PlannedTurn, Value
 from fctncalling.forge.words import faults_of, user_texts
-from fctncalling.forge.words.grammar import FORMS, Choice, Sequence, Slot
+from fctncalling.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence
 from fctncalling.forge.words.inflection import gerund, sentence
 from fctncalling.forge.words.literals import date_text, literal, parsed_date
 from fctncalling.forge.words.tables import frames
@@ -39,7 +39,7 @@ def faults(plan: Plan, texts: list[str] | None = None) -> list[str]:
 
 
 def slots(parts: Sequence) -> set[str]:
-    found = {part.argument for part in parts if isinstance(part, Slot)}
+    found = {part.argument for part in parts if isinstance(part, FrameSlot)}
     inner = [option for part in parts if isinstance(part, Choice) for option in part.options]
     return found.union(*(slots(each) for each in inner))
 

@@ -8,7 +8,15 @@ from functools import cache
 from random import Random
 
 from fctncalling.forge.plan import PlannedCall, Value
-from fctncalling.forge.words.grammar import Frame, Phrase, Sequence, Slot, allowed, expanded, parse
+from fctncalling.forge.words.grammar import (
+    Frame,
+    FrameSlot,
+    Phrase,
+    Sequence,
+    allowed,
+    expanded,
+    parse,
+)
 from fctncalling.forge.words.noun_phrases import NounPhrases, arguments_of
 from fctncalling.forge.words.tables import frames, patterns, table
 from fctncalling.forge.words.views import slot_text
@@ -153,6 +161,6 @@ def worded(parts: Sequence, draw: Random) -> str:
 
 def _texts(parts: Sequence, draw: Random) -> Iterator[str]:
     for part in expanded(parts, draw):
-        if isinstance(part, Slot):
+        if isinstance(part, FrameSlot):
             raise ValueError(f"the lexicon has no argument {part.argument!r}; write it in a frame")
         yield lexical(part, draw) if isinstance(part, Phrase) else part

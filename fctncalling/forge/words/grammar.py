@@ -35,7 +35,7 @@ FORMS = ("do", "want", "wish", "know", "ask", "say", "lead", "aim")
 
 
 @dataclass(frozen=True)
-class Slot:
+class FrameSlot:
     """Place of one argument in a frame."""
 
     argument: str
@@ -57,7 +57,7 @@ class Choice:
     options: tuple[Sequence, ...]
 
 
-Part = str | Slot | Phrase | Choice
+Part = str | FrameSlot | Phrase | Choice
 Sequence = tuple[Part, ...]
 
 
@@ -78,12 +78,12 @@ class Frame:
     guards: tuple[Guard, ...]
     parts: Sequence
 
-    def expanded(self, rng: Random) -> Iterator[str | Slot | Phrase]:
+    def expanded(self, rng: Random) -> Iterator[str | FrameSlot | Phrase]:
         """Yield the parts with one option drawn of each choice."""
         return expanded(self.parts, rng)
 
 
-def expanded(parts: Sequence, rng: Random) -> Iterator[str | Slot | Phrase]:
+def expanded(parts: Sequence, rng: Random) -> Iterator[str | FrameSlot | Phrase]:
     """Yield the parts with one option drawn of each choice."""
     for part in parts:
         if isinstance(part, Choice):
@@ -144,15 +144,15 @@ def _alternatives(tokens: list[str], at: int) -> tuple[tuple[Sequence, ...], int
     return (*options, tuple(current)), at
 
 
-def _slot(text: str) -> Slot:
+def _slot(text: str) -> FrameSlot:
     found = _SLOT.fullmatch(text)
     if found is None:
         raise ValueError(f"cannot read the slot {{{text}}}")
     name, view = found[1], found[2] or ""
     if not view.startswith(":"):
-        return Slot(name, view)
+        return FrameSlot(name, view)
     words = tuple((key, word) for key, _, word in (e.partition("=") for e in view[1:].split(";")))
-    return Slot(name, ":", words)
+    return FrameSlot(name, ":", words)
 
 
 def _matches(guard: Guard, value: Any, kind: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.forge.plan import PlannedCall, Value
 from fctncalling.forge.words.discourse import Discourse, Mention
-from fctncalling.forge.words.grammar import Choice, Phrase, Sequence, Slot
+from fctncalling.forge.words.grammar import Choice, FrameSlot, Phrase, Sequence
 from fctncalling.forge.words.literals import (
     date_text,
     list_text,
@@ -206,7 +206,7 @@ def flat(parts: Sequence, draw: Random) -> str:
     return "".join(
         flat(draw.choice(part.options), draw) if isinstance(part, Choice) else str(part)
         for part in parts
-        if not isinstance(part, Slot | Phrase)
+        if not isinstance(part, FrameSlot | Phrase)
     )
 
 

@@ -20,7 +20,7 @@ _PURPOSE_FORMS = frozenset({"do", "want", "wish", "know"})  # "list the files so
 
 
 @dataclass
-class Request:
+class AskingSentence:
     """One sentence that asks for calls, and the sentences that add to it."""
 
     text: str
@@ -41,7 +41,7 @@ class TurnWording:
     used: frozenset[Frame]  # in earlier turns of the task
     avoid: frozenset[str]  # patterns of earlier turns
     told: set[str]  # stories of the task
-    requests: list[Request] = field(default_factory=list)
+    requests: list[AskingSentence] = field(default_factory=list)
     frames: set[Frame] = field(default_factory=set)
     patterns: set[str] = field(default_factory=set)
     text: str = ""
@@ -80,7 +80,7 @@ class TurnWording:
             for turn, _ in (*call.depends_on, *_origins(call))
         )
 
-    def _request(self, group: list[PlannedCall], *, first: bool) -> Request | None:
+    def _request(self, group: list[PlannedCall], *, first: bool) -> AskingSentence | None:
         """Return the sentence for the calls of a group."""
         lead = self._lead(group[0])
         forms = self.persona.forms(self.draw) if len(group) == 1 else ["do"]
@@ -96,7 +96,9 @@ class TurnWording:
             self._note(call)
         text, is_plain = self._moody(clauses, first=first, plain=lead is not None or not first)
         rest = tuple(f"{each}." for made in clauses for each in made.sentences)
-        return Request(f"{lead}, {text}" if lead else text, clauses[0].form, group, rest, is_plain)
+        return AskingSentence(
+            f"{lead}, {text}" if lead else text, clauses[0].form, group, rest, is_plain
+        )
 
     def _lead(self, call: PlannedCall) -> str | None:
         """Return where the call takes place, said for the steps before it that name a place."""

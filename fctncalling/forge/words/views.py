@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fctncalling.forge.plan import PlannedCall, Value
-from fctncalling.forge.words.grammar import Slot
+from fctncalling.forge.words.grammar import FrameSlot
 from fctncalling.forge.words.literals import list_text, literal, number_text, quoted
 from fctncalling.forge.words.noun_phrases import NounPhrases
 
@@ -46,7 +46,7 @@ FIELDS = {
 """Fields of a ticket as people name them."""
 
 
-def slot_text(slot: Slot, call: PlannedCall, nouns: NounPhrases) -> Viewed:
+def slot_text(slot: FrameSlot, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     """Return what stands in a slot, and the further arguments that it says."""
     value = call.arguments.get(slot.argument)
     if value is None:
@@ -76,7 +76,7 @@ def _possessive(text: str | None) -> str | None:
     return f"{text}'s"
 
 
-def _worded(value: Value, slot: Slot, nouns: NounPhrases) -> str | None:
+def _worded(value: Value, slot: FrameSlot, nouns: NounPhrases) -> str | None:
     if nouns.is_blank(value) or value.provenance not in ("said_now", "flag", "inferred"):
         return None
     word = dict(slot.words).get(str(value.value))
