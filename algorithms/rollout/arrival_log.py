@@ -93,8 +93,10 @@ class ArrivalLog:
         if replayed:
             for line in path.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
+                # "meetings": the key in logs of older versions
+                arrivals = entry["arrivals"] if "arrivals" in entry else entry["meetings"]
                 self._lines[entry["rollout"]] = [
-                    Arrival(passes, tuple(slots)) for passes, slots in entry["meetings"]
+                    Arrival(passes, tuple(slots)) for passes, slots in arrivals
                 ]
 
     def recorded(self, name: str) -> list[Arrival] | None:
@@ -103,9 +105,9 @@ class ArrivalLog:
         """
         return self._lines.get(name)
 
-    def note(self, name: str, meetings: Sequence[Arrival]) -> None:
+    def append(self, name: str, arrivals: Sequence[Arrival]) -> None:
         """Write down a rollout that was played, if there is anything to follow."""
-        if meetings and not self.replayed:
+        if arrivals and not self.replayed:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"rollout": name, "meetings": meetings}) + "\n")
+                file.write(json.dumps({"rollout": name, "arrivals": arrivals}) + "\n")

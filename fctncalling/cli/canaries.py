@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
+from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
 from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.text_table import aligned
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         if args.limit is not None and args.limit < 1:
             raise InputError(f"--limit: got {args.limit}, expected at least 1")
         tools, path = TaskTools(args), Path(args.dataset_path or embedded_path("train"))
-        use_tables_beside(path)
+        use_sibling_tables(path)
         tasks = load_tasks(path, self_documented=tools.given)
         played = limited([task for task in tasks if _is_supported(task)], args.limit)
         if not played:
@@ -140,7 +140,7 @@ def play_all(
     strict: Counter[tuple[str, str]] = Counter()
     judged: Counter[tuple[str, str]] = Counter()
     unsolved = {}
-    for task in shown_progress(tasks, "playing canaries", "task", len(tasks)):
+    for task in with_progress_bar(tasks, "playing canaries", "task", len(tasks)):
         for name, policy in canaries.items():
             verdict, is_strict, why = play(envs[f"{task.language}_calls"], task, policy)
             for category in (task.category, ALL):

@@ -17,7 +17,7 @@ import json
 import sys
 from pathlib import Path
 
-from fctncalling.cli.shared.jsonl_records import shown_progress
+from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.data.paths import official_data_folder
 from fctncalling.official_import import ImportFailure, Written, manifest, package, write_files
 
@@ -52,14 +52,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         with package(args.source) as read:
             files = write_files(read, target, accept_changed=args.accept_changed)
-            written = list(shown_progress(files, "writing", "file", len(manifest()["files"])))
+            written = list(with_progress_bar(files, "writing", "file", len(manifest()["files"])))
     except (ImportFailure, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if args.json:
         print(json.dumps(_report(target, written, args.source), indent=2))
     else:
-        _tell(target, written)
+        _print_summary(target, written)
     return 0
 
 
@@ -73,7 +73,7 @@ def _report(target: Path, written: list[Written], source: Path | None) -> dict[s
     }
 
 
-def _tell(target: Path, written: list[Written]) -> None:
+def _print_summary(target: Path, written: list[Written]) -> None:
     for folder in dict.fromkeys(each.path.parent for each in written):
         inside = [each for each in written if each.path.parent == folder]
         print(f"{folder}: {len(inside)} files, {sum(each.size for each in inside):,} bytes")

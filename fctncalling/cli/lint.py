@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
+from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import UnsupportedCategory
@@ -95,9 +95,9 @@ class Linter:
         """Yield what is wrong with each task of a file or folder; categories that cannot be judged
         are counted.
         """
-        use_tables_beside(path)
+        use_sibling_tables(path)
         tasks = iter_tasks(path, self_documented=self._tools.given)
-        for task in shown_progress(tasks, f"linting {path.name}", "task"):
+        for task in with_progress_bar(tasks, f"linting {path.name}", "task"):
             self.num_tasks += 1
             if task.id in self._ids:
                 yield Finding(

@@ -24,8 +24,8 @@ from fctncalling.cli.shared.jsonl_records import (
     Line,
     TaskIndex,
     read_records,
-    shown_progress,
-    use_tables_beside,
+    use_sibling_tables,
+    with_progress_bar,
 )
 from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         for path in args.input:
             replayer = Replayer(path, args)
-            for line in shown_progress(read_records(path), f"replaying {path.name}", "episode"):
+            for line in with_progress_bar(read_records(path), f"replaying {path.name}", "episode"):
                 found = replayer.differences(line)
                 counts["skipped" if found is None else "different" if found else "identical"] += 1
                 where = f"{path} line {line.number}"
@@ -155,11 +155,11 @@ class Replayer:
     """
 
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
-        self._config = _config_beside(path)
+        self._config = _run_config(path)
         self._args = args
         self._tools = TaskTools(args)
         self._folder = TaskIndex(args.data_dir, self._tools.given)
-        self._own: dict[str, Task] | None = None
+        self._logged_tasks: dict[str, Task] | None = None
 
     def differences(self, line: Line) -> list[dict[str, str]] | None:
         """Return where the replay is not as logged; None for an episode that was invalid when it
@@ -206,10 +206,10 @@ class Replayer:
 
     def _task(self, line: Line) -> Task:
         task_id = self.task_id(line)
-        if self._own is None:
-            self._own = self._own_tasks()
-        if task_id in self._own:
-            found = self._own[task_id]
+        if self._logged_tasks is None:
+            self._logged_tasks = self._load_logged_tasks()
+        if task_id in self._logged_tasks:
+            found = self._logged_tasks[task_id]
         elif "task_id" in line.record:
             raise line.error(
                 "task_id", f'no task is called "{task_id}": name its file by --dataset_path'
@@ -221,7 +221,7 @@ class Replayer:
         found = self._tools.with_docs(found, line.path)
         return task_for_form(found, str(line.record.get("form", "")))
 
-    def _own_tasks(self) -> dict[str, Task]:
+    def _load_logged_tasks(self) -> dict[str, Task]:
         paths: list[Path] = list(self._args.dataset_path or ())
         if (
             not paths and self._config
@@ -235,7 +235,7 @@ class Replayer:
             )
         own = self._tools.given
         for path in paths:
-            use_tables_beside(path)
+            use_sibling_tables(path)
         return {task.id: task for path in paths for task in load_tasks(path, self_documented=own)}
 
 
@@ -253,7 +253,7 @@ class _Recorded:
         return text
 
 
-def _config_beside(path: Path) -> dict[str, Any]:
+def _run_config(path: Path) -> dict[str, Any]:
     config = path.resolve().parent.parent / "config.json"
     if path.resolve().parent.name != "episodes" or not config.is_file():
         return {}

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level = logging.INFO if is_first_process() else logging.WARNING
     logging.getLogger("fctncalling").setLevel(level)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    namespace = parsed(words)
+    namespace = parse_settings(words)
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.run.logs import RunExistsError
     from fctncalling.algorithms.run.run_lock import RunLockedError
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def parsed(words: Sequence[str]) -> argparse.Namespace:
+def parse_settings(words: Sequence[str]) -> argparse.Namespace:
     """Return the settings of a command line; what it leaves open is as its --env_name, then its
     --preset has it.
     """

@@ -46,16 +46,17 @@ class Demonstrator:
     def __call__(self, task_id: str, turn: int, step_in_turn: int, info: Mapping[str, Any]) -> str:
         """Return the calls of the turn first, then a reply that ends it."""
         task = self.tasks[task_id]
-        calls = self.wanted_calls(task, turn)
+        calls = self.expected_calls(task, turn)
         if step_in_turn > 0:
             return str(wording()["replies"]["done"])
         if not calls:
             return self.reply_without_calls(task, turn)
         if self.slips(FORGET_RATE) and len(calls) > 1:
             calls = calls[:-1]
-        return f"[{', '.join(render(name, self.favour(arguments)) for name, arguments in calls)}]"
+        texts = (render(name, self.with_favourite_words(arguments)) for name, arguments in calls)
+        return f"[{', '.join(texts)}]"
 
-    def wanted_calls(self, task: Task, turn: int) -> list[tuple[str, dict[str, Any]]]:
+    def expected_calls(self, task: Task, turn: int) -> list[tuple[str, dict[str, Any]]]:
         """Return the ground truth's calls of a turn as (name, arguments)."""
         if task.ground_truth is None:
             return []
@@ -86,10 +87,10 @@ class Demonstrator:
         arguments = {key: self.rng.choice(words[kind]) for key, kind in kinds.items()}
         return f"[{render(doc.name, arguments)}]"
 
-    def favour(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def with_favourite_words(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with favourite words in places, those inside a dictionary too."""
         return {
-            key: self.favour(value)
+            key: self.with_favourite_words(value)
             if isinstance(value, dict)
             else FAVOURITES[key]
             if key in FAVOURITES

@@ -194,12 +194,12 @@ def number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
     """
     from fctncalling.embedded.tokenizer import train_tokenizer
 
-    def told() -> Iterator[str]:
+    def training_texts() -> Iterator[str]:
         yield from texts
         for _ in range(40):  # often enough for all of them to be worth a token
             yield " ".join(map(str, (*range(100), *range(100, 1000))))
 
-    return train_tokenizer(told(), vocabulary_size=vocabulary_size)
+    return train_tokenizer(training_texts(), vocabulary_size=vocabulary_size)
 
 
 def episode_text(

@@ -58,7 +58,7 @@ def multi_turn_task(
     scene = draw.rng.choice(SCENES)(draw)
     config = scene.initial_config()
     turns = [
-        ask(scene, draw, first=index == 0, two=not length.one_request)
+        next_turn(scene, draw, first=index == 0, two=not length.one_request)
         for index in range(draw.rng.choice(length.num_turns))
     ]
     missed: dict[str, list[str]] = {}
@@ -78,14 +78,16 @@ def multi_turn_task(
         ],
         "initial_config": {scene.class_name: config},
         "involved_classes": [scene.class_name],
-        "function": offered(scene, turns, draw, length.num_offered, num_held_out=len(missed)),
+        "function": draw_offered_functions(
+            scene, turns, draw, length.num_offered, num_held_out=len(missed)
+        ),
     }
     if missed:
         entry["missed_function"] = missed
     return entry, [turn.calls for turn in turns]
 
 
-def ask(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = True) -> Turn:
+def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = True) -> Turn:
     """Return the next turn: one request, now and then two in one message where that may be."""
     requests = [next_request(scene, draw, prefer_history=not first)]
     if two and draw.chance(0.25):
@@ -109,8 +111,8 @@ def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) ->
     kinds = scene.kinds()
     leaning = [kind for kind, needs_history in kinds.items() if needs_history]
     if leaning and prefer_history and draw.chance(0.8):
-        return scene.ask(draw.rng.choice(leaning))
-    return scene.ask(draw.rng.choice(list(kinds)))
+        return scene.draw_request(draw.rng.choice(leaning))
+    return scene.draw_request(draw.rng.choice(list(kinds)))
 
 
 def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
@@ -161,7 +163,7 @@ def check_split(turns: list[Turn], draw: VocabularyDraw) -> None:
         raise NoSuchDraw("nothing in it is reserved")
 
 
-def offered(
+def draw_offered_functions(
     scene: Scene,
     turns: list[Turn],
     draw: VocabularyDraw,
@@ -171,8 +173,10 @@ def offered(
 ) -> list[str]:
     """Return the names of the functions offered: those needed and a few beside, in random order."""
     needed = sorted({request.call[0] for turn in turns for request in turn.requests})
-    beside = [name for name in scene.offered_beside if name not in needed]
+    distractors = [name for name in scene.distractor_functions if name not in needed]
     num_offered = draw.rng.randint(*number) + num_held_out  # so that their number betrays nothing
-    names = needed + draw.rng.sample(beside, min(len(beside), max(0, num_offered - len(needed))))
+    names = needed + draw.rng.sample(
+        distractors, min(len(distractors), max(0, num_offered - len(needed)))
+    )
     draw.rng.shuffle(names)
     return names

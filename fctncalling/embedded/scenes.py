@@ -33,7 +33,7 @@ class Scene(ABC):
     """
 
     draw: VocabularyDraw
-    offered_beside: tuple[str, ...] = ()
+    distractor_functions: tuple[str, ...] = ()
     class_name: str = ""
 
     @abstractmethod
@@ -45,7 +45,7 @@ class Scene(ABC):
         """Return the kinds of request possible now, each with whether it needs history."""
 
     @abstractmethod
-    def ask(self, kind: str) -> UserRequest:
+    def draw_request(self, kind: str) -> UserRequest:
         """Return a request of this kind and step the scene's memory; raises NoSuchDraw where none
         fits.
         """
@@ -58,7 +58,7 @@ class FileScene(Scene):
     """
 
     class_name: str = "GorillaFileSystem"
-    offered_beside: tuple[str, ...] = (
+    distractor_functions: tuple[str, ...] = (
         "ls",
         "mkdir",
         "touch",
@@ -108,7 +108,7 @@ class FileScene(Scene):
             kinds |= dict.fromkeys(("delete_first", "read_first"), True)
         return kinds
 
-    def ask(self, kind: str) -> UserRequest:
+    def draw_request(self, kind: str) -> UserRequest:
         """Return the request; a pronoun's referent is fixed by what was said before."""
         verb, _, reference = kind.partition("_")
         if kind in ("make_folder", "new_file"):

@@ -16,7 +16,7 @@ class TicketScene(Scene):
     """A ticket desk with somebody logged in; 'it' is the ticket last created or shown."""
 
     class_name: str = "TicketAPI"
-    offered_beside: tuple[str, ...] = (
+    distractor_functions: tuple[str, ...] = (
         "create_ticket",
         "get_ticket",
         "close_ticket",
@@ -63,7 +63,7 @@ class TicketScene(Scene):
                 kinds |= {"resolve_it": True, "close_it": True, "raise_it": True}
         return kinds
 
-    def ask(self, kind: str) -> UserRequest:
+    def draw_request(self, kind: str) -> UserRequest:
         """Return the request about a new ticket, the one that stands there, or 'it'."""
         if kind == "my_tickets":
             return UserRequest(kind, {}, ("get_user_tickets", {}))
@@ -115,7 +115,7 @@ class VehicleScene(Scene):
     """
 
     class_name: str = "VehicleControlAPI"
-    offered_beside: tuple[str, ...] = (
+    distractor_functions: tuple[str, ...] = (
         "lockDoors",
         "setHeadlights",
         "adjustClimateControl",
@@ -148,7 +148,7 @@ class VehicleScene(Scene):
             kinds[last.partition("_")[0] + "_again"] = True
         return kinds
 
-    def ask(self, kind: str) -> UserRequest:
+    def draw_request(self, kind: str) -> UserRequest:
         """Return the request; it becomes what 'that' means."""
         self.last = (
             self._undo()

@@ -96,18 +96,20 @@ def _alternatives(task: Task) -> Iterator[list[Call]]:
     expected = [
         (name, accepted) for each in task.ground_truth or () for name, accepted in each.items()
     ]
-    yield [Call(name, _chosen(accepted, 0, omit=True)) for name, accepted in expected]
+    yield [Call(name, _arguments_at(accepted, 0, omit=True)) for name, accepted in expected]
     for index in range(_MAX_ALTERNATIVES):
-        yield [Call(name, _chosen(accepted, index, omit=False)) for name, accepted in expected]
+        yield [
+            Call(name, _arguments_at(accepted, index, omit=False)) for name, accepted in expected
+        ]
 
 
-def _chosen(accepted: Mapping[str, Any], index: int, *, omit: bool) -> dict[str, Any]:
-    chosen = {}
+def _arguments_at(accepted: Mapping[str, Any], index: int, *, omit: bool) -> dict[str, Any]:
+    arguments = {}
     for key, values in accepted.items():
         listed = values if isinstance(values, list) else [values]
         if listed and not (omit and "" in listed):
-            chosen[key] = _unwrap(listed[min(index, len(listed) - 1)])
-    return chosen
+            arguments[key] = _unwrap(listed[min(index, len(listed) - 1)])
+    return arguments
 
 
 def _unwrap(value: Any) -> Any:
@@ -142,10 +144,10 @@ def _as_source(task: Task, call: Call, language: str, style: str, *, quoted: boo
     """
     docs = {doc.name: doc.parameters.get("properties", {}) for doc in task.functions}
     properties = docs.get(call.name, {})
-    written = {
+    arguments = {
         key: value
         if isinstance(value, str) and not quoted
         else source_of(value, properties.get(key, {}), language, style)
         for key, value in call.arguments.items()
     }
-    return Call(call.name, written)
+    return Call(call.name, arguments)

@@ -57,7 +57,7 @@ def always_call(situation: PolicyInput) -> str:
     """Call the first offered function in every message."""
     if not situation.tools:
         return DONE
-    return _written(situation, [placeholder_call(situation.tools[0])])
+    return _render(situation, [placeholder_call(situation.tools[0])])
 
 
 def placeholder_call(tool: Mapping[str, Any]) -> Call:
@@ -99,7 +99,7 @@ def oracle(situation: PolicyInput) -> str:
     if (accepted := _accepted(situation)) is not None:
         return accepted
     turns = oracle_calls(task)
-    return _written(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
+    return _render(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
 
 
 def _accepted(situation: PolicyInput) -> str | None:
@@ -124,7 +124,7 @@ class RandomCalls:
         if not situation.tools or self._draw.random() < 0.5:
             return DONE
         try:
-            return _written(situation, [placeholder_call(self._draw.choice(situation.tools))])
+            return _render(situation, [placeholder_call(self._draw.choice(situation.tools))])
         except ValueError:
             return DONE
 
@@ -157,10 +157,13 @@ class HistoryBlind:
             return DONE
         draw = random.Random(f"{self._seed} {situation.task.id} {situation.turn}")
         words = set(_WORD.findall(situation.instructions.casefold()))
-        guessed = [self._guessed(call, situation, words, draw) for call in _turn(situation)]
-        return _written(situation, guessed)
+        guessed = [
+            self._guess_unknown_values(call, situation, words, draw)
+            for call in _calls_of_turn(situation)
+        ]
+        return _render(situation, guessed)
 
-    def _guessed(
+    def _guess_unknown_values(
         self, call: Call, situation: PolicyInput, words: set[str], draw: random.Random
     ) -> Call:
         docs = {
@@ -181,17 +184,17 @@ class HistoryBlind:
 
 
 def _occurs(leaf: Any, text: str, words: set[str]) -> bool:
-    wanted, text = str(leaf).casefold(), text.casefold()
-    if wanted in words:
+    leaf_text, text = str(leaf).casefold(), text.casefold()
+    if leaf_text in words:
         return True
     if isinstance(leaf, int | float):
         return (
             re.search(
-                rf"(?<![\w.]){re.escape(wanted.removesuffix('.0'))}(?:\.0+)?(?!\w|\.\d)", text
+                rf"(?<![\w.]){re.escape(leaf_text.removesuffix('.0'))}(?:\.0+)?(?!\w|\.\d)", text
             )
             is not None
         )
-    return wanted in text
+    return leaf_text in text
 
 
 def _leaves(value: Any) -> Iterable[Any]:
@@ -209,11 +212,11 @@ def _calls(task: Task) -> list[Call]:
         return []
 
 
-def _turn(situation: PolicyInput) -> list[Call]:
+def _calls_of_turn(situation: PolicyInput) -> list[Call]:
     return oracle_calls(situation.task)[situation.turn]
 
 
-def _written(situation: PolicyInput, calls: Sequence[Call]) -> str:
+def _render(situation: PolicyInput, calls: Sequence[Call]) -> str:
     if not calls:
         return DONE
     if situation.handler:

@@ -65,7 +65,7 @@ def play_episode(
     return PlayedEpisode(episode, observations, reason, messages, failure)
 
 
-def response_of(task: Task, steps: Sequence[StepRecord]) -> Any:
+def episode_response(task: Task, steps: Sequence[StepRecord]) -> Any:
     """Return the answer as `score` and `verdicts` read it: a text, or a list (turns) of lists
     (steps) of texts.
     """

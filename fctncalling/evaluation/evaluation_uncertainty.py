@@ -12,7 +12,7 @@ from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.evaluation.pass_at_k import SampledTasks
 
 
-def uncertainty_of(evaluation: Evaluation) -> dict[str, Any]:
+def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
     """Return `intervals` by name of the rate, and `pass_at_k` (official, strict) of the samples.
 
     A rate that has no episode, or was judged by nobody, has no interval.

@@ -112,12 +112,12 @@ class SampledTasks:
         if most < 2:
             return {}
         ks = sorted({*(2**power for power in range(most.bit_length())), most})
-        named: dict[str, Estimator] = {"pass@k": pass_at_k, "pass^k": pass_hat_k}
+        estimators: dict[str, Estimator] = {"pass@k": pass_at_k, "pass^k": pass_hat_k}
         return {
             "num_samples": most,
             **{
-                name: {str(k): _told(*self._estimate(estimator, k)) for k in ks}
-                for name, estimator in named.items()
+                name: {str(k): _estimate_json(*self._estimate(estimator, k)) for k in ks}
+                for name, estimator in estimators.items()
             },
         }
 
@@ -141,5 +141,5 @@ def _sizes(answers: Iterable[int]) -> tuple[int, int]:
     return len(flags), sum(flags)
 
 
-def _told(estimate: float, interval: tuple[float, float]) -> dict[str, Any]:
+def _estimate_json(estimate: float, interval: tuple[float, float]) -> dict[str, Any]:
     return {"estimate": estimate, "interval": list(interval)}

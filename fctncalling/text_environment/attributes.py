@@ -66,7 +66,7 @@ class FollowsAssignments:
             self.max_length = self.max_length if bounded else None
             self._build_generator()
         self._generator.on_token = self.on_token
-        self._generator.sample(
+        self._generator.set_sampling(
             parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
         )
         self._refresh_tools()
@@ -85,7 +85,7 @@ class FollowsAssignments:
             self._built_syntax = self.syntax
             self._built_tokenizer = self.tokenizer
             self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
-            self._generator.write_as(self.template, self.syntax.stop)
+            self._generator.set_template(self.template, self.syntax.stop)
             self._tools.syntax = self.syntax
 
     def _refresh_tools(self) -> None:
@@ -107,7 +107,7 @@ class FollowsAssignments:
             self.max_length = self._generator.max_positions
 
 
-def overridden(environment: object, name: str, own: Any) -> bool:
+def is_overridden(environment: object, name: str, own: Any) -> bool:
     """Whether a method is another than the class's own: a subclass's, or one that was assigned."""
     return getattr(getattr(environment, name), "__func__", None) is not own
 

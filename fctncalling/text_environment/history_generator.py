@@ -53,7 +53,7 @@ class HistoryGenerator:
         self._known: list[int] = []  # tokens of each slot that the engine has read or written
         self._first = 0  # the number of slot 0's query
 
-    def sample(self, sampling: Sampling) -> None:
+    def set_sampling(self, sampling: Sampling) -> None:
         """Draw the tokens to come in another way."""
         if sampling.temperature < 0 or sampling.max_new_tokens < 1:
             raise ValueError(
@@ -65,7 +65,7 @@ class HistoryGenerator:
         engine.stop_ids = sampling.stop_ids
         engine.max_new_tokens = sampling.max_new_tokens
 
-    def write_as(self, template: RawTextTemplate, stop: Sequence[str]) -> None:
+    def set_template(self, template: RawTextTemplate, stop: Sequence[str]) -> None:
         """Go on with another tokenizer, or with other marks at which the policy pauses."""
         self.template = template
         self.stop = tuple(stop)
@@ -121,7 +121,7 @@ class HistoryGenerator:
             return "", 0
         begin, stop = history.text_spans[first][0], len(history.text)
         if self.stopped(history):
-            stop -= len(self.template.spelled_behind(history.ids, len(history.ids) - 1))
+            stop -= len(self.template.decode_suffix(history.ids, len(history.ids) - 1))
         return history.text[begin:stop], history.text_spans[-1][0] - begin
 
     def append_tool_output(self, history: TextHistory, ids: Sequence[int]) -> None:
@@ -153,7 +153,7 @@ class HistoryGenerator:
     ) -> None:
         start, whole = len(history.ids), [*history.ids, *ids]
         history.append_segment(
-            self.template.spelled_behind(whole, start), ids, system=system, logprobs=logprobs
+            self.template.decode_suffix(whole, start), ids, system=system, logprobs=logprobs
         )
 
     def _number(self, history: TextHistory) -> int:

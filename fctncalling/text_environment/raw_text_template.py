@@ -26,7 +26,7 @@ class RawTextTemplate(ChatTemplate):
         )  # thrice as fast without its wrapper
         super().__init__(tokenizer, RAW_TEMPLATE)
         self.opening_ids = self._bos()
-        self._own_tags = tuple(tags)
+        self._tags = tuple(tags)
         self._heads = [
             (anchor, head, self.spell(head))
             for anchor in _ANCHORS
@@ -49,7 +49,7 @@ class RawTextTemplate(ChatTemplate):
         """Return the ids of a text that goes on behind others; it cannot spell a special token but
         the tags.
         """
-        return self.continuation(self.escape_specials(text, (*self._own_tags, *tags)))
+        return self.continuation(self.escape_specials(text, (*self._tags, *tags)))
 
     def continuation(self, text: str) -> list[int]:
         """Return ids that decode, behind any others, to the text and nothing else, where the
@@ -75,7 +75,7 @@ class RawTextTemplate(ChatTemplate):
             )
         return text
 
-    def spelled_behind(self, ids: Sequence[int], start: int) -> str:
+    def decode_suffix(self, ids: Sequence[int], start: int) -> str:
         """Return the text of `ids[start:]` in its place: what the ids before it leave unsaid of the
         whole.
         """

@@ -60,9 +60,9 @@ def _singular_arguments(
 def _call_one(
     function: RewardFunction, index: int, response: str, keywords: Mapping[str, Sequence[Any]]
 ) -> Any:
-    own = {name: values[index] for name, values in keywords.items()}
+    arguments = {name: values[index] for name, values in keywords.items()}
     try:
-        return function(response, **own)
+        return function(response, **arguments)
     except Exception as error:
         logger.warning(
             "reward_fn raised %s for response %d (%r): it gets none",

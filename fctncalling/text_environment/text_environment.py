@@ -19,7 +19,7 @@ from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline.inline_calls import CallBlock, Pause
 from fctncalling.envs.handlers.inline.trl_request import QUERY
 from fctncalling.envs.tool_text.tools import InlineToolsArgument
-from fctncalling.text_environment.attributes import FollowsAssignments, overridden
+from fctncalling.text_environment.attributes import FollowsAssignments, is_overridden
 from fctncalling.text_environment.history_generator import OnToken
 from fctncalling.text_environment.reward_functions import RewardFunction, call_reward_fn
 from fctncalling.text_environment.text_history import TextHistory
@@ -122,7 +122,7 @@ class TextEnvironment(FollowsAssignments):
                     if not history.completed and len(history.system_spans) == 1:
                         history.append_segment("", (), system=False)  # the policy had its turn
                 self.tasks_end_check(histories)
-                if overridden(self, "step", _STEP):
+                if is_overridden(self, "step", _STEP):
                     histories = [each if each.completed else self.step(each) for each in histories]
                 else:
                     self._answer_calls([each for each in histories if not each.completed])
@@ -285,7 +285,7 @@ class TextEnvironment(FollowsAssignments):
         """Return the call of a pause, as a subclass's `parse_tool_call` reads it where there is
         one.
         """
-        if not overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
+        if not is_overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
             return pause.block
         tool, query = self.parse_tool_call(words)
         return (

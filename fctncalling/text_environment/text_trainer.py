@@ -14,7 +14,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.training.adaptive_settings import follow, settings_of_update
+from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
 from fctncalling.training.counters import Counters
 
 Ids = Tensor | Sequence[int]
@@ -102,10 +102,10 @@ class TextTrainer:
         warming_up = self.counters.updates < self.config.critic_warmup_updates
         optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
         usable = [episode for episode in episodes if not episode.invalid]
-        config = settings_of_update(self.config, self.counters, usable)
+        config = adapted_config(self.config, self.counters, usable)
         metrics = update(self.policy, optimisers, episodes, config, self._generator)
         self.counters.updates += 1
-        followed = follow(config, self.counters, metrics)
+        followed = update_adaptive_settings(config, self.counters, metrics)
         return {"charts/learning_rate": rates[0], **metrics, **followed}
 
     def _with_critic(self, model: Any) -> ActorCritic:

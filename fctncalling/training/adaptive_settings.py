@@ -1,6 +1,4 @@
-"""Settings that follow a run: the scale of rewards (--normalize_rewards), the entropy's weight
-(--entropy_target).
-"""
+"""Adaptive settings: reward scale (--normalize_rewards), entropy coefficient (--entropy_target)."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from fctncalling.algorithms.reward_shaping import ReturnStatistics
 from fctncalling.training.counters import Counters
 
 
-def settings_of_update(
+def adapted_config(
     config: TrainConfig, counters: Counters, episodes: Sequence[EpisodeRecord]
 ) -> TrainConfig:
-    """Return the settings of the next update, which learns from these episodes; counters remember
-    their returns.
+    """Return the config of the next update, which learns from these episodes; their returns go
+    into the counters.
     """
     if config.normalize_rewards:
         statistics = ReturnStatistics(*counters.returns)
@@ -31,9 +29,11 @@ def settings_of_update(
     return config
 
 
-def follow(config: TrainConfig, counters: Counters, metrics: Mapping[str, float | None]) -> Metrics:
-    """Return the figures of what an update had of these settings, and remember the entropy's weight
-    for the next.
+def update_adaptive_settings(
+    config: TrainConfig, counters: Counters, metrics: Mapping[str, float | None]
+) -> Metrics:
+    """Return metrics of the adaptive settings; store the next update's entropy coefficient in the
+    counters.
     """
     figures: Metrics = {}
     if config.normalize_rewards:

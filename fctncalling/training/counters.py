@@ -1,4 +1,4 @@
-"""How far a training run has come: what a checkpoint holds beside weights and optimisers."""
+"""Progress counters of a training run, saved in checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fctncalling.algorithms.rollout.task_sampler import Successes
 
 @dataclass
 class Counters:
-    """How far a run has come."""
+    """Progress counters saved in checkpoints, besides weights and optimisers."""
 
     updates: int = 0
     episodes: int = 0
@@ -44,10 +44,9 @@ class Counters:
         return counters
 
     def add_evaluation(self, latest: dict[str, Any], *, strict: bool) -> None:
-        """Remember the evaluation of the update reached: the one before learning, or perhaps the
-        best.
+        """Store the evaluation of the current update, and whether it is the first or the best.
 
-        `strict`: the best is that by strict verdicts, where the environment has them.
+        `strict`: compare strict success rates, where the environment has them.
         """
         self.evaluated_at = self.updates
         self.latest = latest

@@ -97,7 +97,7 @@ def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
     except (TemplateError, ValueError) as error:
         flag = f"--chat_template {path}" if path else "the tokenizer's chat template"
         raise SettingError(
-            f"{flag}: no conversation can be rendered with it ({_told(error)}); give "
+            f"{flag}: no conversation can be rendered with it ({_first_line(error)}); give "
             "--chat_template FILE that can"
         ) from error
 
@@ -126,17 +126,17 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
     ) as error:
         if checkpoint is None:
             raise ModelError(
-                f"--model_name_or_path {source}: the model cannot be loaded: {_told(error)}"
+                f"--model_name_or_path {source}: the model cannot be loaded: {_first_line(error)}"
             ) from error
         raise CheckpointError(
-            f"--resume {checkpoint}: the checkpoint cannot be loaded: {_told(error)}. Move that "
-            "folder away and "
-            "--resume again: the checkpoint before it is taken, where there is one."
+            f"--resume {checkpoint}: the checkpoint cannot be loaded: {_first_line(error)}. "
+            "Move that folder away and --resume again: the checkpoint before it is taken, where "
+            "there is one."
         ) from error
 
 
-def _told(error: Exception) -> str:
-    """Return the first line of an error, with its kind where the words alone would not tell."""
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error, with its type where the message alone is unclear."""
     line = next(iter(str(error).splitlines()), "").rstrip(".: ")
     return (
         line
@@ -148,7 +148,7 @@ def _told(error: Exception) -> str:
 def attach_parts(
     policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device
 ) -> None:
-    """Give the policy what the settings ask for beside the model; SettingError where a file does
+    """Attach adapters, critic and reference as configured; SettingError where a file does
     not fit.
     """
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype

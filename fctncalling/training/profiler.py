@@ -30,14 +30,14 @@ class NoProfiler:
 
 
 @contextmanager
-def profiling(run: TrainingRun, wanted: bool) -> Iterator[NoProfiler]:
+def profiling(run: TrainingRun, enabled: bool) -> Iterator[NoProfiler]:
     """Yield the profiler for the loop of a run; at the end write profile/trace.json.gz and
     profile/table.txt, and print the table.
 
     The parts are measured by the hooks of `data/timing.py` and only here: a run without a profile
     pays one comparison a call.
     """
-    if not wanted:
+    if not enabled:
         yield NoProfiler()
         return
     folder = run.log.folder / "profile"

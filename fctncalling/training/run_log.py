@@ -1,6 +1,4 @@
-"""The log of a run, with its description for config.json: command, machine, versions, and what open
-settings came to.
-"""
+"""Open the log of a run, with config.json: settings, command, machine, library versions."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ def open_log(
 
 
 def run_description(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    """Return what config.json holds beside the settings."""
+    """Return the entries of config.json besides the settings."""
     return {
         "command": shlex.join(sys.argv),
         "machine": machine(),
@@ -57,7 +55,7 @@ def run_description(config: TrainConfig, device: torch.device) -> dict[str, Any]
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what decides the numbers."""
+    """Return the versions of Python and of the libraries that decide the numbers."""
     import platform
     from importlib.metadata import version
 
@@ -66,7 +64,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the numbers were computed on."""
+    """Return operating system, cores and GPUs."""
     import platform
 
     import torch
@@ -77,7 +75,7 @@ def machine() -> dict[str, Any]:
 
 
 def resolved(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    """Return what settings left open, "auto" or none, came to."""
+    """Return the values that "auto" and none settings resolved to."""
     from fctncalling.algorithms.policy.precision import base_dtype, compute_dtype
 
     names = {

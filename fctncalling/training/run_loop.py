@@ -29,9 +29,7 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None =
 
 
 def report(run: TrainingRun) -> None:
-    """Write evaluation.json and curve.png, and say plainly what was done and where it lies; the
-    first process does.
-    """
+    """Write evaluation.json and curve.png and print the summary, in the first process."""
     from fctncalling.algorithms.run.evaluation import plot_curve, print_table, write_evaluation
 
     if not run.processes.is_first:

@@ -1,6 +1,4 @@
-"""What a run tells while it goes on: updates with nothing to learn from, and the curriculum's
-stages.
-"""
+"""Warnings and notices during a run: updates without a learning signal, curriculum stages."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ REPEATED = 10  # of so many updates in a row without a signal one is told
 
 
 class RunNotices:
-    """Remembers what was told last; of several processes the first one tells."""
+    """Notices of a run, each printed once when it becomes true, by the first process."""
 
     def __init__(self, config: TrainConfig, sampler: TaskSampler, *, shown: bool) -> None:
         self._config = config
@@ -28,17 +26,13 @@ class RunNotices:
         self._stage = ""
 
     def no_signal(self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool) -> None:
-        """Warn where an update had nothing to learn from: at the first in a row, then at every
-        tenth.
-        """
+        """Warn of an update without a learning signal: the first in a row, then every tenth."""
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped % REPEATED == 1 and self._shown:
             logger.warning("update %d: %s", update + 1, no_signal_warning(episodes, self._config))
 
     def stage(self, update: int) -> Metrics:
-        """Return the number of the curriculum's stage, from 1, and say so where another one has
-        begun.
-        """
+        """Return the curriculum's stage (from 1) as a metric; log the start of a new one."""
         stage = self._sampler.stage(update)
         if stage is None:
             return {}

@@ -1,4 +1,4 @@
-"""What can be refused before anything is loaded or written: missing packages, files and folders."""
+"""Checks before anything is loaded or written: missing packages, files and folders."""
 
 from __future__ import annotations
 
@@ -40,32 +40,30 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
 
 
 def is_folder_name(name: str) -> bool:
-    """Return whether a model's name can only be a folder's: one that exists, or no owner/name of
-    the hub.
-    """
+    """Return whether a model's name means a local folder, not owner/name on the hub."""
     return Path(name).is_dir() or name.startswith(("/", ".", "~")) or name.count("/") > 1
 
 
 def check_model_folder(name: str) -> None:
     """Raise ModelError where a folder lacks what transformers needs of a model."""
-    folder, told = (
+    folder, failure = (
         Path(name).expanduser(),
         f"--model_name_or_path {name}: the model cannot be loaded: ",
     )
     if not folder.is_dir():
         raise ModelError(
-            f"{told}there is no such folder. Give that of a transformers model, or a name on the "
-            "hub"
+            f"{failure}there is no such folder. Give that of a transformers model, or a name "
+            "on the hub"
         )
     if not (folder / "config.json").is_file():
         adapter = " (an adapter: evaluate_fctncalling.py export makes a model of one)"
         hint = adapter if (folder / "adapter_config.json").is_file() else ""
-        raise ModelError(f"{told}that folder has no config.json{hint}")
+        raise ModelError(f"{failure}that folder has no config.json{hint}")
     if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS_PATTERNS):
-        raise ModelError(f"{told}that folder has no weights (model.safetensors)")
+        raise ModelError(f"{failure}that folder has no weights (model.safetensors)")
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise ModelError(
-            f"{told}that folder has no tokenizer (tokenizer.json). Put the model's own there: "
+            f"{failure}that folder has no tokenizer (tokenizer.json). Put the model's own there: "
             f"AutoTokenizer.from_pretrained(NAME).save_pretrained({str(folder)!r})"
         )
 

@@ -19,7 +19,7 @@ from fctncalling.envs.user_tools import named_by_path
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
 from fctncalling.training.tool_setup import make_inline_toolbox, make_toolbox
-from fctncalling.training.user_code import reward_of, stateful_tools
+from fctncalling.training.user_code import load_reward, parse_tool_classes
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.rollout.task_sampler import Candidate
@@ -63,12 +63,12 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
         num_executors=run_config.num_tool_executors,
         config_path=run_config.tool_config_path,
     )
-    user_classes = stateful_tools(run_config.tools)
+    user_classes = parse_tool_classes(run_config.tools)
     if user_classes and tools is not None:
         raise SettingError(
             "--tools: its classes cannot be joined with --enable_tool_use; give one of them"
         )
-    reward = reward_of(config.reward)
+    reward = load_reward(config.reward)
     _check_handler(run_config.handler)
     training, held_out = _checked_tasks(config, run_config, user_classes)
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())

@@ -1,4 +1,4 @@
-"""One training run: where environments, a policy and the learning algorithm meet."""
+"""TrainingRun: collect, learn, evaluate, log and checkpoint."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog, peak_memory
-from fctncalling.evaluation.evaluation_uncertainty import uncertainty_of
-from fctncalling.training.adaptive_settings import follow, settings_of_update
+from fctncalling.evaluation.evaluation_uncertainty import evaluation_uncertainty
+from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
 from fctncalling.training.counters import Counters
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
@@ -49,7 +49,7 @@ EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the polic
 
 
 class TrainingRun:
-    """Collects, learns, evaluates, logs and saves; the order of it is the caller's.
+    """One training run: environments, policy and learning algorithm; the caller sets the order.
 
     All randomness of update k comes from (seed, k), so a resumed run draws what an uninterrupted
     one would, and several processes, which call every method alike, play the episodes that one
@@ -91,17 +91,17 @@ class TrainingRun:
         self._saved: tuple[int, int] | None = None  # (updates, evaluation) of the newest checkpoint
 
     def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
-        """Return the next update's episodes, by the policy as it is (--max_staleness 1: was)."""
+        """Collect the next update's episodes (with --max_staleness 1, by the previous weights)."""
         started, cpu = time.perf_counter(), time.process_time()
-        played = [self._play(self._ahead or self._planner.next_round(self.counters), on_episode)]
-        episodes, extra = played[0].episodes, 0
+        results = [self._play(self._ahead or self._planner.next_round(self.counters), on_episode)]
+        episodes, extra = results[0].episodes, 0
         while (
             extra + 1 < self._planner.max_rounds
             and len(groups_with_signal(episodes, self.config)) < self.config.episodes_per_update
         ):
             extra += 1
-            played.append(self._play(self._planner.next_round(self.counters, extra), on_episode))
-            episodes = [*episodes, *played[-1].episodes]
+            results.append(self._play(self._planner.next_round(self.counters, extra), on_episode))
+            episodes = [*episodes, *results[-1].episodes]
         self._ahead = None
         if self.config.max_staleness:
             self._ahead = self._planner.next_round(self.counters, ahead=1)
@@ -109,11 +109,11 @@ class TrainingRun:
             self.rollout.begin(self._ahead, now=goes_on)  # a later command may go on past the end
         seconds = time.perf_counter() - started
         steps = sum(episode.num_steps for episode in episodes)
-        sampled = sum(each.sampled_tokens for each in played)
+        sampled = sum(each.sampled_tokens for each in results)
         self._timings = {
             "charts/SPS": steps / seconds,
             "perf/rollout_tokens_per_s": sampled / seconds,
-            "perf/rollout_forward_tokens_per_s": sum(each.forward_tokens for each in played)
+            "perf/rollout_forward_tokens_per_s": sum(each.forward_tokens for each in results)
             / seconds,
             "perf/time_s/rollout": seconds,
         }
@@ -123,7 +123,7 @@ class TrainingRun:
         self.counters.episodes += len(episodes)
         self.counters.invalid_episodes += sum(episode.invalid for episode in episodes)
         self.counters.sampled_tokens += int(sampled)
-        self.counters.train_cpu_seconds += sum(each.cpu_seconds for each in played)
+        self.counters.train_cpu_seconds += sum(each.cpu_seconds for each in results)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         return episodes
 
@@ -166,10 +166,10 @@ class TrainingRun:
         )
         warming_up = self.counters.updates < self.config.critic_warmup_updates
         optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
-        config = settings_of_update(self.config, self.counters, usable)
+        config = adapted_config(self.config, self.counters, usable)
         figures = update(self.policy, optimisers, usable, config, generator, self.processes)
         metrics: dict[str, float | None] = {**figures}
-        return metrics | follow(config, self.counters, metrics)
+        return metrics | update_adaptive_settings(config, self.counters, metrics)
 
     def _log_update(
         self,
@@ -202,7 +202,7 @@ class TrainingRun:
         self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
         self.log.episodes(f"greedy_{number:06d}", evaluation.greedy, self.template.spell)
         self.log.episodes(f"sampled_{number:06d}", evaluation.sampled, self.template.spell)
-        latest = {**evaluation.as_json(), **uncertainty_of(evaluation)}
+        latest = {**evaluation.as_json(), **evaluation_uncertainty(evaluation)}
         self.counters.add_evaluation(latest, strict=self.config.reward.startswith("strict"))
         return latest
 
@@ -213,15 +213,15 @@ class TrainingRun:
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds since this run was begun, or gone on with."""
+        """Seconds since this command started the run or resumed it."""
         return time.perf_counter() - self._started
 
     def evaluation_is_due(self) -> bool:
-        """Whether the next thing to do is to evaluate, before more is learned."""
+        """Whether an evaluation is due before the next update."""
         interval = self.config.eval_interval
         number = self.counters.updates
-        wanted = number == 0 or self.is_over() or (interval > 0 and number % interval == 0)
-        return wanted and self.counters.evaluated_at != number
+        due = number == 0 or self.is_over() or (interval > 0 and number % interval == 0)
+        return due and self.counters.evaluated_at != number
 
     def _episodes_are_due(self) -> bool:
         """Whether this update's episodes are written out: at an interval, the first, the last."""
@@ -229,7 +229,7 @@ class TrainingRun:
         return interval > 0 and (number == 1 or number % interval == 0 or self.is_over())
 
     def save_is_due(self) -> bool:
-        """Whether the run as it stands, evaluated where that was due, is to be kept."""
+        """Whether a checkpoint is due: at the interval, for the best evaluation, at the end."""
         number, interval = self.counters.updates, self.config.save_interval
         at_interval = number > 0 and interval > 0 and number % interval == 0
         is_best = interval > 0 and self.counters.best.get("update") == number
@@ -266,7 +266,7 @@ class TrainingRun:
         return folder / name
 
     def restore(self, checkpoint: Path) -> None:
-        """Go on from the checkpoint that the policy was loaded from; CheckpointError if unfit."""
+        """Restore counters, optimisers and log from a checkpoint; CheckpointError if unfit."""
         state = load_state(checkpoint)
         try:
             self.counters = Counters.restored(state["counters"])
@@ -274,7 +274,7 @@ class TrainingRun:
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
             if self.config.max_staleness and (ahead := state.get("ahead")):
-                self._begin_again(ahead)
+                self._restore_round_ahead(ahead)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its "
@@ -283,8 +283,8 @@ class TrainingRun:
             ) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)
 
-    def _begin_again(self, state: Mapping[str, Any]) -> None:
-        """Play a checkpoint's round ahead with the weights of then, unless its tasks are gone."""
+    def _restore_round_ahead(self, state: Mapping[str, Any]) -> None:
+        """Start a checkpoint's round ahead again with its weights, unless its tasks are gone."""
         ahead, weights = restored_round(state)
         if self.sampler.knows(ahead.task_ids):
             self._ahead = ahead
@@ -295,6 +295,8 @@ class TrainingRun:
         self.log.close()
         self.rollout.close()
 
-    def _play(self, wanted: RolloutRound, on_episode: OnEpisode | None = None) -> RolloutResult:
-        """Return what was played; the one place where a run can be interrupted."""
-        return self.rollout.play(wanted, self.interruption, on_episode)
+    def _play(
+        self, rollout_round: RolloutRound, on_episode: OnEpisode | None = None
+    ) -> RolloutResult:
+        """Play a round; SIGINT is delivered only here."""
+        return self.rollout.play(rollout_round, self.interruption, on_episode)

@@ -1,4 +1,4 @@
-"""Code of a user's own that flags name: rewards and stateful tools, as MODULE:NAME."""
+"""Import user code named by flags: rewards and stateful tools, as MODULE:NAME."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 from fctncalling.algorithms.config import SettingError
 
 
-def imported(flag: str, target: str) -> Any:
-    """Return what MODULE:NAME names; SettingError, naming the flag and the cure, where it is not
-    there.
-    """
+def import_user_object(flag: str, target: str) -> Any:
+    """Import MODULE:NAME; SettingError, naming the flag and the cure, where it does not exist."""
     module, _, name = target.partition(":")
     if not (module and name):
         raise SettingError(f"--{flag}: got {target!r}, expected MODULE:NAME")
@@ -28,13 +26,13 @@ def imported(flag: str, target: str) -> Any:
     return found
 
 
-def reward_of(reward: str) -> Any:
-    """Return a reward's name as it is, and the function that MODULE:NAME names; SettingError where
-    it is none.
+def load_reward(reward: str) -> Any:
+    """Return the name of a built-in reward, or the function of MODULE:NAME; SettingError for
+    anything else.
     """
     if ":" not in reward:
         return reward
-    function = imported("reward", reward)
+    function = import_user_object("reward", reward)
     if not callable(function):
         raise SettingError(
             f"--reward {reward}: expected a function (StepRecord, Verdict | None) -> float, found "
@@ -43,10 +41,8 @@ def reward_of(reward: str) -> Any:
     return function
 
 
-def stateful_tools(tools: str | None) -> dict[str, Any]:
-    """Return the classes of --tools NAME=MODULE:CLASS by the names that tasks involve them by;
-    SettingError.
-    """
+def parse_tool_classes(tools: str | None) -> dict[str, Any]:
+    """Parse --tools NAME=MODULE:CLASS into task class name -> MODULE:CLASS; SettingError."""
     found = {}
     for text in (tools or "").split(","):
         if not text.strip():
@@ -54,7 +50,7 @@ def stateful_tools(tools: str | None) -> dict[str, Any]:
         name, _, target = text.strip().partition("=")
         if not (name and ":" in target):
             raise SettingError(f"--tools: got {text!r}, expected NAME=MODULE:CLASS")
-        if not isinstance(imported("tools", target), type):
+        if not isinstance(import_user_object("tools", target), type):
             raise SettingError(f"--tools {text}: expected a class")
         found[name] = target
     return found

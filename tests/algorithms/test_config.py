@@ -16,7 +16,7 @@ from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
-from fctncalling.cli.train import build_parser, given_flags, parsed
+from fctncalling.cli.train import build_parser, given_flags, parse_settings
 from fctncalling.training.run_config import RunConfig
 
 PUBLISHED_FLAGS = (
@@ -172,7 +172,7 @@ def test_every_name_elsewhere_leads_to_a_flag_and_is_none_itself() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_fill_in_what_the_command_line_leaves_open(name: str) -> None:
-    config = TrainConfig.from_args(parsed([f"--preset={name}", "--lr=0.5"]))
+    config = TrainConfig.from_args(parse_settings([f"--preset={name}", "--lr=0.5"]))
     assert config == TrainConfig.from_preset(name, lr=0.5)
     assert config.max_new_tokens == PRESETS[name]["max_new_tokens"]
     assert bool(config.lora_r) == name.endswith("lora")
@@ -200,13 +200,13 @@ def test_presets_fill_in_what_the_command_line_leaves_open(name: str) -> None:
 def test_a_flag_that_does_nothing_is_refused(flags: str, told: str) -> None:
     words = flags.split()
     with pytest.raises(SettingError) as refused:
-        idle_flag_notes(TrainConfig.from_args(parsed(words)), given_flags(words))
+        idle_flag_notes(TrainConfig.from_args(parse_settings(words)), given_flags(words))
     assert told in str(refused.value)
 
 
 def test_what_is_idle_but_harmless_is_noted_and_defaults_are_never_told() -> None:
     words = ["--algorithm_name", "GRPO", "--lam", "0.95", "--critic_lr", "1", "--sequence_ratio"]
-    idle, gspo = idle_flag_notes(TrainConfig.from_args(parsed(words)), given_flags(words))
+    idle, gspo = idle_flag_notes(TrainConfig.from_args(parse_settings(words)), given_flags(words))
     assert idle.startswith("--lam, --critic_lr: no effect")
     assert "row_mean" in gspo
     for algorithm in ("TPPO", "POAD", "NTPO", "APPO", "GRPO"):
@@ -216,7 +216,7 @@ def test_what_is_idle_but_harmless_is_noted_and_defaults_are_never_told() -> Non
 
 
 def run_notes(words: list[str]) -> list[str]:
-    namespace = parsed(words)
+    namespace = parse_settings(words)
     of_run = {field.name: getattr(namespace, field.name) for field in dataclasses.fields(RunConfig)}
     config = TrainConfig.from_args(namespace)
     return idle_run_flag_notes(config, RunConfig(**of_run), given_flags(words))

@@ -106,10 +106,13 @@ def test_what_is_played_with_slow_tools_is_played_again_from_seed_and_arrivals(
     envs = threads(lambda: TwoStepEnv({"t0": slow, "t4": slow}), 4, in_order=False)
     order = ArrivalOrder(envs)
     first = played(envs, arrivals=order, on_episode=slow.count)
-    ArrivalLog(tmp_path / "arrivals.jsonl", replayed=False).note("3", order.arrivals)
+    ArrivalLog(tmp_path / "arrivals.jsonl", replayed=False).append("3", order.arrivals)
 
     recorded = ArrivalLog(tmp_path / "arrivals.jsonl", replayed=True).recorded("3")
     assert recorded == order.arrivals
+    older = tmp_path / "older.jsonl"  # as logs of older versions name their key
+    older.write_text((tmp_path / "arrivals.jsonl").read_text().replace('"arrivals"', '"meetings"'))
+    assert ArrivalLog(older, replayed=True).recorded("3") == recorded
     envs = threads(TwoStepEnv, 4)  # nobody is slow
     assert rows(played(envs, arrivals=ArrivalOrder(envs, recorded))) == rows(first)
 

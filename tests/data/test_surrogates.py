@@ -97,8 +97,8 @@ def test_an_episode_with_surrogates_is_shown_encoded_logged_and_replayed(
 def test_an_endpoint_that_says_surrogates_is_asked_on() -> None:
     with endpoint(lambda *_: {"role": "assistant", "content": PAIR + LONE}) as stub:
         agent = EndpointAgent(EndpointSettings("m", stub.url, retries=0))
-        said = agent.ask([{"role": "user", "content": LONE}])
-        agent.ask([{"role": "assistant", "content": said["content"]}])
+        said = agent.complete([{"role": "user", "content": LONE}])
+        agent.complete([{"role": "assistant", "content": said["content"]}])
         agent.close()
     assert [body["messages"][0]["content"] for body in stub.bodies] == ["\ufffd", "😀\ufffd"]
 

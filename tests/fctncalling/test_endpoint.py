@@ -30,7 +30,7 @@ def agent_at(url: str, **more: Any) -> EndpointAgent:
 
 def fault_of(agent: EndpointAgent) -> str:
     with pytest.raises(AgentUnavailable) as caught:
-        agent.ask([{"role": "user", "content": "?"}])
+        agent.complete([{"role": "user", "content": "?"}])
     return str(caught.value)
 
 
@@ -115,11 +115,11 @@ def test_a_message_is_made_as_long_as_the_context_has_room_for() -> None:
 
     with endpoint(reply) as stub:
         agent = agent_at(stub.url, max_tokens=1024)
-        assert agent.ask([])["content"] == "Done."
+        assert agent.complete([])["content"] == "Done."
         assert [body["max_tokens"] for body in stub.bodies] == [1024, 256, 64]
         stub.reply = lambda *_: error(400, OVERFLOW)
         with pytest.raises(ContextOverflow):
-            agent.ask([])
+            agent.complete([])
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_an_answer_that_is_none_fails_one_request_and_nothing_more(answer: Any, 
 def test_a_packed_answer_is_read() -> None:
     data = json.dumps({"choices": [{"message": said("Hm.")}]}).encode()
     with endpoint(lambda *_: raw(200, gzip.compress(data), Content_Encoding="gzip")) as stub:
-        assert agent_at(stub.url).ask([])["content"] == "Hm."
+        assert agent_at(stub.url).complete([])["content"] == "Hm."
 
 
 @pytest.mark.parametrize("place", ["headers", "body"])
@@ -177,7 +177,9 @@ def test_an_answer_that_drips_ends_at_the_deadline(place: str) -> None:
         assert "no whole answer within 0.4 s" in fault_of(agent)
         assert time.monotonic() - started < 3
         stub.reply = lambda *_: said("Well.")
-        assert agent.ask([])["content"] == "Well.", "the next request has a connection of its own"
+        assert agent.complete([])["content"] == "Well.", (
+            "the next request has a connection of its own"
+        )
 
 
 def test_keys_and_credentials_that_an_endpoint_echoes_are_nowhere(
@@ -233,18 +235,18 @@ def test_an_endpoint_that_goes_away_is_waited_for_visibly_and_then_ends_the_run(
     monkeypatch.setattr("fctncalling.evaluation.agents.endpoint.OUTAGE_S", 0.0)
     with endpoint(lambda *_: said("Here.")) as stub:
         agent = agent_at(stub.url, retries=3)
-        agent.ask([])
+        agent.complete([])
         agent.close()
     agent._closed.clear()
     agent._poster._of_thread.__dict__.clear()
     with pytest.raises(AgentSetupError, match=r"has not been there.*--resume"):
-        agent.ask([])
+        agent.complete([])
     assert "trying again" in capsys.readouterr().err
 
 
 def test_a_lone_surrogate_of_a_model_reaches_the_endpoint_as_text() -> None:
     with endpoint(lambda *_: said("Well.")) as stub:
-        agent_at(stub.url).ask([{"role": "user", "content": "a\ud83d b\ud83d\ude00 c\udc00"}])
+        agent_at(stub.url).complete([{"role": "user", "content": "a\ud83d b\ud83d\ude00 c\udc00"}])
     assert stub.bodies[0]["messages"][0]["content"] == "a\ufffd b\U0001f600 c\ufffd"
 
 

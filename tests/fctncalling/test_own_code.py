@@ -14,7 +14,7 @@ import pytest
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.logs import results_folder
-from fctncalling.cli.train import main, parsed
+from fctncalling.cli.train import main, parse_settings
 from fctncalling.data.bfcl import TaskError, load_tasks
 from fctncalling.data.types import StepRecord, Verdict
 from fctncalling.training.run_config import RunConfig
@@ -58,7 +58,7 @@ def task_file(folder: Path, *ids: str, **changes: Any) -> str:
 
 
 def surrounded(dataset: str, *words: str) -> Any:
-    namespace = parsed(["--dataset_path", dataset, *words])
+    namespace = parse_settings(["--dataset_path", dataset, *words])
     given = {name: getattr(namespace, name) for name in vars(RunConfig())}
     return make_task_setup(TrainConfig.from_args(namespace), RunConfig(**given))
 

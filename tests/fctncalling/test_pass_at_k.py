@@ -15,7 +15,7 @@ from test_run import MULTI, dataset, lines, run
 
 from evaluate_fctncalling import main
 from fctncalling.algorithms.run.evaluation import Evaluation
-from fctncalling.evaluation.evaluation_uncertainty import uncertainty_of
+from fctncalling.evaluation.evaluation_uncertainty import evaluation_uncertainty
 from fctncalling.evaluation.pass_at_k import (
     SampledTasks,
     interval_of_mean,
@@ -186,10 +186,10 @@ def test_an_evaluation_of_training_has_intervals_and_pass_at_k_of_several_sample
     greedy = [record(name, name == "a", False) for name in ("a", "b", "broken")]
     outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 0, 0]}
     sampled = [record(name, bool(o), False) for name, each in outcomes.items() for o in each]
-    told = uncertainty_of(Evaluation(greedy, sampled))
+    told = evaluation_uncertainty(Evaluation(greedy, sampled))
     assert told["intervals"]["greedy"] == pytest.approx(wilson_interval(0.5, 2))
     report = told["pass_at_k"]["sampled"]
     assert report["pass@k"]["2"]["estimate"] == pytest.approx((1 - 1 / 6 + 1 / 2) / 2)
     assert report["pass^k"]["2"]["estimate"] == pytest.approx(1 / 6 / 2)
     assert told["pass_at_k"]["sampled_strict"]["pass@k"]["4"]["estimate"] == 0.0
-    assert "pass_at_k" not in uncertainty_of(Evaluation(greedy, greedy))
+    assert "pass_at_k" not in evaluation_uncertainty(Evaluation(greedy, greedy))

@@ -19,21 +19,22 @@ from fctncalling import embedded_path
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.export import base_of
-from fctncalling.cli.train import build_parser, main, parsed
+from fctncalling.cli.train import build_parser, main, parse_settings
 from fctncalling.training.run_config import ENV_DEFAULTS, ENV_MODELS
 
 
 @pytest.mark.parametrize("job", sorted(ENV_DEFAULTS))
 def test_a_job_has_defaults_of_its_own_and_a_given_flag_wins(job: str) -> None:
-    given = vars(parsed(["--env_name", job, "--num_updates", "3"]))
-    assert given == {**vars(parsed(["--env_name", job])), "num_updates": 3}
+    given = vars(parse_settings(["--env_name", job, "--num_updates", "3"]))
+    assert given == {**vars(parse_settings(["--env_name", job])), "num_updates": 3}
     assert (
-        vars(parsed(["--env_name", job])).items() >= {"env_name": job, **ENV_DEFAULTS[job]}.items()
+        vars(parse_settings(["--env_name", job])).items()
+        >= {"env_name": job, **ENV_DEFAULTS[job]}.items()
     )
 
 
 def test_the_main_job_keeps_its_defaults() -> None:
-    assert parsed([]) == build_parser().parse_args([])
+    assert parse_settings([]) == build_parser().parse_args([])
 
 
 def test_the_readmes_command_lines_are_accepted() -> None:
@@ -43,7 +44,7 @@ def test_the_readmes_command_lines_are_accepted() -> None:
         shlex.split(line)
         for line in section.split("```")[1].replace("\\\n", " ").strip().splitlines()
     ]
-    found = [TrainConfig.from_args(parsed(words[2:])) for words in lines]
+    found = [TrainConfig.from_args(parse_settings(words[2:])) for words in lines]
     assert [words[:2] for words in lines] == [[".venv/bin/python", "train_fctncalling.py"]] * len(
         lines
     )

@@ -97,7 +97,7 @@ def played_here_and_there(
     rollout = RayRollout(config, run_config, policy)
     try:
         warm = wanted._replace(task_ids=wanted.task_ids[:4])
-        while len(rollout.transport._places) < 2:  # until both workers are there
+        while len(rollout.transport._locations) < 2:  # until both workers are there
             rollout.play(warm, Interruption())
         with caplog.at_level(logging.WARNING, logger="fctncalling"):
             rollout.begin(wanted)

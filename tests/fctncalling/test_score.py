@@ -212,11 +212,11 @@ def test_latencies_are_summed_up_as_by_the_standard_library_however_few_are_held
     draw = random.Random(0)
     seconds = [draw.uniform(0, 100) for _ in range(1001)]
     latencies = Latencies(held)
-    assert latencies.shown() is None
+    assert latencies.summary() is None
     for start in range(0, 1001, 7):
         latencies.add([seconds[start : start + 3], [0, "?"], [*seconds[start + 3 : start + 7]]])
     expected = (statistics.mean(seconds), statistics.stdev(seconds), sorted(seconds)[950])
-    assert latencies.shown() == tuple(str(round(each, 2)) for each in expected)
+    assert latencies.summary() == tuple(str(round(each, 2)) for each in expected)
 
 
 def test_version_3_names_and_ids_are_understood(

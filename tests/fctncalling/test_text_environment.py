@@ -376,7 +376,7 @@ def test_every_spans_text_is_the_decoding_of_its_ids_in_their_place(name: str) -
     assert history.ids.count(bos) == (1 if bos is not None else 0)
     assert env.template.spell(history.ids) == history.text
     for (start, end), (first, behind) in zip(history.text_spans, history.token_spans, strict=True):
-        assert env.template.spelled_behind(history.ids[:behind], first) == history.text[start:end]
+        assert env.template.decode_suffix(history.ids[:behind], first) == history.text[start:end]
     assert (
         f"{CALL} 8.0 é 漢\n" in history.text
     )  # no blank was put before what the tool said, and none was lost

@@ -35,7 +35,7 @@ class Company:
         self.started += 1
         return worker, self._ticket(worker, None)
 
-    def ask(self, worker: int, share: Any) -> int:
+    def submit(self, worker: int, share: Any) -> int:
         self.asked.append((worker, share))
         return self._ticket(worker, share)
 

@@ -107,14 +107,17 @@ class OutputFile:
         try:
             with self._path.open(encoding="utf-8") as old, kept.open("w", encoding="utf-8") as new:
                 for number, text in enumerate(old, 1):
-                    if text.endswith("\n") and (line := self._line(number, text)) is not None:
+                    if (
+                        text.endswith("\n")
+                        and (line := self._line_to_keep(number, text)) is not None
+                    ):
                         new.write(text)
                         self._count(line)
             kept.replace(self._path)
         finally:
             kept.unlink(missing_ok=True)
 
-    def _line(self, number: int, text: str) -> dict[str, Any] | None:
+    def _line_to_keep(self, number: int, text: str) -> dict[str, Any] | None:
         """Return a former line that is to be kept; None where its task is to be played again."""
         try:
             line = json.loads(text)

@@ -13,7 +13,7 @@ from fctncalling.evaluation.agents.tool_call_answers import as_tool_calls
 from fctncalling.evaluation.episode_log import (
     as_json,
     episode_json,
-    response_of,
+    episode_response,
     verdict_fields,
 )
 
@@ -34,7 +34,7 @@ def result_line(
     line["ground_truth"] = item.task.ground_truth
     if episode.invalid:
         return {**line, "response": None, **episode_json(played)}
-    response = response_of(item.task, steps)
+    response = episode_response(item.task, steps)
     if played.failure:
         response = f"{INFERENCE_ERROR}{played.failure}"
     elif form != "prompting" and item.handler != "tool_calls":  # the model's own form

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fctncalling.cli.shared.category_files import tasks_of
-from fctncalling.cli.shared.jsonl_records import InputError, use_tables_beside
+from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
 from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.bfcl import iter_tasks
@@ -47,7 +47,7 @@ class RunTasks:
         """
         num_playable = 0
         for name, origin, tasks in self._files():
-            use_tables_beside(origin)
+            use_sibling_tables(origin)
             first = next(tasks, None)
             if first is not None:
                 task = self._tools.with_docs(first, origin)
@@ -61,7 +61,7 @@ class RunTasks:
         """Yield every episode that is to be played; `reads_any`: the model's own form is found."""
         counts = Counter[str]()
         for name, origin, tasks in self._files():
-            use_tables_beside(origin)
+            use_sibling_tables(origin)
             for bare in tasks:
                 category = name or bare.category
                 if self._is_full(counts[category]):

@@ -14,7 +14,7 @@ from fctncalling.cli.run.output_file import OutputFile, require_new
 from fctncalling.cli.run.output_lines import result_line
 from fctncalling.cli.run.planned_tasks import PlannedTask, RunTasks
 from fctncalling.cli.run.thread_workers import Workers
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.evaluation.agents.agent import Agent, AgentSetupError, PlayedEpisode
@@ -86,7 +86,7 @@ class Runner:
         lines = self._local_lines(items) if self._local else self._workers.results(items)
         failed_in_a_row = 0
         try:
-            for line in shown_progress(lines, self._args.agent, "episode"):
+            for line in with_progress_bar(lines, self._args.agent, "episode"):
                 output.write(line)
                 failed_in_a_row = failed_in_a_row + 1 if line["invalid"] else 0
                 if failed_in_a_row >= self._args.max_invalid:

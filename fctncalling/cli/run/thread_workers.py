@@ -20,7 +20,7 @@ class Workers(Generic[Item, Result]):
         self.stopped = threading.Event()
         self._count = count
         self._work = work
-        self._asked = SimpleQueue[Item]()
+        self._queue = SimpleQueue[Item]()
         self._ended = SimpleQueue[Result | BaseException]()
         self._free = threading.Semaphore(
             0
@@ -34,7 +34,7 @@ class Workers(Generic[Item, Result]):
             threading.Thread(target=self._run, daemon=True).start()
         under_way = 0
         for item in items:
-            self._asked.put(item)
+            self._queue.put(item)
             self._free.release()
             under_way += 1
             if under_way >= 2 * self._count:
@@ -65,6 +65,6 @@ class Workers(Generic[Item, Result]):
     def _run(self) -> None:
         while self._free.acquire() and not self.stopped.is_set():
             try:
-                self._ended.put(self._work(self._asked.get()))
+                self._ended.put(self._work(self._queue.get()))
             except BaseException as error:  # handed to who waits for results
                 self._ended.put(error)

@@ -29,7 +29,7 @@ from fctncalling.cli.score.results import Results, official_results, paired, spl
 from fctncalling.cli.score.score_files import ModelScores, ScoreFile, failure, write_csv
 from fctncalling.cli.score.tables import as_json, as_text
 from fctncalling.cli.shared.category_files import tasks_of
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress, use_tables_beside
+from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"--score_dir {args.score_dir}: is a file: name a folder")
         tools = TaskTools(args)
         with TemporaryDirectory() if args.input.is_file() else nullcontext() as parts:
-            chosen = _chosen(args, parts)
+            chosen = _selected_results(args, parts)
             models = score_all(
                 chosen,
                 args.data_dir,
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if invalid else 0
 
 
-def _chosen(args: argparse.Namespace, parts: str | None) -> list[Results]:
+def _selected_results(args: argparse.Namespace, parts: str | None) -> list[Results]:
     """Return the results of the wanted categories; `parts` is a folder for JSON Lines' parts."""
     found = (
         split_lines(args.input, Path(parts)) if parts else official_results(args.input, args.form)
@@ -138,13 +138,13 @@ def score_all(
     """Return each model's scores, writing score files where a folder is given;
     raises InputError.
     """
-    use_tables_beside(data_dir)
+    use_sibling_tables(data_dir)
     models: dict[str, ModelScores] = {}
     for results in found:
         file = ScoreFile(results.model, results.category)
         scores = models.setdefault(results.model, ModelScores(results.model))
         try:
-            for verdict in shown_progress(
+            for verdict in with_progress_bar(
                 _judged(results, data_dir, scores, tools, partial=partial, strict=strict),
                 _name(results),
                 "answer",

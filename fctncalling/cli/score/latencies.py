@@ -40,7 +40,7 @@ class Latencies:
             if len(self._newest) == self._held:
                 self._write_run()
 
-    def shown(self) -> tuple[str, str, str] | None:
+    def summary(self) -> tuple[str, str, str] | None:
         """Return mean, standard deviation and 95th percentile as BFCL shows them; None where
         nothing was told.
         """

@@ -22,11 +22,11 @@ def response_of(results: Results, task: Task, line: Line) -> Any:
         return [] if kind == "agentic" else answer
     if results.form != "tool_call":
         return answer
-    as_text = _message if kind == "agentic" else _own_step if is_jsonl else _step
+    as_text = _message if kind == "agentic" else _jsonl_step if is_jsonl else _step
     return [[as_text(step) for step in turn] if isinstance(turn, list) else turn for turn in answer]
 
 
-def _own_step(step: Any) -> Any:
+def _jsonl_step(step: Any) -> Any:
     return step if isinstance(step, str) else _step(step)  # our own lines hold texts already
 
 

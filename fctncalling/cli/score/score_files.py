@@ -191,7 +191,7 @@ def _overall_row(
     scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Score], spread: list[str]
 ) -> list[str]:
     """Return the row of data_overall.csv; what BFCL knows of its own models only is N/A."""
-    latency = scores.latencies.shown() or (NOT_SHOWN,) * 3
+    latency = scores.latencies.summary() or (NOT_SHOWN,) * 3
     cells = [named["non_live_ast"], named["non_live_simple"], *_of(one, NON_LIVE[3:])]
     cells += [named["live"], *_of(one, LIVE), named["multi_turn"], *_of(one, MULTI_TURN)]
     cells += [*_agentic(named, one), one["live_relevance"], named["irrelevance"]]

@@ -15,7 +15,7 @@ from fctncalling.cli.shared.jsonl_records import (
     Line,
     Record,
     read_records,
-    shown_progress,
+    with_progress_bar,
     write_records,
 )
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
@@ -51,7 +51,7 @@ def convert_file(
     tally = RecordSummary()
     try:
         convert = converter(args.data_dir, TaskTools(args))
-        lines = shown_progress(read_records(args.input), description, "record")
+        lines = with_progress_bar(read_records(args.input), description, "record")
         write_records(args.output, (tally.count(convert(line)) for line in lines))
     except (InputError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -98,7 +98,7 @@ def _opened(path: Path, mode: str) -> IO[str]:
     return open(path, mode, encoding="utf-8")
 
 
-def shown_progress(
+def with_progress_bar(
     items: Iterable[Item], description: str, unit: str, total: int | None = None
 ) -> Iterator[Item]:
     """Yield the items, showing progress on stderr where that is a terminal and tqdm is
@@ -114,7 +114,7 @@ def shown_progress(
     yield from items
 
 
-def use_tables_beside(path: Path) -> None:
+def use_sibling_tables(path: Path) -> None:
     """Let the long-context tables of a task file's folder, or of a folder, go before the places
     where tools look.
     """
@@ -132,7 +132,7 @@ class TaskIndex:
         self._self_documented = (
             self_documented  # classes that a user brings: their docs may be missing
         )
-        use_tables_beside(folder)
+        use_sibling_tables(folder)
         self._tasks: dict[str, TaskStore] = {}
 
     def task_of(self, line: Line) -> Task:

@@ -36,13 +36,13 @@ class TaskStore:
         """Return a task, None where the file has none of this id; raises TaskError for what cannot
         be read.
         """
-        found = self._read_already(task_id)
+        found = self._cached(task_id)
         while found is None and (task := next(self._unread, None)) is not None:
             self._keep(task)
             found = task if task.id == task_id else None
         return found
 
-    def _read_already(self, task_id: str) -> Task | None:
+    def _cached(self, task_id: str) -> Task | None:
         if task_id in self._newest or self._older is None:
             return self._newest.get(task_id)
         row = self._older.execute("SELECT task FROM tasks WHERE id = ?", (task_id,)).fetchone()
@@ -51,7 +51,7 @@ class TaskStore:
         )  # written by this process, into a file without a name
 
     def _keep(self, task: Task) -> None:
-        if self._read_already(task.id) is not None:
+        if self._cached(task.id) is not None:
             raise TaskError(
                 f'{self._path}: id "{task.id}": expected ids to be unique, but it stands twice'
             )

@@ -36,7 +36,7 @@ class TaskTools:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._allowed: bool = args.allow_task_tools
-        self.given: dict[str, Any] = dict(_named(text) for text in args.tools)
+        self.given: dict[str, Any] = dict(_parse_tool(text) for text in args.tools)
 
     def classes_for(self, tasks: Iterable[Task], origin: Path | str) -> dict[str, Any]:
         """Return the classes that tasks may involve, by name, each as a class or as "module:Class".
@@ -63,7 +63,7 @@ class TaskTools:
         return UserTools(tools).with_tool_docs(task)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _parse_tool(text: str) -> tuple[str, str]:
     name, _, target = text.partition("=")
     module, _, qualname = target.partition(":")
     if not (name and module and qualname):

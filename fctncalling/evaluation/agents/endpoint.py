@@ -37,10 +37,10 @@ BASE_URL = "https://api.openai.com/v1"
 REFUSED = (401, 403, 404, 405)  # no repetition mends a wrong key, address or model
 TRANSIENT = (408, 409, 425, 429)
 MAX_WAIT_S = 60.0
-FIRST_REPETITIONS = 2  # of a request that finds nobody, before anything was ever answered
+FIRST_RETRIES = 2  # of a request that finds nobody, before anything was ever answered
 OUTAGE_S = 10.0  # shorter ones cost an episode, never the run
-NOTE_GAP_S = 5.0  # between two notes about repetitions
-LEAST_TOKENS = 16  # an answer that is worth asking for
+RETRY_NOTE_INTERVAL_S = 5.0  # between two notes about repetitions
+MIN_TOKENS = 16  # an answer that is worth asking for
 _PLAYERS: dict[str, Callable[[Endpoint], Player]] = {
     "prompting": PromptedPlayer,
     "tool_call": ToolCallPlayer,
@@ -63,7 +63,7 @@ class EndpointSettings:
     first_wait_s: float = 1.0  # before the first repetition, doubled for each further one
 
 
-class _Failed(Exception):
+class _AttemptFailed(Exception):
     """One attempt failed, and a repetition may help."""
 
     def __init__(self, message: str, *, wait_s: float = 0.0, cause: RequestFailed | None = None):
@@ -100,8 +100,8 @@ class EndpointAgent:
             raise AgentSetupError(f"{self._url}: {self._redactor.error(str(error))}") from None
         self._lock = threading.Lock()
         self._last_answer: float | None = None  # when anything came back
-        self._last_note = 0.0
-        self._noted = set[str]()
+        self._last_retry_note = 0.0
+        self._printed = set[str]()
 
     def player(self, task: Task, handler: str, seed: int) -> Player:
         """Return a player for an episode."""
@@ -112,15 +112,15 @@ class EndpointAgent:
         self._closed.set()
         self._poster.close()
 
-    def note_once(self, text: str) -> None:
+    def print_once(self, text: str) -> None:
         """Print a note, the same one only once in a run."""
         with self._lock:
-            if text in self._noted:
+            if text in self._printed:
                 return
-            self._noted.add(text)
+            self._printed.add(text)
         print(f"note: {text}", file=sys.stderr)
 
-    def ask(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
+    def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
         """Return the model's message.
 
         Where --max_new_tokens does not fit into what the context has left, less is asked for.
@@ -137,25 +137,25 @@ class EndpointAgent:
             if max_tokens is not None:
                 body["max_tokens"] = max_tokens
             try:
-                return self._ask(_encoded(body))
+                return self._request_with_retries(_encoded(body))
             except ContextOverflow:
-                if max_tokens is None or max_tokens <= LEAST_TOKENS:
+                if max_tokens is None or max_tokens <= MIN_TOKENS:
                     raise
-                max_tokens = max(LEAST_TOKENS, max_tokens // 4)
+                max_tokens = max(MIN_TOKENS, max_tokens // 4)
 
-    def _ask(self, data: bytes) -> dict[str, Any]:
-        started, failure = time.monotonic(), _Failed("")
+    def _request_with_retries(self, data: bytes) -> dict[str, Any]:
+        started, failure = time.monotonic(), _AttemptFailed("")
         for attempt in range(self.settings.retries + 1):
             wait_s = _wait_s(self.settings.first_wait_s, attempt, failure.wait_s) if attempt else 0
             if attempt:
-                self._note_repetition(failure, attempt, wait_s)
+                self._print_retry(failure, attempt, wait_s)
             if self._closed.wait(wait_s):
                 raise AgentUnavailable(f"{self._url}: the run ended before there was an answer")
             try:
-                return self._once(data)
-            except _Failed as failed:
+                return self._request_once(data)
+            except _AttemptFailed as failed:
                 failure = failed
-            gives_up = attempt >= FIRST_REPETITIONS or failure.has_timed_out
+            gives_up = attempt >= FIRST_RETRIES or failure.has_timed_out
             if failure.is_unreachable and self._last_answer is None and gives_up:
                 break
         self._require_endpoint(failure, started)
@@ -164,7 +164,7 @@ class EndpointAgent:
             f"{self._url}: no answer after {count} attempts; the last: {failure}"
         )
 
-    def _require_endpoint(self, failure: _Failed, started: float) -> None:
+    def _require_endpoint(self, failure: _AttemptFailed, started: float) -> None:
         """Raise AgentSetupError where nobody is at the address; one failed episode ends no run."""
         if not failure.is_unreachable:
             return
@@ -180,19 +180,19 @@ class EndpointAgent:
                 "Start it again, and go on by --resume"
             )
 
-    def _note_repetition(self, failure: _Failed, attempt: int, wait_s: float) -> None:
+    def _print_retry(self, failure: _AttemptFailed, attempt: int, wait_s: float) -> None:
         now = time.monotonic()
         with self._lock:
-            if now - self._last_note < NOTE_GAP_S:
+            if now - self._last_retry_note < RETRY_NOTE_INTERVAL_S:
                 return
-            self._last_note = now
+            self._last_retry_note = now
         print(
             f"note: {self._url}: {failure}; trying again in {wait_s:.1f} s "
             f"(repetition {attempt} of {self.settings.retries})",
             file=sys.stderr,
         )
 
-    def _once(self, data: bytes) -> dict[str, Any]:
+    def _request_once(self, data: bytes) -> dict[str, Any]:
         """Return the message of one attempt; raises _Failed where another may help."""
         try:
             reply = self._poster.post(data)
@@ -202,7 +202,7 @@ class EndpointAgent:
         except RequestFailed as error:
             if not error.unreachable:
                 self._last_answer = time.monotonic()
-            raise _Failed(self._redactor.error(str(error)), cause=error) from None
+            raise _AttemptFailed(self._redactor.error(str(error)), cause=error) from None
         self._last_answer = time.monotonic()
         return self._message(reply)
 
@@ -217,37 +217,37 @@ class EndpointAgent:
         if reply.status >= 300 and is_context_overflow(reply.status, text):
             raise ContextOverflow(message)
         if reply.status in TRANSIENT or reply.status >= 500:
-            raise _Failed(message, wait_s=_seconds(reply.headers.get("retry-after")))
+            raise _AttemptFailed(message, wait_s=_seconds(reply.headers.get("retry-after")))
         if reply.status >= 300:
             raise AgentUnavailable(f"{self._url}: {message}")
         try:
             answer = json.loads(reply.data)
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
                 raise ContextOverflow(message)  # some gateways answer 200 whatever happened
-            return _checked(self._redactor.answer(answer["choices"][0]["message"]))
+            return _validated_message(self._redactor.answer(answer["choices"][0]["message"]))
         except (ValueError, LookupError, TypeError, RecursionError) as error:
-            why = f" ({error})" if isinstance(error, _Malformed) else ""
-            raise _Failed(f"no message in the answer{why}: {text[:300]}") from None
+            why = f" ({error})" if isinstance(error, _MalformedMessage) else ""
+            raise _AttemptFailed(f"no message in the answer{why}: {text[:300]}") from None
 
 
-class _Malformed(ValueError):
+class _MalformedMessage(ValueError):
     """A message that is none."""
 
 
-def _checked(message: Any) -> dict[str, Any]:
+def _validated_message(message: Any) -> dict[str, Any]:
     """Return a message whose parts are what their names say; raises ValueError, RecursionError."""
     if not isinstance(message, dict):
-        raise _Malformed("expected an object")
+        raise _MalformedMessage("expected an object")
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise _Malformed(f"tool_calls: expected a list, got {str(calls)[:40]}")
+        raise _MalformedMessage(f"tool_calls: expected a list, got {str(calls)[:40]}")
     for each in calls:
         function = each.get("function") if isinstance(each, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise _Malformed("a tool call without a function's name")
+            raise _MalformedMessage("a tool call without a function's name")
         arguments = function.get("arguments")
         if not isinstance(arguments, str | dict | None):
-            raise _Malformed("arguments of a tool call: expected JSON text or an object")
+            raise _MalformedMessage("arguments of a tool call: expected JSON text or an object")
         if not isinstance(arguments, str):
             function["arguments"] = json.dumps(arguments or {})
     return message
@@ -267,10 +267,10 @@ def _key(variable: str) -> str:
     return key
 
 
-def _wait_s(first_s: float, attempt: int, told_s: float) -> float:
+def _wait_s(first_s: float, attempt: int, retry_after_s: float) -> float:
     """Return the wait the endpoint asked for, or twice the last one; spread, so threads part."""
     grown_s: float = first_s * 2.0 ** (attempt - 1) * random.uniform(0.75, 1.25)
-    return min(MAX_WAIT_S, max(told_s, grown_s))
+    return min(MAX_WAIT_S, max(retry_after_s, grown_s))
 
 
 def _seconds(text: str | None) -> float:

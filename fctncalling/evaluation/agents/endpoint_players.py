@@ -21,11 +21,11 @@ _MARKED = re.compile(
 class Endpoint(Protocol):
     """What players ask."""
 
-    def ask(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
+    def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
         """Return the model's message."""
         ...
 
-    def note_once(self, text: str) -> None:
+    def print_once(self, text: str) -> None:
         """Tell the user something, once."""
         ...
 
@@ -47,7 +47,7 @@ class PromptedPlayer:
         elif any(message["role"] == "tool" for message in new):
             new = [{"role": "user", "content": observation}]
         self._messages += new
-        text = _content(self._agent.ask(self._messages))
+        text = _content(self._agent.complete(self._messages))
         self._messages.append({"role": "assistant", "content": text})
         return text
 
@@ -63,31 +63,31 @@ class ToolCallPlayer:
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         """Return the next message: its calls as JSON, else its text."""
-        self._read(observation, info)
-        message = self._agent.ask(self._messages, info["tools"])
+        self._add_observation(observation, info)
+        message = self._agent.complete(self._messages, info["tools"])
         self._pending = message
         calls = _tool_calls(message)
         if calls:
             return json.dumps([{call["name"]: call["arguments"]} for call in calls])
         text = _content(message)
         if _holds_calls(text, info["tools"]):
-            self._agent.note_once(
+            self._agent.print_once(
                 "the endpoint returns calls as text, which --form tool_call takes for chat: with "
                 "--form tools_text they are read (or start the server with a tool-call parser)"
             )
-        return json.dumps(text) if _would_be_read(text) else text
+        return json.dumps(text) if _looks_like_calls(text) else text
 
-    def _read(self, observation: str, info: Mapping[str, Any]) -> None:
+    def _add_observation(self, observation: str, info: Mapping[str, Any]) -> None:
         messages = info["messages"]
         results = [message for message in messages if message["role"] == "tool"]
         if self._pending is not None:
-            self._add_turn(self._asked(self._pending, info), results, observation)
+            self._add_turn(self._openai_tool_calls(self._pending, info), results, observation)
         for message in messages:
             if message["role"] != "tool":
                 content = MORE_FUNCTIONS if message.get("tools") else message.get("content") or ""
                 self._messages.append({"role": message["role"], "content": content})
 
-    def _asked(self, message: dict[str, Any], info: Mapping[str, Any]) -> list[Any]:
+    def _openai_tool_calls(self, message: dict[str, Any], info: Mapping[str, Any]) -> list[Any]:
         """Return the calls of our last message in OpenAI's form."""
         return message.get("tool_calls") or []
 
@@ -123,14 +123,14 @@ class ToolsTextPlayer(ToolCallPlayer):
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         """Return the next message's text."""
-        self._read(observation, info)
-        self._pending = self._agent.ask(self._messages, info["tools"])
+        self._add_observation(observation, info)
+        self._pending = self._agent.complete(self._messages, info["tools"])
         calls = _tool_calls(self._pending)  # of a server that parses them after all
         return "\n".join(_hermes(call) for call in calls) or _on_lines(_content(self._pending))
 
-    def _asked(self, message: dict[str, Any], info: Mapping[str, Any]) -> list[Any]:
+    def _openai_tool_calls(self, message: dict[str, Any], info: Mapping[str, Any]) -> list[Any]:
         if message.get("tool_calls"):
-            return super()._asked(message, info)
+            return super()._openai_tool_calls(message, info)
         calls: Sequence[Call] = info["calls"]
         return [
             {
@@ -141,7 +141,7 @@ class ToolsTextPlayer(ToolCallPlayer):
             for number, call in enumerate(calls)
         ]
 
-    def _text_beside_calls(self, content: str) -> str:
+    def _text_outside_calls(self, content: str) -> str:
         if self._pending is not None and self._pending.get("tool_calls"):
             return content
         marked = _MARKED.match(content)
@@ -189,17 +189,17 @@ def _tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _holds_calls(text: str, tools: Sequence[Any]) -> bool:
     """Whether a text reads as calls of functions that are offered."""
-    calls = _read_by("auto", _on_lines(text))
+    calls = _decode_with("auto", _on_lines(text))
     offered = {tool["function"]["name"] for tool in tools}
     return bool(calls) and all(call.name in offered for call in calls)
 
 
-def _would_be_read(text: str) -> bool:
+def _looks_like_calls(text: str) -> bool:
     """Whether chat looks like the calls it is not: only what an interface returns as calls is."""
-    return bool(_read_by("tool_calls", text))
+    return bool(_decode_with("tool_calls", text))
 
 
-def _read_by(handler: str, text: str) -> Sequence[Call]:
+def _decode_with(handler: str, text: str) -> Sequence[Call]:
     try:
         return get_handler(handler).decode(text)
     except Exception:  # a decoder's crash on a model's text is no call, as the environment has it

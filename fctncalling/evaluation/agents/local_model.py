@@ -78,8 +78,10 @@ class LocalModel:
             raise _cannot_load(settings, error) from None
         self._settings = settings
         self.name = Path(settings.folder).resolve().name
-        own = getattr(config, "max_position_embeddings", None)
-        self._is_whole_context = own is not None and settings.max_episode_tokens >= own
+        context_length = getattr(config, "max_position_embeddings", None)
+        self._is_whole_context = (
+            context_length is not None and settings.max_episode_tokens >= context_length
+        )
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
         self._engine: GenerationEngine | None = None
 
@@ -105,7 +107,7 @@ class LocalModel:
                 make_env=fresh,
             )
             for record in records:
-                yield _played(record, is_whole_context=self._is_whole_context)
+                yield _played_episode(record, is_whole_context=self._is_whole_context)
 
     def _actor(self) -> GenerationEngine:
         if self._engine is None:
@@ -176,7 +178,7 @@ class _Prompted(gymnasium.Wrapper[str, str, str, str]):
         return observation, reward, terminated, truncated, {**info, "tools": []}
 
 
-def _played(record: EpisodeRecord, *, is_whole_context: bool) -> PlayedEpisode:
+def _played_episode(record: EpisodeRecord, *, is_whole_context: bool) -> PlayedEpisode:
     episode = record.episode
     if not isinstance(episode, Episode):
         raise TypeError(f"task {record.task_id}: the rollout returned no episode")

@@ -41,20 +41,20 @@ T = TypeVar("T", TrainConfig, RunConfig)
 
 
 class Share(NamedTuple):
-    """What one worker plays of a round."""
+    """Episodes of a round for one worker."""
 
     weights: Any  # a reference into the object store
-    wanted: RolloutRound
+    rollout_round: RolloutRound
     numbers: Sequence[int]
 
 
 class RayTransport:
-    """Workers as Ray actors, spread over the machines of a cluster."""
+    """Ray transport: workers are Ray actors, spread over the machines of a cluster."""
 
     def __init__(self, ray: Any, config: TrainConfig, run_config: RunConfig) -> None:
         self._ray = ray
         self._arguments = (config, run_config)
-        self._places: dict[Any, str] = {}  # worker -> machine and process
+        self._locations: dict[Any, str] = {}  # worker -> machine and process
         self._nodes: dict[Any, str] = {}  # worker -> the node Ray put it on
         self._kind = ray.remote(RolloutWorker).options(
             num_cpus=config.torch_threads,
@@ -63,15 +63,13 @@ class RayTransport:
         )
 
     def start_worker(self, number: int) -> tuple[Any, Any]:
-        """Start an actor; the ticket is ready when its environments and its model are."""
+        """Start a Ray actor; its ticket is ready once environments and model are loaded."""
         worker = self._kind.remote(*self._arguments, number)
         return worker, worker.location.remote()
 
-    def ask(self, worker: Any, share: Share) -> Any:
-        """Hand a share to an actor; Ray brings the weights to its machine, once for all actors
-        there.
-        """
-        return worker.play.remote(share.weights, share.wanted, share.numbers)
+    def submit(self, worker: Any, share: Share) -> Any:
+        """Submit a share to an actor; Ray copies the weights once to each machine."""
+        return worker.play.remote(share.weights, share.rollout_round, share.numbers)
 
     def wait(self, tickets: Sequence[Any], timeout_s: float) -> list[Any]:
         """Return the tickets that are ready."""
@@ -90,25 +88,25 @@ class RayTransport:
             result = self._ray.get(ticket)
         except exceptions.RayTaskError as error:
             raise RuntimeError(
-                f"a rollout worker on {self._places.get(worker, 'its way')} failed: {error}"
+                f"a rollout worker on {self._locations.get(worker, 'its way')} failed: {error}"
             ) from error
         except exceptions.RayError as error:
             raise WorkerLost(self._describe_loss(worker, error)) from error
         if not isinstance(result, RolloutResult):
             host, process, node = result
-            self._places[worker], self._nodes[worker] = f"{host}, process {process}", node
+            self._locations[worker], self._nodes[worker] = f"{host}, process {process}", node
         return result
 
     def stop_worker(self, worker: Any) -> None:
-        """End an actor."""
+        """Kill an actor."""
         with contextlib.suppress(Exception):  # it may be gone, as may all of Ray
             self._ray.kill(worker)
-        self._places.pop(worker, None)
+        self._locations.pop(worker, None)
         self._nodes.pop(worker, None)
 
     def _describe_loss(self, worker: Any, error: Exception) -> str:
-        """Return where a lost actor was and what is known of its end."""
-        where, node = self._places.get(worker, "not yet placed"), self._nodes.get(worker)
+        """Describe a lost worker: machine, process and cause."""
+        where, node = self._locations.get(worker, "not yet placed"), self._nodes.get(worker)
         # A closed connection comes before the news of what closed it.
         patience = (
             NODE_DEATH_DELAY_S
@@ -130,10 +128,10 @@ class RayTransport:
 
 
 class RayRollout:
-    """Has workers play the shares of each round: worker-sized, by number, whoever plays them.
+    """Rollout backend on Ray workers: each round is split into one share a worker.
 
-    So what is played depends on the number of workers (by rounding alone), not on which of them is
-    fast, or lost.
+    Shares go by episode number, so results depend on the number of workers (by rounding alone), not
+    on which of them is fast or lost.
     """
 
     def __init__(
@@ -147,8 +145,8 @@ class RayRollout:
         self.processes = processes
         self._count = run_config.num_rollout_workers
         self._weights: tuple[int, Any] | None = None  # version and reference of what was put last
-        self._begun: dict[RolloutRound, Job | None] = {}
-        self._kept: dict[
+        self._jobs: dict[RolloutRound, Job | None] = {}
+        self._round_weights: dict[
             RolloutRound, Any
         ] = {}  # references to the weights of rounds not played yet
         if processes.is_first:
@@ -159,62 +157,72 @@ class RayRollout:
             self.pool = WorkerPool(self.transport, self._count)
 
     def play(
-        self, wanted: RolloutRound, interruption: Interruption, on_episode: OnEpisode | None = None
+        self,
+        rollout_round: RolloutRound,
+        interruption: Interruption,
+        on_episode: OnEpisode | None = None,
     ) -> RolloutResult:
-        """Return the episodes of a round; the first process has them played, the others get them
-        from it.
-        """
-        if wanted not in self._kept:
-            self.begin(wanted)
-        elif wanted not in self._begun:
-            self._start(wanted)
-        job, parts = self._begun.pop(wanted), None
+        """Return the episodes of a round, which the first process collects and broadcasts."""
+        if rollout_round not in self._round_weights:
+            self.begin(rollout_round)
+        elif rollout_round not in self._jobs:
+            self._start(rollout_round)
+        job, parts = self._jobs.pop(rollout_round), None
 
-        def told(part: RolloutResult) -> None:
+        def report_part(part: RolloutResult) -> None:
             for episode in part.episodes if on_episode is not None else ():
                 on_episode(episode)  # type: ignore[misc]
 
         if job is not None:
             with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
-                parts = self.pool.finish(job, told)
+                parts = self.pool.finish(job, report_part)
         parts = self.processes.gather(parts)[0]
         if parts is None:
             raise KeyboardInterrupt  # its weights stay, for a checkpoint
-        del self._kept[wanted]
+        del self._round_weights[rollout_round]
         episodes = [
-            parts[n % len(parts)].episodes[n // len(parts)] for n in range(len(wanted.task_ids))
+            parts[n % len(parts)].episodes[n // len(parts)]
+            for n in range(len(rollout_round.task_ids))
         ]
         return RolloutResult(
-            episodes, *(sum(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
+            episodes,
+            sampled_tokens=sum(part.sampled_tokens for part in parts),
+            forward_tokens=sum(part.forward_tokens for part in parts),
+            cpu_seconds=sum(part.cpu_seconds for part in parts),
         )
 
     def begin(
-        self, wanted: RolloutRound, weights: Weights | None = None, *, now: bool = True
+        self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
     ) -> None:
-        """Have a round played with the weights as they are, or with these; `play` gets it."""
+        """Start a round with the current weights, or with these; `play` returns it."""
         if weights is None:
-            self._kept[wanted] = self._put(wanted.version)
+            self._round_weights[rollout_round] = self._put(rollout_round.version)
         else:
-            self._kept[wanted] = self._ray.put(weights) if self.processes.is_first else None
+            self._round_weights[rollout_round] = (
+                self._ray.put(weights) if self.processes.is_first else None
+            )
         if now:
-            self._start(wanted)
+            self._start(rollout_round)
 
-    def weights_of(self, wanted: RolloutRound) -> Weights | None:
-        """Return what a round that was begun is played with; the first process knows it."""
-        if wanted not in self._kept or not self.processes.is_first:
+    def weights_of(self, rollout_round: RolloutRound) -> Weights | None:
+        """Return the weights of a started round; None in all processes but the first."""
+        if rollout_round not in self._round_weights or not self.processes.is_first:
             return None
-        weights: Weights = self._ray.get(self._kept[wanted])
+        weights: Weights = self._ray.get(self._round_weights[rollout_round])
         return weights
 
-    def _start(self, wanted: RolloutRound) -> None:
-        """Hand out the shares of a round whose weights are kept."""
-        count, weights = min(self._count, len(wanted.task_ids)), self._kept[wanted]
-        numbers = range(len(wanted.task_ids))
-        shares = [Share(weights, wanted, numbers[rank::count]) for rank in range(count)]
-        self._begun[wanted] = self.pool.start(shares) if self.processes.is_first else None
+    def _start(self, rollout_round: RolloutRound) -> None:
+        """Submit the shares of a round to the pool."""
+        count, weights = (
+            min(self._count, len(rollout_round.task_ids)),
+            self._round_weights[rollout_round],
+        )
+        numbers = range(len(rollout_round.task_ids))
+        shares = [Share(weights, rollout_round, numbers[rank::count]) for rank in range(count)]
+        self._jobs[rollout_round] = self.pool.start(shares) if self.processes.is_first else None
 
     def close(self) -> None:
-        """End the workers, and Ray where it was started here."""
+        """Stop the workers, and Ray if it was started here."""
         if not self.processes.is_first:
             return
         self.pool.close()
@@ -233,8 +241,8 @@ class RayRollout:
 
 
 def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
-    """Return Ray, connected to a cluster or (address none) to one started here, and whether it was
-    started here.
+    """Connect to a Ray cluster, or start one (address none); return Ray and whether it was started
+    here.
     """
     try:
         ray = extra_module("ray", "ray", "--num_rollout_workers")
@@ -264,9 +272,7 @@ def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
 
 
 def _absolute(settings: T) -> T:
-    """Return settings with the paths of files made such that a process in another folder reads them
-    alike.
-    """
+    """Return settings with absolute paths, for workers in other folders."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)

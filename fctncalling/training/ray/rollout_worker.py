@@ -21,10 +21,10 @@ from fctncalling.training.task_setup import make_task_setup
 
 
 class RolloutWorker:
-    """Plays shares of rounds as the learning process itself would, with the weights it is handed.
+    """Remote rollout worker: plays shares of rounds with the weights that come with them.
 
-    It reads tasks and model from the same paths as the learner, and keeps nothing from one share to
-    the next but the weights it got last.
+    It reads tasks and model from the same paths as the learner, and holds no state between shares
+    but the newest weights.
     """
 
     def __init__(self, config: TrainConfig, run_config: RunConfig, number: int) -> None:
@@ -44,23 +44,23 @@ class RolloutWorker:
             make_env = make_task_setup(self.config, run_config).make_env
             self.policy, template = load_policy(self.config, run_config, None, device)
         self._version: int | None = None
-        own = ProcessGroup(
+        process_group = ProcessGroup(
             rank=number + 1, device=device
         )  # what it notes of slow tools' answers has a file of its own
-        self._rollout = LocalRollout(self.config, self.policy, template, make_env, own)
+        self._rollout = LocalRollout(self.config, self.policy, template, make_env, process_group)
 
     def location(self) -> tuple[str, int, str]:
-        """Return the name of this machine, this process's number and the number Ray has for the
-        node.
-        """
+        """Return host name, process id and Ray node id."""
         library: Any = import_module("ray")
         return socket.gethostname(), os.getpid(), str(library.get_runtime_context().get_node_id())
 
-    def play(self, weights: Weights, wanted: RolloutRound, numbers: Sequence[int]) -> RolloutResult:
-        """Return the episodes of these numbers of a round."""
+    def play(
+        self, weights: Weights, rollout_round: RolloutRound, numbers: Sequence[int]
+    ) -> RolloutResult:
+        """Play the episodes of a round that have these numbers."""
         cpu = time.process_time()
-        if self._version != wanted.version:
+        if self._version != rollout_round.version:
             load_policy_state(self.policy, weights)
-            self._version = wanted.version
-        played = self._rollout.play_share(wanted, numbers)
-        return played._replace(cpu_seconds=time.process_time() - cpu)
+            self._version = rollout_round.version
+        result = self._rollout.play_share(rollout_round, numbers)
+        return result._replace(cpu_seconds=time.process_time() - cpu)

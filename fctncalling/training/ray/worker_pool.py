@@ -16,24 +16,25 @@ __all__ = ["Job", "RolloutError", "Transport", "WorkerLost", "WorkerPool"]
 logger = logging.getLogger(__name__)
 
 MAX_LOSSES = 3  # workers in a row that one share, or the start of a worker, may cost
-TOLD_EVERY_S = 60.0
+WARN_INTERVAL_S = 60.0
 
 
 class WorkerLost(Exception):
-    """A worker is gone; the message says which and why."""
+    """A worker was lost; the message says which and why."""
 
 
 class Transport(Protocol):
-    """How workers are started and asked. A worker and a ticket are whatever the transport makes
-    them.
+    """Backend that starts workers and runs jobs on them.
+
+    Workers and tickets are opaque: whatever the backend makes them.
     """
 
     def start_worker(self, number: int) -> tuple[Any, Any]:
         """Start worker `number`; return it, and a ticket that is ready when it is."""
         ...
 
-    def ask(self, worker: Any, share: Any) -> Any:
-        """Hand a share of work to a worker that is ready; return the ticket of its result."""
+    def submit(self, worker: Any, share: Any) -> Any:
+        """Submit a share of work to a ready worker; return the ticket of its result."""
         ...
 
     def wait(self, tickets: Sequence[Any], timeout_s: float) -> list[Any]:
@@ -41,17 +42,17 @@ class Transport(Protocol):
         ...
 
     def fetch(self, worker: Any, ticket: Any) -> Any:
-        """Return what a ready ticket stands for; WorkerLost where its worker is gone."""
+        """Return the result of a ready ticket; WorkerLost if its worker is gone."""
         ...
 
     def stop_worker(self, worker: Any) -> None:
-        """Let go of a worker, dead or alive."""
+        """Stop a worker, dead or alive."""
         ...
 
 
 @dataclass(eq=False)
 class Job:
-    """Shares of work that belong together, and what came of them."""
+    """Shares of work submitted together, and their results."""
 
     shares: Sequence[Any]
     results: dict[int, Any] = field(default_factory=dict)  # share -> its result
@@ -59,8 +60,10 @@ class Job:
 
 
 class WorkerPool:
-    """`count` workers. RolloutError where none is to be had for `patience_s`, or a share kills
-    every worker.
+    """Pool of `count` workers that replaces lost ones and repeats their shares.
+
+    RolloutError where no worker could be started for `patience_s`, or a share lost every worker
+    that played it.
     """
 
     def __init__(
@@ -76,59 +79,59 @@ class WorkerPool:
         self._patience_s = patience_s
         self._clock = clock
         self._idle: deque[tuple[int, Any]] = deque()  # (number, worker)
-        self._hiring: dict[Any, tuple[int, Any]] = {}  # ticket -> (number, worker)
+        self._starting: dict[Any, tuple[int, Any]] = {}  # ticket -> (number, worker)
         self._busy: dict[
             Any, tuple[int, Any, Job, int]
         ] = {}  # ticket -> (number, worker, job, share)
         self._waiting: deque[tuple[Job, int]] = deque()
-        self._failed_hires = 0  # since one last succeeded
+        self._failed_starts = 0  # since one last succeeded
         self.num_lost = 0
         for number in range(count):
             self._start_worker(number)
 
     def start(self, shares: Sequence[Any]) -> Job:
-        """Have shares worked on, after those of earlier jobs; `finish` gets what comes of them."""
+        """Queue shares behind those of earlier jobs; `finish` returns their results."""
         job = Job(shares)
         self._waiting.extend((job, share) for share in range(len(shares)))
         self._hand_out()
         return job
 
     def finish(self, job: Job, on_result: Callable[[Any], None] | None = None) -> list[Any]:
-        """Return the results of a job, in the order of its shares."""
-        told = 0
-        alone_since: float | None = None  # when it was first seen that no worker is there
+        """Wait for a job and return its results, in the order of its shares."""
+        num_warnings = 0
+        empty_since: float | None = None  # when it was first seen that no worker is there
         while len(job.results) < len(job.shares):
             before = len(job.results)
-            for ticket in self._transport.wait([*self._busy, *self._hiring], 1.0):
+            for ticket in self._transport.wait([*self._busy, *self._starting], 1.0):
                 self._settle(ticket, job, on_result)
             self._hand_out()
             if self._busy or len(job.results) > before:
-                alone_since = None
+                empty_since = None
                 continue
-            alone_since = self._clock() if alone_since is None else alone_since
-            alone_s = self._clock() - alone_since
-            if alone_s > self._patience_s:
+            empty_since = self._clock() if empty_since is None else empty_since
+            empty_s = self._clock() - empty_since
+            if empty_s > self._patience_s:
                 raise RolloutError(
-                    f"no rollout worker could be started for {alone_s:.0f} s: is there room for "
+                    f"no rollout worker could be started for {empty_s:.0f} s: is there room for "
                     f"{self.count} in the cluster?"
                 )
-            if alone_s > TOLD_EVERY_S * (told + 1):
-                told += 1
-                logger.warning("no rollout worker is there; waiting for one since %.0f s", alone_s)
+            if empty_s > WARN_INTERVAL_S * (num_warnings + 1):
+                num_warnings += 1
+                logger.warning("no rollout worker is there; waiting for one since %.0f s", empty_s)
         return [job.results[share] for share in range(len(job.shares))]
 
     def close(self) -> None:
-        """Let go of all workers, whatever they are at."""
-        for _, worker, *_ in [*self._idle, *self._hiring.values(), *self._busy.values()]:
+        """Stop all workers, busy or not."""
+        for _, worker, *_ in [*self._idle, *self._starting.values(), *self._busy.values()]:
             self._transport.stop_worker(worker)
         self._idle.clear()
-        self._hiring = {}
+        self._starting = {}
         self._busy = {}
 
     def _hand_out(self) -> None:
         while self._idle and self._waiting:
             (number, worker), (job, share) = self._idle.popleft(), self._waiting.popleft()
-            self._busy[self._transport.ask(worker, job.shares[share])] = (
+            self._busy[self._transport.submit(worker, job.shares[share])] = (
                 number,
                 worker,
                 job,
@@ -136,18 +139,16 @@ class WorkerPool:
             )
 
     def _settle(self, ticket: Any, awaited: Job, on_result: Callable[[Any], None] | None) -> None:
-        """Take what a ready ticket brings: a worker, a result,
-        or the news that a worker is lost.
-        """
-        if ticket in self._hiring:
-            number, worker = self._hiring.pop(ticket)
+        """Handle a ready ticket: a started worker, a result, or a loss."""
+        if ticket in self._starting:
+            number, worker = self._starting.pop(ticket)
             try:
                 self._transport.fetch(worker, ticket)
             except WorkerLost as lost:
-                self._failed_hires += 1
-                self._replace(number, worker, lost, self._failed_hires, "could not be started")
+                self._failed_starts += 1
+                self._replace(number, worker, lost, self._failed_starts, "could not be started")
                 return
-            self._failed_hires = 0
+            self._failed_starts = 0
             self._idle.append((number, worker))
             return
         number, worker, job, share = self._busy.pop(ticket)
@@ -177,4 +178,4 @@ class WorkerPool:
 
     def _start_worker(self, number: int) -> None:
         worker, ticket = self._transport.start_worker(number)
-        self._hiring[ticket] = (number, worker)
+        self._starting[ticket] = (number, worker)

@@ -14,7 +14,7 @@ from fctncalling.training.run_config import RunConfig
 
 
 def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
-    """Raise SettingError where settings of playing do not go together."""
+    """Raise SettingError for rollout settings that exclude each other."""
     if config.max_staleness and not run_config.num_rollout_workers:
         raise SettingError(
             "--max_staleness: got 1, which needs --num_rollout_workers of at least 1: who learns "
@@ -57,7 +57,7 @@ def choose_rollout(
     make_env: Callable[[], Any],
     processes: ProcessGroup,
 ) -> Rollout:
-    """Return what plays the episodes of a run."""
+    """Return the rollout backend that the settings select."""
     if run_config.num_rollout_workers:
         from fctncalling.training.ray.ray_rollout import RayRollout
 

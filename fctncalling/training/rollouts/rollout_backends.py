@@ -27,9 +27,7 @@ OnEpisode = Callable[[EpisodeRecord], None]
 
 
 class RolloutRound(NamedTuple):
-    """Episodes to play. What is said and done in the i-th of them follows from weights, seed, i and
-    its task alone.
-    """
+    """A batch of episodes to play, reproducible from (weights, seed, i, task) for the i-th."""
 
     task_ids: tuple[str, ...]  # one episode each
     seed: int
@@ -39,7 +37,7 @@ class RolloutRound(NamedTuple):
 
 
 class RolloutResult(NamedTuple):
-    """The episodes of a round, in the order of its tasks, and what they took."""
+    """Episodes of a round in the order of its tasks, with token counts and CPU time."""
 
     episodes: list[EpisodeRecord]
     sampled_tokens: float = 0.0
@@ -48,12 +46,16 @@ class RolloutResult(NamedTuple):
 
 
 class Rollout(Protocol):
-    """Plays rounds with the policy as it is. The processes of a run call it alike, and get the
-    same.
+    """Rollout backend: plays rounds with the current policy.
+
+    Methods are collective: all processes of a run call them, and get the same results.
     """
 
     def play(
-        self, wanted: RolloutRound, interruption: Interruption, on_episode: OnEpisode | None = None
+        self,
+        rollout_round: RolloutRound,
+        interruption: Interruption,
+        on_episode: OnEpisode | None = None,
     ) -> RolloutResult:
         """Return the episodes of a round; raises KeyboardInterrupt in all processes where one was
         interrupted.
@@ -61,18 +63,18 @@ class Rollout(Protocol):
         ...
 
     def begin(
-        self, wanted: RolloutRound, weights: Weights | None = None, *, now: bool = True
+        self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
     ) -> None:
-        """Have a round that `play` will ask for later played meanwhile, where that is possible.
+        """Start a round in the background, where the backend can; `play` returns it later.
 
-        weights: none: the policy's as they are. Not `now`: they are kept for it, and it is played
-        when asked for.
+        weights: None for the policy's current ones. now: False only stores the weights, and the
+        round starts with `play`.
         """
         ...
 
-    def weights_of(self, wanted: RolloutRound) -> Weights | None:
-        """Return what a round that was begun and not yet played is played with, where this process
-        knows it.
+    def weights_of(self, rollout_round: RolloutRound) -> Weights | None:
+        """Return the weights of a started round that was not returned yet, in the process that
+        holds them.
         """
         ...
 
@@ -85,9 +87,10 @@ MakeEngine = Callable[[ActorCritic, RolloutRound], Engine]
 
 
 class LocalRollout:
-    """Plays in the processes that learn, each its share of the episodes.
+    """Local rollout backend: the learning processes play, each its share of the episodes.
 
-    `make_actor` returns who speaks for the policy; none: a generation engine over its own weights.
+    `make_engine` returns the engine that samples actions; None: a GenerationEngine over the
+    policy's own weights.
     """
 
     def __init__(
@@ -97,45 +100,51 @@ class LocalRollout:
         template: ChatTemplate,
         make_env: Callable[[], TextEnv],
         processes: ProcessGroup = SINGLE_PROCESS,
-        make_actor: MakeEngine | None = None,
+        make_engine: MakeEngine | None = None,
     ) -> None:
         self.config = config
         self.policy = policy
         self.template = template
         self.processes = processes
-        self.make_engine = make_actor or self._engine
+        self.make_engine = make_engine or self._local_engine
         self.envs = env_pool(config, make_env, processes.count)
         self._arrival_logs = arrival_log(config, processes.rank)
 
     def play(
-        self, wanted: RolloutRound, interruption: Interruption, on_episode: OnEpisode | None = None
+        self,
+        rollout_round: RolloutRound,
+        interruption: Interruption,
+        on_episode: OnEpisode | None = None,
     ) -> RolloutResult:
-        """Return the episodes of a round; an interrupt of one process ends the playing of all."""
-        numbers = range(len(wanted.task_ids))[self.processes.rank :: self.processes.count]
-        own: list[EpisodeRecord] | None = None
-        with self._engine_running(wanted) as actor:
+        """Return the episodes of a round; an interrupt of one process ends it in all."""
+        numbers = range(len(rollout_round.task_ids))[self.processes.rank :: self.processes.count]
+        local_part: list[EpisodeRecord] | None = None
+        with self._engine_running(rollout_round) as engine:
             with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
-                own = self._collect(actor, wanted, numbers, on_episode)
-            parts = [part for part in self.processes.gather(own) if part is not None]
+                local_part = self._collect(engine, rollout_round, numbers, on_episode)
+            parts = [part for part in self.processes.gather(local_part) if part is not None]
         if len(parts) < self.processes.count:
             raise KeyboardInterrupt
-        tokens = (self.processes.sum(number) for number in _tokens(actor))
+        tokens = (self.processes.sum(number) for number in _token_counts(engine))
         return RolloutResult(
-            [parts[n % len(parts)][n // len(parts)] for n in range(len(wanted.task_ids))], *tokens
+            [parts[n % len(parts)][n // len(parts)] for n in range(len(rollout_round.task_ids))],
+            *tokens,
         )
 
-    def play_share(self, wanted: RolloutRound, numbers: Sequence[int]) -> RolloutResult:
-        """Return the episodes of these numbers of a round, played by this process alone."""
-        with self._engine_running(wanted) as actor:
-            return RolloutResult(self._collect(actor, wanted, numbers), *_tokens(actor))
+    def play_share(self, rollout_round: RolloutRound, numbers: Sequence[int]) -> RolloutResult:
+        """Play the episodes of a round that have these numbers, in this process alone."""
+        with self._engine_running(rollout_round) as engine:
+            return RolloutResult(
+                self._collect(engine, rollout_round, numbers), *_token_counts(engine)
+            )
 
     def begin(
-        self, wanted: RolloutRound, weights: Weights | None = None, *, now: bool = True
+        self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
     ) -> None:
-        """Do nothing: whoever learns cannot play meanwhile."""
+        """Do nothing: a learning process cannot play in the background."""
 
-    def weights_of(self, wanted: RolloutRound) -> Weights | None:
-        """Return None: nothing is begun here."""
+    def weights_of(self, rollout_round: RolloutRound) -> Weights | None:
+        """Return None: no round is started in the background."""
         return None
 
     def close(self) -> None:
@@ -143,43 +152,43 @@ class LocalRollout:
         self.envs.close()
 
     @contextlib.contextmanager
-    def _engine_running(self, wanted: RolloutRound) -> Iterator[Engine]:
-        """Yield an actor of the policy as it is."""
+    def _engine_running(self, rollout_round: RolloutRound) -> Iterator[Engine]:
+        """Context manager: an engine over the current policy, unsharded."""
         with (
             self.processes.unsharded(self.policy) as policy,
             pass_autocast(self.config, self.processes.device),
         ):
-            yield self.make_engine(policy, wanted)
+            yield self.make_engine(policy, rollout_round)
 
     def _collect(
         self,
-        actor: Engine,
-        wanted: RolloutRound,
+        engine: Engine,
+        rollout_round: RolloutRound,
         numbers: Sequence[int],
         on_episode: OnEpisode | None = None,
     ) -> list[EpisodeRecord]:
-        order = ArrivalOrder(self.envs, self._arrival_logs.recorded(_name(wanted)))
+        order = ArrivalOrder(self.envs, self._arrival_logs.recorded(_round_key(rollout_round)))
         episodes = collect(
             self.envs,
-            actor,
+            engine,
             self.template,
-            [wanted.task_ids[number] for number in numbers],
+            [rollout_round.task_ids[number] for number in numbers],
             max_episode_tokens=self.config.max_episode_tokens,
-            seed=wanted.seed,
+            seed=rollout_round.seed,
             numbers=numbers,
-            group_size=wanted.group_size,
+            group_size=rollout_round.group_size,
             on_episode=on_episode,
             deadline_s=deadline_s(self.config),
             arrivals=order,
         )
-        self._arrival_logs.note(_name(wanted), order.arrivals)
+        self._arrival_logs.append(_round_key(rollout_round), order.arrivals)
         return episodes
 
-    def _engine(self, policy: ActorCritic, wanted: RolloutRound) -> GenerationEngine:
+    def _local_engine(self, policy: ActorCritic, rollout_round: RolloutRound) -> GenerationEngine:
         return GenerationEngine(
             policy.model,
             self.template.stop_ids,
-            temperature=wanted.temperature,
+            temperature=rollout_round.temperature,
             max_new_tokens=self.config.max_new_tokens,
             decode=self.template.decode,
             max_cache_tokens=self.config.max_cache_tokens,
@@ -187,7 +196,7 @@ class LocalRollout:
 
 
 def arrival_log(config: TrainConfig, rank: int) -> ArrivalLog:
-    """Return the log of when slow tools' answers joined; SettingError where the one to follow
+    """Return the log of arrivals of slow tools' responses; SettingError where --replay_arrivals
     cannot be read.
     """
     name = f"arrivals_{rank}.jsonl" if rank else "arrivals.jsonl"
@@ -200,15 +209,13 @@ def arrival_log(config: TrainConfig, rank: int) -> ArrivalLog:
         raise SettingError(f"--replay_arrivals: {error}") from error
 
 
-def _name(wanted: RolloutRound) -> str:
-    """Return what tells a round from all others of a run."""
-    return f"{wanted.version}/{wanted.temperature:g}/{wanted.seed}"
+def _round_key(rollout_round: RolloutRound) -> str:
+    """Return the key of a round in the arrival log, unique in a run."""
+    return f"{rollout_round.version}/{rollout_round.temperature:g}/{rollout_round.seed}"
 
 
-def _tokens(actor: Engine) -> tuple[float, float]:
-    """Return how many tokens an actor has sampled and passed through a model; 0 where it does not
-    tell.
-    """
-    return float(getattr(actor, "num_sampled_tokens", 0)), float(
-        getattr(actor, "num_forward_tokens", 0)
+def _token_counts(engine: Engine) -> tuple[float, float]:
+    """Return an engine's numbers of sampled and forwarded tokens; 0 where it does not count."""
+    return float(getattr(engine, "num_sampled_tokens", 0)), float(
+        getattr(engine, "num_forward_tokens", 0)
     )

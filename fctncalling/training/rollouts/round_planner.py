@@ -16,7 +16,7 @@ from fctncalling.training.rollouts.rollout_backends import RolloutRound
 
 
 class RoundPlanner:
-    """Draws rounds from (seed, update) alone, so that a resumed run draws what it would have."""
+    """Plans rounds from (seed, update) alone, so a resumed run plays the same ones."""
 
     def __init__(self, config: TrainConfig, sampler: TaskSampler) -> None:
         self._config = config

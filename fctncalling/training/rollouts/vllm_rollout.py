@@ -20,8 +20,9 @@ from fctncalling.training.run_config import RunConfig
 
 
 class VllmRollout(LocalRollout):
-    """A LocalRollout whose actor asks a server; the first process publishes the adapter, all of
-    them ask.
+    """Local rollout whose actions a vLLM server samples.
+
+    The first process publishes the adapter, all processes send requests.
     """
 
     def __init__(
@@ -37,19 +38,21 @@ class VllmRollout(LocalRollout):
         folder = Path(run_config.vllm_adapter_dir or results_folder(config) / "adapters")
         self.published = PublishedAdapters(self.server, folder)
         self._checked = config.temperature == 1.0  # where both kinds of log-probabilities are one
-        super().__init__(config, policy, template, make_env, processes, make_actor=self._ask_server)
+        super().__init__(
+            config, policy, template, make_env, processes, make_engine=self._vllm_engine
+        )
 
     def close(self) -> None:
-        """Close the environments, take the adapters from the server and let go of it."""
+        """Close environments and connection, and unload the adapters from the server."""
         super().close()
         self.published.close()
         self.server.close()
 
-    def _ask_server(self, policy: ActorCritic, wanted: RolloutRound) -> VllmEngine:
-        """Return an actor that speaks through the adapter as it is."""
+    def _vllm_engine(self, policy: ActorCritic, rollout_round: RolloutRound) -> VllmEngine:
+        """Publish the current adapter and return an engine that samples with it."""
         name = ""
         if self.processes.is_first and policy.adapters is not None:
-            name = self.published.publish(policy.adapters, wanted.version)
+            name = self.published.publish(policy.adapters, rollout_round.version)
         name = self.processes.gather(name)[0]
         if not self._checked:
             self._check_logprobs(name)
@@ -57,13 +60,13 @@ class VllmRollout(LocalRollout):
             self.server,
             name,
             self.template.stop_ids,
-            temperature=wanted.temperature,
+            temperature=rollout_round.temperature,
             max_new_tokens=self.config.max_new_tokens,
         )
 
     def _check_logprobs(self, name: str) -> None:
-        """Raise SettingError where the server tells log-probabilities of another distribution than
-        it samples from.
+        """Raise SettingError where the server's log-probabilities are not of the distribution it
+        samples from.
         """
         prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
         if self.server.best_logprob(name, prompt, temperature) == self.server.best_logprob(
@@ -78,7 +81,7 @@ class VllmRollout(LocalRollout):
 
 
 def connect_vllm(run_config: RunConfig) -> VllmClient:
-    """Return the server of --vllm_url; SettingError where it is not there."""
+    """Connect to the server of --vllm_url; SettingError where none answers."""
     try:
         server = VllmClient(str(run_config.vllm_url), patience_s=run_config.vllm_patience_s)
     except ImportError:
