@@ -91,7 +91,7 @@ class ToolCallPlayer:
         """Return the calls of our last message in OpenAI's form."""
         return message.get("tool_calls") or []
 
-    def _text_beside_calls(self, content: str) -> str:
+    def _text_outside_calls(self, content: str) -> str:
         """Return the text of a message outside its calls."""
         return content
 
@@ -103,7 +103,7 @@ class ToolCallPlayer:
         assert self._pending is not None
         content = _content(self._pending)
         if calls and len(calls) == len(results):
-            text = self._text_beside_calls(content)
+            text = self._text_outside_calls(content)
             self._messages.append({"role": "assistant", "content": text, "tool_calls": calls})
             for call, each in zip(calls, results, strict=True):
                 fields = {"tool_call_id": str(call.get("id", "")), "content": each["content"]}
