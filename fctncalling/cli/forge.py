@@ -17,7 +17,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.forge.forge_categories import FORGED_CATEGORIES
@@ -101,7 +101,7 @@ def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> 
             run.remember(texts)
         missing = settings.num_tasks - files.num_tasks
         made = run.tasks(files.num_tasks)
-        for entry, line in shown_progress(made, "forging", "task", missing):
+        for entry, line in with_progress_bar(made, "forging", "task", missing):
             files.write(entry, line)
         files.finish()
     thrown = ", ".join(f"{count} that {why}" for why, count in sorted(files.thrown_away.items()))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.score.extra_metrics import steps_of
-from fctncalling.cli.shared.jsonl_records import InputError, shown_progress
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.cli.why.recorded_answers import RecordedAnswer, TaskFinder, recorded_answers
 from fctncalling.cli.why.report_text import report_text
@@ -91,7 +91,7 @@ def _reports(args: argparse.Namespace, tools: TaskTools) -> tuple[Reports, int]:
     wanted = {ALIASES.get(name, name) for name in args.category}
     finder = TaskFinder(args.data_dir, tools.given)
     answers = recorded_answers(args.result, finder, wanted, args.form)
-    for answer in shown_progress(answers, "diagnosing", "answer"):
+    for answer in with_progress_bar(answers, "diagnosing", "answer"):
         if answer is None:
             num_invalid += 1
             continue

@@ -20,7 +20,7 @@ from fctncalling.cli.shared.jsonl_records import (
     Line,
     TaskIndex,
     read_records,
-    use_tables_beside,
+    use_sibling_tables,
 )
 from fctncalling.cli.shared.task_store import TaskStore
 from fctncalling.data.bfcl import embedded_path, iter_tasks
@@ -48,7 +48,7 @@ class TaskFinder:
     """
 
     def __init__(self, path: Path, self_documented: Collection[str] = ()) -> None:
-        use_tables_beside(path)
+        use_sibling_tables(path)
         self.path = path
         self._index = None if path.is_file() else TaskIndex(path, self_documented)
         files = [path] if path.is_file() else []
