@@ -185,8 +185,7 @@ class TrainingRun:
         self.log.metrics(self.counters.updates, {**counters, **metrics})
         self.log.timings(self.counters.updates, {**self._timings, **timings, **peak_memory()})
         if self._episodes_are_due():
-            name = f"train_{self.counters.updates:06d}"
-            self.log.episodes(name, episodes, self.template.spell)
+            self.log.episodes(f"train_{self.counters.updates:06d}", episodes, self.template.spell)
 
     def evaluate(self) -> dict[str, Any]:
         """Play the held-out tasks greedily and sampled, log and return the success rates."""
@@ -218,8 +217,7 @@ class TrainingRun:
 
     def evaluation_is_due(self) -> bool:
         """Whether an evaluation is due before the next update."""
-        interval = self.config.eval_interval
-        number = self.counters.updates
+        number, interval = self.counters.updates, self.config.eval_interval
         due = number == 0 or self.is_over() or (interval > 0 and number % interval == 0)
         return due and self.counters.evaluated_at != number
 
