@@ -26,25 +26,34 @@ class CategoryProfile:
     dotted_share: float  # of function names with a dot
     question_share: float  # of requests put as a question
     context_share: float  # of questions that say why
+    float_share: float  # of functions that document whole numbers as floats
+    said_share: float = 0.66  # of optional parameters that the user says
+    closing_share: float = 0.0  # of questions with a closing sentence
+    compute_weight: float = 1.5  # of frames that compute something
 
 
 PROFILES: Mapping[str, CategoryProfile] = {
-    "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.20, 0.06),
+    "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.15, 0.06, 0.05),
     "multiple": CategoryProfile(
         {2: 0.395, 3: 0.425, 4: 0.18},
         {1: 0.058, 2: 0.305, 3: 0.497, 4: 0.111, 5: 0.023, 6: 0.006},
         _ONE,
         0.56,
-        0.28,
+        0.23,
         0.06,
+        0.33,
     ),
     "parallel": CategoryProfile(
         _ONE,
         {1: 0.025, 2: 0.31, 3: 0.55, 4: 0.095, 5: 0.015, 6: 0.005},
         {2: 0.545, 3: 0.26, 4: 0.18, 6: 0.005, 8: 0.01},
         0.42,
-        0.30,
-        0.6,
+        0.5,
+        0.7,
+        0.12,
+        said_share=0.88,
+        closing_share=0.3,
+        compute_weight=6.0,
     ),
     "parallel_multiple": CategoryProfile(
         {2: 0.5, 3: 0.4, 4: 0.1},
@@ -52,10 +61,13 @@ PROFILES: Mapping[str, CategoryProfile] = {
         {2: 0.32, 3: 0.33, 4: 0.35},
         0.6,
         0.1,
-        0.8,
+        0.95,
+        0.35,
+        said_share=0.88,
+        closing_share=0.85,
     ),
     "irrelevance": CategoryProfile(
-        _ONE, {1: 0.012, 2: 0.233, 3: 0.671, 4: 0.071, 5: 0.013}, {0: 1.0}, 0.38, 0.75, 0.0
+        _ONE, {1: 0.012, 2: 0.233, 3: 0.671, 4: 0.071, 5: 0.013}, {0: 1.0}, 0.38, 0.75, 0.0, 0.55
     ),
     "live_relevance": CategoryProfile(
         {1: 0.31, 2: 0.125, 3: 0.25, 4: 0.125, 5: 0.19},
@@ -64,6 +76,7 @@ PROFILES: Mapping[str, CategoryProfile] = {
         0.2,
         0.4,
         0.5,
+        0.1,
     ),
 }
 

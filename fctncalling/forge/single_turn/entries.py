@@ -8,6 +8,7 @@ from typing import Any
 
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.forge.forged_entry import ForgedEntry
+from fctncalling.forge.single_turn.code_tasks import LANGUAGES, code_task
 from fctncalling.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
 from fctncalling.forge.single_turn.proof import proof_fault
 from fctncalling.forge.single_turn.python_tasks import python_task
@@ -19,6 +20,7 @@ CATEGORIES = (
     "parallel_multiple",
     "irrelevance",
     "live_relevance",
+    *LANGUAGES,
 )
 """The single-turn categories that can be forged."""
 HARD_POINTS = 20.0  # at which the difficulty is two thirds
@@ -71,7 +73,7 @@ def _drawn(category: str, key: str) -> SingleTurnTask:
     rng = random.Random(key)
     while True:
         try:
-            return python_task(category, rng)
+            return code_task(category, rng) if category in LANGUAGES else python_task(category, rng)
         except NoSuchTask:
             continue
 

@@ -21,7 +21,7 @@ from functools import cache
 from fctncalling.forge.single_turn.table_files import domain_tables, table_lines
 from fctncalling.forge.single_turn.value_kinds import TYPES, ValueKind
 
-MODES = ("compute", "look", "find", "act")
+MODES = ("compute", "look", "find", "act", "code")
 _KIND = re.compile(r"([a-z]+)(?::([a-z_]+))?(?:\(([^)]*)\))?$")
 _PARAMETER = re.compile(r"- (\S+) ([^|?]+?)\s*(\?)?(?:=([^|]*?))?\s*\|([^|]*)\|([^|]*)$")
 _SLOT = re.compile(r"\{(\w+)(?::([^}]*))?\}")
@@ -95,11 +95,19 @@ def shared_parameters() -> dict[str, ParameterFrame]:
     return shared
 
 
+def common_parameters(frame: FunctionFrame) -> tuple[ParameterFrame, ...]:
+    """Return optional parameters that any function of a mode may have.
+
+    A computation may have them where it is one of numbers.
+    """
+    numbers = {each.kind.name for each in frame.parameters} & {"int", "float", "rate", "ints"}
+    return _common_of_mode(frame.mode) if numbers or frame.mode != "compute" else ()
+
+
 @cache
-def common_parameters(mode: str) -> tuple[ParameterFrame, ...]:
-    """Return optional parameters that any function of a mode may have."""
+def _common_of_mode(mode: str) -> tuple[ParameterFrame, ...]:
     names = {
-        "compute": ("precision", "show_steps", "rounded"),
+        "compute": ("precision", "show_steps", "notation"),
         "look": ("language", "detailed", "format"),
         "find": ("limit", "sort_by", "language"),
         "act": ("notify", "note", "priority"),
@@ -111,6 +119,12 @@ def common_parameters(mode: str) -> tuple[ParameterFrame, ...]:
 def domains() -> tuple[Domain, ...]:
     """Return every domain of the tables. Raises TableError for a line that cannot be read."""
     return tuple(domain for name in domain_tables() for domain in _domains_of(name))
+
+
+@cache
+def code_domains() -> tuple[Domain, ...]:
+    """Return the domains of functions in Java and JavaScript."""
+    return tuple(_domains_of("code"))
 
 
 def _domains_of(table: str) -> list[Domain]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
-from fctncalling.forge.single_turn.frames import ParameterFrame
 from fctncalling.forge.single_turn.made_functions import MadeFunction, MadeParameter
 from fctncalling.forge.single_turn.value_kinds import DrawnValue, draw_value, joined
 
-SAID_SHARE = 0.6  # of the optional parameters
+SAID_SHARE = 0.66  # of the optional parameters
 
 
 @dataclass(frozen=True)
@@ -50,20 +49,23 @@ class MadeCall:
         }
 
 
-def make_call(function: MadeFunction, rng: random.Random) -> MadeCall:
+def make_call(
+    function: MadeFunction, rng: random.Random, said_share: float = SAID_SHARE
+) -> MadeCall:
     """Return a call whose arguments are drawn; an optional one may go unsaid."""
     arguments = []
     for parameter in function.parameters:
-        said = parameter.required or rng.random() < SAID_SHARE
-        value = draw_argument(parameter.frame, rng) if said else None
+        said = parameter.required or rng.random() < said_share
+        value = draw_argument(parameter, rng) if said else None
         arguments.append(MadeArgument(parameter, value))
     return MadeCall(function, tuple(arguments))
 
 
-def draw_argument(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
+def draw_argument(parameter: MadeParameter, rng: random.Random) -> DrawnValue:
     """Return a value of a parameter; of one with members a dict of their accepted values."""
+    frame = parameter.frame
     if not frame.members:
-        return draw_value(frame.kind, rng)
+        return draw_value(parameter.kind, rng)
     drawn = {member.name: draw_value(member.kind, rng) for member in frame.members}
     texts = [
         rng.choice(member.clauses).replace("{}", drawn[member.name].text)

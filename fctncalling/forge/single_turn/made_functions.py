@@ -3,24 +3,63 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any
 
+from fctncalling.forge.single_turn.category_profiles import CategoryProfile
 from fctncalling.forge.single_turn.frames import (
     FunctionFrame,
     ParameterFrame,
     common_parameters,
     default_value,
 )
-from fctncalling.forge.single_turn.value_kinds import enum_words
+from fctncalling.forge.single_turn.value_kinds import ValueKind, enum_words
 
 Doc = dict[str, Any]
-OPTIONAL_SHARE = 0.42  # of a frame's required parameters that a doc may turn into optional ones
+OPTIONAL_SHARE = 0.1  # of a frame's required parameters that a doc may turn into optional ones
+ENUM_IN_WORDS = 0.72  # of enumerations stand in the description, the others in `enum`
+REQUIRED_ALL_THE_SAME = 0.22  # of the parameters a frame calls optional
+FREE_FORMAT_SHARE = 0.45  # of dates and times whose doc asks for no format
+_FORMAT = re.compile(r" in (?:the|24-hour) format [A-Z:-]+")
+KIND_WEIGHTS = {"bool": 0.55, "array": 3.0, "ints": 3.0}  # above 1: drawn sooner
+REMARK_SHARE = 0.22  # of functions whose description has a second sentence
 _DESCRIBED = {
     "compute": ("Calculate", "Calculates", "Compute", "Determine", "Calculate", "Estimate"),
     "look": ("Get", "Retrieve", "Fetch", "Look up", "Returns", "Retrieve"),
     "find": ("Find", "Search for", "List", "Retrieve", "Find", "Look for"),
+}
+
+
+_PURPOSES = (
+    " to be used",
+    " that is used for the request",
+    " for which the function is called",
+    " that the result is meant for",
+)
+_REMARKS = {
+    "compute": (
+        "The result is returned as a number.",
+        "All values are expected in the units that are named below.",
+        "Suited to quick estimates as well as to exact results.",
+    ),
+    "look": (
+        "Returns the newest value that is known.",
+        "An empty result means that nothing is known.",
+        "The result is returned as text.",
+    ),
+    "find": (
+        "Results are returned as a list, the best ones first.",
+        "Filters that are not given are left out.",
+        "An empty list means that nothing fits.",
+    ),
+    "act": (
+        "Returns a confirmation with a reference number.",
+        "The result says whether it was done.",
+        "Fails where the request cannot be met.",
+    ),
 }
 
 
@@ -31,6 +70,7 @@ class MadeParameter:
     frame: ParameterFrame
     name: str
     required: bool
+    kind: ValueKind
     default: Any = None  # None: the doc speaks of none
 
 
@@ -45,12 +85,13 @@ class MadeFunction:
 
 
 def make_function(
-    frame: FunctionFrame, num_parameters: int, dotted_share: float, rng: random.Random
+    frame: FunctionFrame, num_parameters: int, profile: CategoryProfile, rng: random.Random
 ) -> MadeFunction:
     """Return a function of a frame, with so many parameters or as near as its pool allows."""
     chosen = _chosen(frame, num_parameters, rng)
-    parameters = tuple(_made(parameter, frame, rng) for parameter in chosen)
-    name = _name(frame, dotted_share, rng)
+    as_floats = rng.random() < profile.float_share
+    parameters = tuple(_made(parameter, frame, as_floats, rng) for parameter in chosen)
+    name = _name(frame, profile.dotted_share, rng)
     return MadeFunction(frame, name, parameters, _doc(frame, name, parameters, rng))
 
 
@@ -64,23 +105,30 @@ def _chosen(frame: FunctionFrame, count: int, rng: random.Random) -> list[Parame
     if frame.mode == "compute":  # a formula needs all its quantities
         must, needed = must + needed, []
     known = {name for each in frame.parameters for name in each.names}
-    common = [each for each in common_parameters(frame.mode) if each.name not in known]
+    common = [each for each in common_parameters(frame) if each.name not in known]
     picked = list(must)
-    pools = [needed, optional, common] if rng.random() < 0.7 else [optional, needed, common]
+    pools = [needed, optional, common] if rng.random() < 0.8 else [optional, needed, common]
     for pool in pools:
-        rng.shuffle(pool)
+        pool.sort(key=lambda each: rng.random() ** KIND_WEIGHTS.get(each.kind.name, 1.0))
         picked += pool[: max(0, count - len(picked))]
     order = [*frame.parameters, *common]
     return sorted(picked, key=order.index)
 
 
-def _made(parameter: ParameterFrame, frame: FunctionFrame, rng: random.Random) -> MadeParameter:
+def _made(
+    parameter: ParameterFrame, frame: FunctionFrame, as_floats: bool, rng: random.Random
+) -> MadeParameter:
     name = rng.choice(parameter.names)
-    if parameter.optional:
-        return MadeParameter(parameter, name, False, default_value(parameter))
+    kind = parameter.kind
+    if kind.name in ("date", "time") and not kind.words and rng.random() < FREE_FORMAT_SHARE:
+        kind = ValueKind(kind.name, "free")
+    if parameter.optional and rng.random() > REQUIRED_ALL_THE_SAME:
+        return MadeParameter(parameter, name, False, kind, default_value(parameter))
     may_turn = frame.mode != "compute" and parameter.name not in frame.slots
     turned = may_turn and parameter is not frame.parameters[0] and rng.random() < OPTIONAL_SHARE
-    return MadeParameter(parameter, name, not turned)
+    if kind.name == "int" and as_floats and frame.mode in ("compute", "act", "find"):
+        kind = ValueKind("whole", kind.words, kind.args)
+    return MadeParameter(parameter, name, not turned, kind)
 
 
 def _name(frame: FunctionFrame, dotted_share: float, rng: random.Random) -> str:
@@ -88,9 +136,8 @@ def _name(frame: FunctionFrame, dotted_share: float, rng: random.Random) -> str:
     plain = f"{verb}_{frame.noun}"
     if rng.random() < dotted_share:
         domain = frame.domain
-        return rng.choice(
-            [f"{domain}.{plain}", f"{frame.noun}.{verb}", f"{domain}.{frame.noun}_{verb}"]
-        )
+        dotted = [f"{domain}.{plain}", f"{domain}.{frame.noun}_{verb}"]
+        return rng.choice(dotted if iskeyword(verb) else [*dotted, f"{frame.noun}.{verb}"])
     kind = rng.random()
     if kind < 0.06:
         first, *others = plain.split("_")
@@ -103,10 +150,12 @@ def _doc(
 ) -> Doc:
     verbs = _DESCRIBED.get(frame.mode) or tuple(verb.replace("_", " ") for verb in frame.verbs)
     verb = rng.choice(verbs)
-    text = f"{verb[0].upper()}{verb[1:]} {frame.generic()} {frame.tail}".strip()
+    text = f"{verb[0].upper()}{verb[1:]} {frame.generic()} {frame.tail}".strip() + "."
+    if rng.random() < REMARK_SHARE:
+        text += f" {rng.choice(_REMARKS[frame.mode])}"
     return {
         "name": name,
-        "description": text + ".",
+        "description": text,
         "parameters": {
             "type": "dict",
             "properties": {each.name: _documented(each, rng) for each in parameters},
@@ -116,15 +165,17 @@ def _doc(
 
 
 def _documented(parameter: MadeParameter, rng: random.Random) -> Doc:
-    frame, kind = parameter.frame, parameter.frame.kind
-    documented: Doc = {"type": kind.bfcl_type, "description": _description(parameter, rng)}
+    frame, kind = parameter.frame, parameter.kind
+    described = kind.name == "enum" and rng.random() < ENUM_IN_WORDS
+    text = _description(parameter, described, rng)
+    documented: Doc = {"type": kind.bfcl_type, "description": text}
     if kind.item_type:
         documented["items"] = {"type": kind.item_type}
-    if kind.name == "enum" and (rng.random() < 0.6 or parameter.default is None):
+    if kind.name == "enum" and not described:
         documented["enum"] = list(enum_words(kind))
     if frame.members:
         documented["properties"] = {
-            member.name: _documented(MadeParameter(member, member.name, True), rng)
+            member.name: _documented(MadeParameter(member, member.name, True, member.kind), rng)
             for member in frame.members
         }
         documented["required"] = [member.name for member in frame.members]
@@ -133,12 +184,17 @@ def _documented(parameter: MadeParameter, rng: random.Random) -> Doc:
     return documented
 
 
-def _description(parameter: MadeParameter, rng: random.Random) -> str:
+def _description(parameter: MadeParameter, lists_choices: bool, rng: random.Random) -> str:
     text = parameter.frame.description
-    text = rng.choice([f"The {text}", f"The {text}", f"{text[0].upper()}{text[1:]}"]) + "."
-    kind = parameter.frame.kind
-    if kind.name == "enum" and rng.random() < 0.5:
-        text += f" One of {', '.join(repr(word) for word in enum_words(kind))}."
+    if parameter.kind.words == "free":
+        text = _FORMAT.sub("", text)
+    text = rng.choice([f"The {text}", f"The {text}", f"{text[0].upper()}{text[1:]}"])
+    if rng.random() < 0.2 and "," not in text:
+        text += rng.choice(_PURPOSES)
+    text += "."
+    if lists_choices:
+        words = ", ".join(repr(word) for word in enum_words(parameter.kind))
+        text += rng.choice([f" One of {words}.", f" Can be {words}.", f" Options: {words}."])
     if parameter.required:
         return text
     if parameter.default is None:

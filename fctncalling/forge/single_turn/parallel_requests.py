@@ -23,10 +23,14 @@ _AGAIN = ("Do the same {}.", "Then the same {}.", "I need the same {} too.", "An
 
 
 def parallel_request(
-    function: MadeFunction, num_calls: int, question_share: float, rng: random.Random
+    function: MadeFunction,
+    num_calls: int,
+    question_share: float,
+    rng: random.Random,
+    said_share: float = 0.85,
 ) -> tuple[list[MadeCall], str]:
     """Return distinct calls of one function and the words that ask for them."""
-    first = make_call(function, rng)
+    first = make_call(function, rng, said_share)
     listable = [
         each
         for each in first.arguments
@@ -61,7 +65,7 @@ def _can_be_listed(argument: MadeArgument, function: MadeFunction) -> bool:
     kind, slots = argument.parameter.frame.kind, function.frame.slots
     if argument.parameter.frame.name in slots and len(slots) > 1:
         return False
-    return kind.name in ("string", "enum", "int", "float", "rate", "date", "code", "time")
+    return kind.name in ("string", "enum", "int", "whole", "float", "rate", "date", "code", "time")
 
 
 def _listed(
@@ -74,7 +78,7 @@ def _listed(
     """Return calls that differ in one argument, whose values one sentence lists."""
     values: list[DrawnValue] = []
     for _ in range(num_calls * 6):
-        value = draw_argument(varied.parameter.frame, rng)
+        value = draw_argument(varied.parameter, rng)
         if len(values) < num_calls and all(value.value != other.value for other in values):
             values.append(value)
     if len(values) < num_calls:
@@ -100,7 +104,7 @@ def _another(call: MadeCall, rng: random.Random) -> MadeCall:
     arguments = tuple(
         each
         if each.value is None
-        else MadeArgument(each.parameter, draw_argument(each.parameter.frame, rng))
+        else MadeArgument(each.parameter, draw_argument(each.parameter, rng))
         for each in call.arguments
     )
     return MadeCall(call.function, arguments)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fctncalling.checkers import check
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
+from fctncalling.evaluation.source_literals import source_of
 
 Record = list[dict[str, dict[str, Any]]]
 
@@ -23,13 +24,16 @@ def proof_fault(task: Task) -> str | None:
     """
     if task.ground_truth is None:
         return None
-    handler = get_handler("python_calls")
     [calls] = oracle_calls(task)
-    record: Record = handler.decode_ast(handler.render(calls))
+    if task.language == "python":
+        handler = get_handler("python_calls")
+        record: Record = handler.decode_ast(handler.render(calls))
+    else:
+        record = _decoded(task, calls)
     verdict = check(task, record)
     if not verdict.valid:
         return f"the truth is refused: {verdict.error_type}: {verdict.message}"
-    if not check(task, [{call.name: dict(call.arguments)} for call in reversed(calls)]).valid:
+    if not check(task, list(reversed(record))).valid:
         return "the truth passes in one order only"
     for what, wrong in _wrong_records(task, calls):
         if check(task, wrong).valid:
@@ -38,19 +42,38 @@ def proof_fault(task: Task) -> str | None:
 
 
 def _wrong_records(task: Task, calls: list[Call]) -> Iterator[tuple[str, Record]]:
-    plain = [{call.name: dict(call.arguments)} for call in calls]
+    plain = _decoded(task, calls)
     truths = task.ground_truth or ()
     names = [doc.name for doc in task.functions] + ["no_such_function"]
     for index, (call, truth) in enumerate(zip(calls, truths, strict=True)):
         accepted: Mapping[str, list[Any]] = truth[call.name]
         for parameter, values in accepted.items():
             wrong = wrong_value(call.arguments.get(parameter, _default(values)), values)
-            yield f"{call.name}({parameter}={wrong!r})", _with(plain, index, {parameter: wrong})
+            changed = _decoded(task, [Call(call.name, {parameter: wrong})])[0][call.name]
+            yield f"{call.name}({parameter}={wrong!r})", _with(plain, index, changed)
         other = next(name for name in names if name != call.name)
         renamed = copy.deepcopy(plain)
-        renamed[index] = {other: dict(call.arguments)}
+        [renamed[index]] = ({other: arguments} for arguments in plain[index].values())
         yield f"a call of {other}", renamed
     yield "one call less", plain[1:]
+
+
+def _decoded(task: Task, calls: Sequence[Call]) -> Record:
+    """Return calls as the decoder of the task's language gives them: source text but in Python."""
+    if task.language == "python":
+        return [{call.name: dict(call.arguments)} for call in calls]
+    docs = {doc.name: doc.parameters["properties"] for doc in task.functions}
+    return [
+        {
+            call.name: {
+                key: value
+                if isinstance(value, str)
+                else source_of(value, docs[call.name][key], task.language, "natural")
+                for key, value in call.arguments.items()
+            }
+        }
+        for call in calls
+    ]
 
 
 def _with(plain: Record, index: int, changed: Mapping[str, Any]) -> Record:

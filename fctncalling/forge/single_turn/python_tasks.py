@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from fctncalling.forge.single_turn.category_profiles import (
@@ -17,9 +18,22 @@ from fctncalling.forge.single_turn.made_calls import MadeCall, make_call
 from fctncalling.forge.single_turn.made_functions import MadeFunction, make_function
 from fctncalling.forge.single_turn.parallel_requests import parallel_request, separate_requests
 from fctncalling.forge.single_turn.requests import request
+from fctncalling.forge.single_turn.table_files import related_nouns
 
 SAME_DOMAIN = 0.7  # of the functions offered besides the right one
-MODE_WEIGHTS = {"compute": 1.6, "look": 0.7, "find": 0.8, "act": 0.9}
+MODE_WEIGHTS = {"look": 0.5, "find": 0.8, "act": 0.9}
+SHORT_ASKED = 0.6  # of questions nobody can answer that ask for one fact
+CLOSINGS = (
+    "Please give me all of the results together, so that I can go through them one by one.",
+    "Thanks a lot for your help with this, it saves me quite some time today.",
+    "I would like to see everything side by side once you are done.",
+    "There is no hurry, but I do need every single one of these before the end of the day.",
+    "I know this is a long list, so take the time you need and tell me when it is finished.",
+    "My colleagues are waiting for it, so please make sure that nothing gets lost on the way.",
+    "That should be all for now, though I may come back with a few more questions later.",
+    "If one of them does not work out, just go on with the others and let me know.",
+)
+LIST_WEIGHT = 2.2  # of frames with a parameter that is a list
 
 
 def python_task(category: str, rng: random.Random) -> SingleTurnTask:
@@ -28,14 +42,13 @@ def python_task(category: str, rng: random.Random) -> SingleTurnTask:
     domain = rng.choice(domains())
     if category == "irrelevance":
         return _irrelevant(profile, domain, rng)
-    frames = _distinct_frames(domain, draw_number(profile.functions, rng), rng)
+    frames = _distinct_frames(domain, draw_number(profile.functions, rng), rng, profile)
     functions = [_function(frame, profile, rng) for frame in frames]
     if len({function.name for function in functions}) < len(functions):
         raise NoSuchTask("two functions of one name")
     num_calls = draw_number(profile.calls, rng)
     calls, question = _calls(category, functions, num_calls, profile, rng)
-    if profile.context_share and rng.random() < profile.context_share:
-        question = f"{rng.choice(domain.contexts)} {question}"
+    question = _with_context(question, domain, profile, rng)
     rng.shuffle(functions)
     return SingleTurnTask(
         question,
@@ -53,44 +66,80 @@ def _calls(
     rng: random.Random,
 ) -> tuple[list[MadeCall], str]:
     if category == "parallel":
-        return parallel_request(functions[0], num_calls, profile.question_share, rng)
+        return parallel_request(
+            functions[0], num_calls, profile.question_share, rng, profile.said_share
+        )
     if category == "parallel_multiple":
         used = functions[: min(num_calls, len(functions))]
         chosen = [*used, *rng.choices(used, k=num_calls - len(used))]
-        calls = [make_call(function, rng) for function in chosen]
+        calls = [make_call(function, rng, profile.said_share) for function in chosen]
         return calls, separate_requests(calls, profile.question_share, rng)
     call = make_call(functions[0], rng)
     return [call], request(call, rng, question_share=profile.question_share)
 
 
+def _with_context(
+    question: str, domain: Domain, profile: CategoryProfile, rng: random.Random
+) -> str:
+    """Return a question with a reason in front and a closing sentence behind, where drawn."""
+    if rng.random() < profile.context_share:
+        question = f"{rng.choice(domain.contexts)} {question}"
+    if rng.random() < profile.closing_share:
+        question = f"{question} {rng.choice(CLOSINGS)}"
+    return question
+
+
 def _irrelevant(profile: CategoryProfile, domain: Domain, rng: random.Random) -> SingleTurnTask:
     """Return a question and one function of the same domain that does something else."""
-    asked, offered = _distinct_frames(domain, 2, rng)
+    asked, offered = _distinct_frames(domain, 2, rng, profile)
+    looks = [frame for frame in domain.frames if frame.mode == "look" and frame != offered]
+    if looks and rng.random() < SHORT_ASKED and offered.mode != "look":
+        asked = rng.choice(looks)
     if rng.random() > SAME_DOMAIN:
         offered = rng.choice(rng.choice(domains()).frames)
-        if offered.noun == asked.noun:
-            raise NoSuchTask("the function fits")
-    wanted = make_function(asked, 2, 0.0, rng)
+    if _may_serve(asked, offered):
+        raise NoSuchTask("the function fits")
+    wanted = make_function(asked, rng.choice((1, 1, 2)), profile, rng)
     call = make_call(wanted, rng)
     function = _function(offered, profile, rng)
     question = request(call, rng, question_share=profile.question_share)
-    return SingleTurnTask(question, [function.doc], None, _provenance(domain, [call]))
+    offers = {"offered": f"{offered.domain}/{offered.noun}"}
+    return SingleTurnTask(question, [function.doc], None, _provenance(domain, [call]) | offers)
 
 
 def _function(frame: FunctionFrame, profile: CategoryProfile, rng: random.Random) -> MadeFunction:
-    return make_function(frame, draw_number(profile.parameters, rng), profile.dotted_share, rng)
+    return make_function(frame, draw_number(profile.parameters, rng), profile, rng)
 
 
-def _distinct_frames(domain: Domain, count: int, rng: random.Random) -> list[FunctionFrame]:
+def _distinct_frames(
+    domain: Domain, count: int, rng: random.Random, profile: CategoryProfile
+) -> list[FunctionFrame]:
     """Return frames that do different things: most of the domain, some of another one."""
-    weights = [MODE_WEIGHTS[frame.mode] for frame in domain.frames]
+    weights = [frame_weight(frame, profile.compute_weight) for frame in domain.frames]
     frames = rng.choices(domain.frames, weights=weights)
     while len(frames) < count:
         of_domain = domain if rng.random() < SAME_DOMAIN else rng.choice(domains())
-        frame = rng.choice(of_domain.frames)
-        if all(frame.noun != other.noun and frame.tail != other.tail for other in frames):
+        weights = [frame_weight(frame, profile.compute_weight) for frame in of_domain.frames]
+        [frame] = rng.choices(of_domain.frames, weights=weights)
+        if not any(_may_serve(frame, other) for other in frames):
             frames.append(frame)
     return frames
+
+
+def _may_serve(frame: FunctionFrame, other: FunctionFrame) -> bool:
+    """Whether who wants one of two functions may be served by the other."""
+    same_tail = frame.domain == other.domain and frame.tail == other.tail
+    if frame.noun == other.noun or (same_tail and frame.mode != "look"):
+        return True
+    return any(frame.noun in group and other.noun in group for group in related_nouns())
+
+
+@cache
+def frame_weight(frame: FunctionFrame, compute_weight: float) -> float:
+    """Return how often a frame is drawn, by its mode and the kinds of its parameters."""
+    lists = any(each.kind.item_type for each in frame.parameters)
+    weight = MODE_WEIGHTS.get(frame.mode, compute_weight)
+    return weight * (LIST_WEIGHT if lists else 1.0)
 
 
 def _provenance(domain: Domain, calls: Sequence[MadeCall]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ _ASKS = ("Can you {}?", "Could you {}?", "Please {}.", "Could you please {}?", "
 _WISHES = ("I want to {}.", "I need to {}.", "I'd like to {}.", "Help me {}.", "I need you to {}.")
 _FIND_WISHES = ("I'm looking for {}.", "I need {}.", "I am interested in {}.", "I'd like {}.")
 
+_USUAL = frozenset({"calculate", "compute", "estimate", "determine"})
+_HEAD_END = re.compile(r" (?:of|for|in|on|to|with|between|from|by) ")
 _SINGULAR = {"people": "person", "calories": "calorie", "inches": "inch", "batches": "batch"}
 _ONE = re.compile(
     r"(?<![\w.,-])(1|one) (people|calories|inches|batches|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
@@ -34,8 +36,7 @@ def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: f
     mode = call.function.frame.mode
     is_question = rng.random() < question_share
     if is_question and mode in ("compute", "look") and rng.random() < 0.8:
-        plural = body.startswith("are:")
-        return f"What {'are' if plural else 'is'} {_bare(body)}?"
+        return f"What {'are' if _is_plural(body) else 'is'} {_bare(body)}?"
     if is_question and mode == "find" and rng.random() < 0.5:
         return f"Are there any {_bare(body)}?"
     if mode == "find" and rng.random() < 0.25:
@@ -95,7 +96,16 @@ def _order(call: MadeCall, body: str, rng: random.Random) -> str:
     if frame.mode == "act":
         verb = rng.choice(frame.verbs).replace("_", " ")
         return f"{verb[0].upper()}{verb[1:]} {_bare(body)}"
-    return f"{rng.choice(_ORDERS[frame.mode])} {_bare(body)}"
+    orders = _ORDERS[frame.mode]
+    if frame.mode == "compute" and not _USUAL.intersection(frame.verbs):
+        orders = tuple(verb.capitalize().replace("_", " ") for verb in frame.verbs)
+    return f"{rng.choice(orders)} {_bare(body)}"
+
+
+def _is_plural(body: str) -> bool:
+    """Whether a noun phrase is of several things: marked, or its first noun ends like one."""
+    head = _HEAD_END.split(body)[0]
+    return body.startswith("are:") or (head.endswith("s") and head[-2:] not in ("ss", "us", "is"))
 
 
 def _bare(body: str) -> str:

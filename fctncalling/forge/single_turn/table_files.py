@@ -27,6 +27,12 @@ def read_word_lists() -> dict[str, tuple[str, ...]]:
     return lists
 
 
+@cache
+def related_nouns() -> tuple[frozenset[str], ...]:
+    """Return groups of nouns: who wants one may be served by another of the group."""
+    return tuple(frozenset(line.split()) for _, line in table_lines("related"))
+
+
 def domain_tables() -> list[str]:
     """Return the names of the tables that hold frames, in a fixed order."""
     return sorted(path.stem for path in TABLES.glob("domain_*.txt"))

@@ -27,6 +27,7 @@ TYPES = {
     "int": "integer",
     "float": "float",
     "rate": "float",
+    "whole": "float",  # a float whose values are whole numbers
     "bool": "boolean",
     "array": "array",
     "ints": "array",
@@ -35,6 +36,15 @@ TYPES = {
     "dict": "dict",
 }
 """Kind -> BFCL's type; every other kind is a string."""
+
+QUOTED = frozenset(
+    ("film", "series", "book", "song", "album", "artwork", "file_name", "folder", "event_name")
+).union(
+    ("dataset", "image_file", "database_table", "repository", "branch", "host", "video_game"),
+    ("material", "compound", "company", "restaurant", "hotel", "job", "topic", "course"),
+)
+"""Word lists whose words a user may put in quotes."""
+QUOTED_SHARE = 0.4
 
 
 class ValueKind(NamedTuple):
@@ -72,7 +82,14 @@ class DrawnValue(NamedTuple):
 def draw_value(kind: ValueKind, rng: random.Random) -> DrawnValue:
     """Return a value of a kind. Raises LookupError for a kind that no table may name."""
     if kind.name == "string":
-        return _word(rng.choice(word_list(kind.words)), rng)
+        drawn = _word(rng.choice(word_list(kind.words)), rng)
+        if kind.words in QUOTED and rng.random() < QUOTED_SHARE:
+            mark = rng.choice("'\"")
+            return drawn._replace(text=f"{mark}{drawn.text}{mark}")
+        return drawn
+    if kind.name == "object":  # a variable of the program, passed by its name
+        name = rng.choice(kind.args)
+        return DrawnValue(name, name)
     if kind.name == "enum":
         return _word(rng.choice(enum_words(kind)), rng)
     if kind.name in ("array", "ints", "floats"):
@@ -102,9 +119,10 @@ def joined(texts: list[str], last: str = "and") -> str:
 def _word(entry: str, rng: random.Random) -> DrawnValue:
     value, *others = entry.split("=")
     said = rng.choice([value, *others]) if others else value
-    if value.startswith("the "):  # an article is said and not passed, or passed too
+    if value.startswith("the "):  # an article is said, and passed or not
+        said = value
         others.append(value.removeprefix("the "))
-    return DrawnValue(value, said.replace("_", " "), tuple(dict.fromkeys(others)))
+    return DrawnValue(value, said, tuple(dict.fromkeys(others)))
 
 
 def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
@@ -112,7 +130,7 @@ def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
         words = [entry.split("=")[0] for entry in word_list(kind.words)]
         fewest, most = (int(kind.args[0]), int(kind.args[1])) if kind.args else (2, 3)
         values: list[Any] = rng.sample(words, rng.randint(fewest, min(most, len(words))))
-        return DrawnValue(values, joined([value.replace("_", " ") for value in values]))
+        return DrawnValue(values, joined(values))
     low, high = float(kind.args[0]), float(kind.args[1])
     count = rng.randint(int(kind.args[2]), int(kind.args[3]))
     if kind.name == "ints":
@@ -134,8 +152,13 @@ def _integer(kind: ValueKind, rng: random.Random) -> DrawnValue:
     value = rng.randrange(low, high + 1, step[0] if step else 1)
     if 1 <= value <= 10 and rng.random() < 0.15:
         return DrawnValue(value, NUMBER_WORDS[value - 1])
-    with_comma = value >= 10000 and rng.random() < 0.6
+    with_comma = kind.name == "int" and value >= 10000 and rng.random() < 0.6
     return DrawnValue(value, f"{value:,}" if with_comma else str(value))
+
+
+def _whole(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    drawn = _integer(kind, rng)
+    return DrawnValue(float(drawn.value), drawn.text)
 
 
 def _float(kind: ValueKind, rng: random.Random) -> DrawnValue:
@@ -165,19 +188,21 @@ def _date(kind: ValueKind, rng: random.Random) -> DrawnValue:
     year, month, day = rng.choice((2024, 2025, 2026)), rng.randint(1, 12), rng.randint(1, 28)
     name = MONTHS[month - 1]
     iso = f"{year}-{month:02}-{day:02}"
-    text = rng.choice(
-        [f"{name} {day}, {year}", f"{day} {name} {year}", iso, f"{name} {day} {year}"]
-    )
-    forms = {"": iso, "us": f"{month:02}/{day:02}/{year}", "eu": f"{day:02}-{month:02}-{year}"}
-    return DrawnValue(forms[kind.words], text)
+    written = [f"{name} {day}, {year}", f"{day} {name} {year}", iso, f"{name} {day} {year}"]
+    text = rng.choice(written)
+    if kind.words == "free":
+        others = [f"{month:02}/{day:02}/{year}", *written]
+        return DrawnValue(iso, text, tuple(each for each in others if each != iso))
+    return DrawnValue(iso, text)
 
 
-def _time(_: ValueKind, rng: random.Random) -> DrawnValue:
+def _time(kind: ValueKind, rng: random.Random) -> DrawnValue:
     hour, minute = rng.randint(7, 21), rng.choice((0, 0, 15, 30, 45))
     clock = f"{(hour - 1) % 12 + 1}" + (f":{minute:02}" if minute else "")
     spoken = f"{clock} {'AM' if hour < 12 else 'PM'}"
     value = f"{hour:02}:{minute:02}"
-    return DrawnValue(value, rng.choice([spoken, spoken, value]))
+    others = (spoken, spoken.replace(" ", ""), spoken.lower()) if kind.words == "free" else ()
+    return DrawnValue(value, rng.choice([spoken, spoken, value]), others)
 
 
 def _code(kind: ValueKind, rng: random.Random) -> DrawnValue:
@@ -215,6 +240,8 @@ def _expression(_: ValueKind, rng: random.Random) -> DrawnValue:
 
 _DRAWS = {
     "int": _integer,
+    "long": _integer,
+    "whole": _whole,
     "float": _float,
     "rate": _rate,
     "bool": _bool,

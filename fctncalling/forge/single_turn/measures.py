@@ -1,0 +1,123 @@
+"""Figures of single-turn tasks: the same function measures forged and official ones."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fctncalling.data.types import Task
+from fctncalling.envs.judging.oracle import OMITTED
+from fctncalling.forge.forged_entry import user_texts
+
+PYTHON_TYPES = ("string", "integer", "float", "boolean", "array", "tuple", "dict", "any")
+
+
+@dataclass(frozen=True)
+class SingleTurnFigures:
+    """What is compared: shares in 0..1, lengths in words."""
+
+    num_tasks: int
+    functions: Mapping[str, float]  # offered by a task -> share of tasks
+    calls: Mapping[str, float]  # expected by a task -> share of tasks
+    parameters: Mapping[str, float]  # of a function -> share of functions
+    types: Mapping[str, float]  # of a parameter -> share of parameters
+    shares: Mapping[str, float]
+    lengths: Mapping[str, tuple[float, float, float]]  # mean, median, 90th percentile
+
+
+def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
+    """Return the figures of some tasks of one category. Raises ValueError where there are none."""
+    tasks = list(tasks)
+    if not tasks:
+        raise ValueError("expected at least one task to measure, got none")
+    docs = [doc for task in tasks for doc in task.functions]
+    parameters = [
+        (key, parameter, key in doc.parameters.get("required", ()))
+        for doc in docs
+        for key, parameter in doc.parameters.get("properties", {}).items()
+    ]
+    questions = [" ".join(user_texts(task.question)) for task in tasks]
+    return SingleTurnFigures(
+        num_tasks=len(tasks),
+        functions=_shares(str(len(task.functions)) for task in tasks),
+        calls=_shares(str(len(task.ground_truth or ())) for task in tasks),
+        parameters=_shares(str(len(doc.parameters.get("properties", {}))) for doc in docs),
+        types=_shares(str(parameter.get("type")) for _, parameter, _ in parameters),
+        shares={
+            **_doc_shares(parameters, [doc.name for doc in docs]),
+            **_question_shares(questions),
+            **_truth_shares(tasks),
+        },
+        lengths={
+            "question": _spread(len(text.split()) for text in questions),
+            "function description": _spread(len(doc.description.split()) for doc in docs),
+            "parameter description": _spread(
+                len(str(parameter.get("description", "")).split()) for _, parameter, _ in parameters
+            ),
+            "function name": _spread(len(doc.name.replace(".", "_").split("_")) for doc in docs),
+        },
+    )
+
+
+def _doc_shares(
+    parameters: Sequence[tuple[str, Mapping[str, Any], bool]], names: Sequence[str]
+) -> dict[str, float]:
+    return {
+        "required parameters": _mean(required for _, _, required in parameters),
+        "parameters with enum": _mean("enum" in parameter for _, parameter, _ in parameters),
+        "parameters with default": _mean("default" in parameter for _, parameter, _ in parameters),
+        "dotted names": _mean("." in name for name in names),
+    }
+
+
+def _question_shares(questions: Sequence[str]) -> dict[str, float]:
+    return {
+        "questions that end in ?": _mean(text.rstrip().endswith("?") for text in questions),
+        "questions with quotes": _mean("'" in text or '"' in text for text in questions),
+    }
+
+
+def _truth_shares(tasks: Sequence[Task]) -> dict[str, float]:
+    """Return shares of the expected arguments; none where a category expects no calls."""
+    arguments = [
+        values
+        for task in tasks
+        for call in task.ground_truth or ()
+        for accepted in call.values()
+        for values in accepted.values()
+        if isinstance(values, list) and values
+    ]
+    if not arguments:
+        return {}
+    return {
+        "arguments that may be left out": _mean(OMITTED in values for values in arguments),
+        "arguments left unsaid": _mean(values[0] == OMITTED for values in arguments),
+        "arguments accepted in several forms": _mean(
+            len([value for value in values if value != OMITTED]) > 1 for values in arguments
+        ),
+    }
+
+
+def _shares(values: Iterable[str]) -> dict[str, float]:
+    counts = Counter(values)
+    total = sum(counts.values())
+    return {key: counts[key] / total for key in sorted(counts)}
+
+
+def _mean(values: Iterable[bool]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else 0.0
+
+
+def _spread(values: Iterable[int]) -> tuple[float, float, float]:
+    listed = sorted(values)
+    if not listed:
+        return (0.0, 0.0, 0.0)
+    return (
+        statistics.fmean(listed),
+        float(statistics.median(listed)),
+        float(listed[min(len(listed) - 1, 9 * len(listed) // 10)]),
+    )
