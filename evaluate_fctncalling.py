@@ -24,6 +24,7 @@ SUBCOMMANDS = {
     "score": "fctncalling.cli.score.command",
     "lint": "fctncalling.cli.lint",
     "why": "fctncalling.cli.why.command",
+    "doctor": "fctncalling.cli.doctor",
     "export": "fctncalling.cli.export",
     "import-bfcl": "fctncalling.cli.import_bfcl",
     "forge": "fctncalling.cli.forge",

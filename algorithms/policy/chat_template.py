@@ -56,9 +56,9 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
         self.tokenizer = tokenizer
-        self._source: str | None = chat_template or self._own_template()
+        self.source: str | None = chat_template or self._own_template()
         # A chat template writes BOS itself, where the model knows one; the plain one does not.
-        self.opening_ids: list[int] = self._bos() if self._source == PLAIN_TEMPLATE else []
+        self.opening_ids: list[int] = self._bos() if self.source == PLAIN_TEMPLATE else []
         self._forbidden: re.Pattern[str] | None = None
         self._tails: dict[tuple[tuple[str, str, str], ...], list[int]] = {}
         self.tool_role = False
@@ -66,7 +66,7 @@ class ChatTemplate:
         self.merges_users = False
         self.takes_tools = self._shows([_user("q")], "fctnprobefunction", tools=[_PROBE_TOOL])
         if chat_template is None and self.takes_tools and getattr(tokenizer, "chat_template", None):
-            self._source = tokenizer.get_chat_template(tools=[_PROBE_TOOL])
+            self.source = tokenizer.get_chat_template(tools=[_PROBE_TOOL])
         self._find_roles()
         self._closing = self._find_closing()
         self.end_of_turn_id = self._find_end_of_turn()
@@ -214,7 +214,7 @@ class ChatTemplate:
         text: str = self.tokenizer.apply_chat_template(
             self._prepared(messages),
             tools=tools,
-            chat_template=self._source,
+            chat_template=self.source,
             tokenize=False,
             add_generation_prompt=prompt,
         )

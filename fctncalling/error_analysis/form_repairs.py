@@ -166,7 +166,7 @@ def _as_source(call: Call) -> str:
 
 
 def _joined(text: str, names: frozenset[str], language: str) -> Iterator[tuple[str, str]]:
-    """Yield the Python calls of a text as one list, told by what stands between them."""
+    """Yield the Python calls of a text as one list, message by what stands between them."""
     spans = list(call_spans(text))
     outside = _outside(text, spans)
     if spans and _BETWEEN_CALLS.fullmatch(outside):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import (
     ProcessGroup,
@@ -16,7 +18,7 @@ from fctncalling.training.resume import checkpoint_to_resume
 from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
-from fctncalling.training.start_checks import check_start
+from fctncalling.training.start_checks import check_start, check_template
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
 from fctncalling.training.training_run import TrainingRun
 
@@ -35,6 +37,8 @@ def prepare_run(
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     setup = task_setup or make_task_setup(config, run_config)
     policy, template = load_policy(config, run_config, checkpoint, processes.device)
+    if not run_config.no_doctor:
+        check_template(template)
     rollout = choose_rollout(
         config,
         run_config,
@@ -55,12 +59,17 @@ def prepare_run(
         log_episodes_interval=run_config.log_episodes_interval,
         processes=processes,
     )
+    _restore(run, checkpoint)
+    return run
+
+
+def _restore(run: TrainingRun, checkpoint: Path | None) -> None:
+    """Put a run where its checkpoint was, or at its beginning."""
     if checkpoint is not None:
         run.restore(checkpoint)
         announce(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
     else:
         run.log.rewind({}, -1)  # lines of a killed run that saved nothing
-    return run
 
 
 def _start_processes(config: TrainConfig) -> ProcessGroup:

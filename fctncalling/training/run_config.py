@@ -41,6 +41,11 @@ class RunConfig:
     chat_template: str | None = field(
         None, "File with a chat template; none: the tokenizer's own.", metavar="FILE"
     )
+    no_doctor: bool = field(
+        False,
+        "Whether a run starts though chat template or tokenizer would spoil it (doctor --model "
+        "tells how).",
+    )
     corrective_feedback: bool = field(
         False,
         "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts "

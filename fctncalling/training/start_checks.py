@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.trackers import check_wandb
+from fctncalling.doctor.finding import FAULT
+from fctncalling.doctor.model_folder import is_folder_name, missing_part
 from fctncalling.training.load_policy import ModelError, critic_kind
 from fctncalling.training.run_config import RunConfig
 
-TOKENIZER_FILES = (
-    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt"),
-    *("spiece.model", "sentencepiece.bpe.model", "tekken.json"),
-)  # one of them is in every folder that transformers reads a tokenizer from
-WEIGHTS_PATTERNS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
+if TYPE_CHECKING:
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
 def check_start(config: TrainConfig, run_config: RunConfig) -> None:
@@ -39,33 +39,24 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
         )
 
 
-def is_folder_name(name: str) -> bool:
-    """Return whether a model's name means a local folder, not owner/name on the hub."""
-    return Path(name).is_dir() or name.startswith(("/", ".", "~")) or name.count("/") > 1
-
-
 def check_model_folder(name: str) -> None:
     """Raise ModelError where a folder lacks what transformers needs of a model."""
-    folder, failure = (
-        Path(name).expanduser(),
-        f"--model_name_or_path {name}: the model cannot be loaded: ",
-    )
-    if not folder.is_dir():
-        raise ModelError(
-            f"{failure}there is no such folder. Give that of a transformers model, or a name "
-            "on the hub"
-        )
-    if not (folder / "config.json").is_file():
-        adapter = " (an adapter: evaluate_fctncalling.py export makes a model of one)"
-        hint = adapter if (folder / "adapter_config.json").is_file() else ""
-        raise ModelError(f"{failure}that folder has no config.json{hint}")
-    if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS_PATTERNS):
-        raise ModelError(f"{failure}that folder has no weights (model.safetensors)")
-    if not any((folder / file).is_file() for file in TOKENIZER_FILES):
-        raise ModelError(
-            f"{failure}that folder has no tokenizer (tokenizer.json). Put the model's own there: "
-            f"AutoTokenizer.from_pretrained(NAME).save_pretrained({str(folder)!r})"
-        )
+    if missing := missing_part(Path(name).expanduser()):
+        raise ModelError(f"--model_name_or_path {name}: the model cannot be loaded: {missing}")
+
+
+def check_template(template: ChatTemplate) -> None:
+    """Raise SettingError where chat template or tokenizer would spoil training; takes some 0.1
+    s.
+    """
+    from fctncalling.doctor.template_findings import findings_on
+
+    for each in findings_on(template):
+        if each.level == FAULT:
+            raise SettingError(
+                f"{each.line}. This would spoil training (evaluate_fctncalling.py doctor tells "
+                "more); --no_doctor trains all the same"
+            )
 
 
 def _check_results_dir(folder: Path) -> None:

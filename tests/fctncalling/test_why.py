@@ -114,7 +114,7 @@ def test_the_report_leads_with_the_cause_its_cure_and_an_answer_that_passes(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("no json", "line 1: expected a JSON object"),
         ('{"id": "parallel_90001"}', 'line 1: field "category"'),
@@ -129,7 +129,7 @@ def test_the_report_leads_with_the_cause_its_cure_and_an_answer_that_passes(
 )
 def test_unreadable_input_is_one_line_and_exit_code_2(
     content: str,
-    told: str,
+    message: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -141,7 +141,7 @@ def test_unreadable_input_is_one_line_and_exit_code_2(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert len(captured.err.splitlines()) == 1
-    assert told in captured.err
+    assert message in captured.err
 
 
 def test_infrastructure_failures_are_left_out(

@@ -1,0 +1,54 @@
+"""What the doctor found: sound, worth a note, a fault that spoils training, or not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SOUND, NOTE, FAULT, UNCHECKED = "sound", "note", "fault", "unchecked"
+EXIT_CODES = {SOUND: 0, NOTE: 0, FAULT: 1, UNCHECKED: 2}
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """One line of the doctor's page: which check, how it came out, and what to do about it."""
+
+    check: str
+    level: str  # SOUND, NOTE, FAULT or UNCHECKED
+    message: str
+    cure: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)  # what was measured, for --json
+
+    @property
+    def line(self) -> str:
+        """The finding in one line, cure included."""
+        return f"{self.message}. {self.cure}" if self.cure else self.message
+
+
+def sound(check: str, message: str, **figures: Any) -> HealthCheck:
+    """Return a finding that all is well."""
+    return HealthCheck(check, SOUND, message, figures=figures)
+
+
+def note(check: str, message: str, cure: str = "", **figures: Any) -> HealthCheck:
+    """Return a finding that is worth knowing and spoils nothing."""
+    return HealthCheck(check, NOTE, message, cure, figures)
+
+
+def fault(check: str, message: str, cure: str = "", **figures: Any) -> HealthCheck:
+    """Return a finding that spoils training."""
+    return HealthCheck(check, FAULT, message, cure, figures)
+
+
+def unchecked(check: str, message: str, cure: str = "") -> HealthCheck:
+    """Return a finding that a check could not be made."""
+    return HealthCheck(check, UNCHECKED, message, cure)
+
+
+def exit_code(findings: Iterable[HealthCheck]) -> int:
+    """Return 1 where something spoils training, else 2 where something could not be checked, else
+    0.
+    """
+    codes = {EXIT_CODES[each.level] for each in findings}
+    return 1 if 1 in codes else max(codes, default=0)
