@@ -8,7 +8,7 @@ from typing import Any
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.doctor.finding import HealthCheck, fault, note, sound
 
-LORA_RANK = 16  # that memory is message for
+LORA_RANK = 16  # of the adapter whose memory is estimated
 _ADAMW_BYTES = 12  # gradient and two moments of a trained weight, in fp32
 
 

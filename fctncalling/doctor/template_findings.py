@@ -128,7 +128,7 @@ def _changed_words(tokenizer: Any, source: Any) -> str:
                 [user("q"), assistant(words), user("r")], chat_template=source, tokenize=False
             )
         except Exception:
-            return ""  # it is message elsewhere that nothing can be rendered
+            return ""  # another check reports that nothing can be rendered
         if words not in text:
             return f"the assistant's words are changed in the history: {words!r} is not in it"
     return ""

@@ -1,4 +1,4 @@
-"""Single-turn calls beside those of the ground truth: what differs, and the calls mended."""
+"""Single-turn calls against the ground truth: what differs, and the calls mended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CallDifference(NamedTuple):
 
 
 class ComparedCalls(NamedTuple):
-    """Calls beside the truth."""
+    """Calls compared with the ground truth."""
 
     differences: tuple[CallDifference, ...]
     with_types: tuple[Call, ...]  # as they are, argument types mended

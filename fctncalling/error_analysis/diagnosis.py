@@ -40,7 +40,7 @@ CURES = {
     **FORM_CURES,
     "never called": (
         "The model answers in words: check that the functions are in the prompt it was given, and "
-        "that it is message to answer with a call."
+        "that it is instructed to answer with a call."
     ),
     "too few calls": "One call for each thing that is asked, all in one answer: show an example.",
     "too many calls": "Ask for no call beyond those that the question needs.",
