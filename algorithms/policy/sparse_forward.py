@@ -40,7 +40,7 @@ def supports_sparse_forward(model: Any, decoder: Any) -> bool:
     weight: Tensor = decoder.embed_tokens.weight
     plain = (
         weight.device.type == "cpu"
-        and weight.dtype == torch.float32
+        and weight.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
     )
     drops = decoder.training and decoder.config.attention_dropout
@@ -60,18 +60,18 @@ def hidden_states_at(
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (T, 1, head size)
     for layer in below:
         states = layer.input_layernorm(hidden)
-        attended = _causal_attention(
-            _queries(layer, states, cos, sin), *_keys_and_values(layer, states, cos, sin)
-        )
-        hidden = _layer_output(layer, hidden, attended)
+        keys, values = _for_all_heads(layer, *keys_and_values(layer, states, cos, sin))
+        attended = _causal_attention(queries_of(layer, states, cos, sin), keys, values)
+        hidden = layer_output(layer, hidden, attended)
     states = last.input_layernorm(hidden)
-    queries = _queries(last, states[rows, columns], cos[columns], sin[columns])
-    attended = _attention_at(queries, *_keys_and_values(last, states, cos, sin), rows, columns)
-    selected: Tensor = decoder.norm(_layer_output(last, hidden[rows, columns], attended))
+    queries = queries_of(last, states[rows, columns], cos[columns], sin[columns])
+    keys, values = _for_all_heads(last, *keys_and_values(last, states, cos, sin))
+    attended = _attention_at(queries, keys, values, rows, columns)
+    selected: Tensor = decoder.norm(layer_output(last, hidden[rows, columns], attended))
     return selected
 
 
-def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def queries_of(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return rotated queries (..., heads, size) of normed states (..., H)."""
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
@@ -80,18 +80,22 @@ def _queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     )  # Qwen3
 
 
-def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rotated keys, and values, of normed states (B, T, H), both (B, T, heads, size).
-
-    With grouped-query attention each key head is repeated for the query heads that share it.
-    """
+def keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rotated keys, and values, of normed states (..., H), both (..., key heads, size)."""
     attention = layer.self_attn
     keys, values = (
         it(states).unflatten(-1, (-1, int(attention.head_dim)))
         for it in (attention.k_proj, attention.v_proj)
     )
     keys = _apply_rope(attention.k_norm(keys) if hasattr(attention, "k_norm") else keys, cos, sin)
-    groups = int(attention.num_key_value_groups)
+    return keys, values
+
+
+def _for_all_heads(layer: Any, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return keys and values (B, T, heads, size): with grouped-query attention each key head is
+    repeated for the query heads that share it.
+    """
+    groups = int(layer.self_attn.num_key_value_groups)
     return (
         (keys, values)
         if groups == 1
@@ -99,7 +103,7 @@ def _keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tu
     )
 
 
-def _layer_output(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:
+def layer_output(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:
     """Return the layer's output (..., H) from its input (..., H) and its attention output (...,
     heads, size).
     """

@@ -1,0 +1,124 @@
+"""Prefix sharing of one model: which rows pass together, and whether that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
+    Ids,
+    PrefixTree,
+    build_tree,
+    common_lengths,
+)
+from fctncalling.algorithms.policy.shared_prefixes.tree_attention import BLOCK
+from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
+    accepts_tree_masks,
+    reads_by_segment,
+)
+
+MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
+CALL_FLOPS = 4e6  # an attention call of a layer takes as long as so many operations of a product
+MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with less in common stay out
+
+
+class PrefixSharing(NamedTuple):
+    """Sizes of a model that decide what a pass over rows costs, in tokens through its linear
+    layers.
+    """
+
+    layer_flops: int  # of the linear layers for a token, in each layer
+    pair_flops: int  # of attention for a pair of query and key
+    by_segment: bool  # without a mask over whole trees
+    max_row: int | None  # tokens; in a longer row a sliding window would hide tokens; None: any
+
+    def tree(self, rows: Sequence[Ids]) -> PrefixTree:
+        """Return the prefix tree of rows, as this model's passes take it."""
+        if self.by_segment:
+            return build_tree(rows, min_saving=max(1, round(CALL_FLOPS / self.layer_flops)))
+        return build_tree(rows, min_root_share=MIN_ROOT_SHARE)
+
+    def microbatches(
+        self, rows: Sequence[Ids], *, max_tokens: int, num_parts: int = 1
+    ) -> list[list[int]]:
+        """Return row indices in microbatches of rows that begin alike.
+
+        Each holds at most max_tokens tokens of its tree (a longer row forms one by itself), and at
+        most a num_parts-th of all. It ends, within its last half, where the next row has least in
+        common with it.
+        """
+        order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
+        common = common_lengths([rows[row] for row in order])
+        new = [len(rows[row]) - shared for row, shared in zip(order, common, strict=True)]
+        limit = min(max_tokens, -(-sum(new) // num_parts))
+        groups, start = list[list[int]](), 0
+        while start < len(order):
+            size, end, middle = len(rows[order[start]]), start + 1, start + 1
+            while end < len(order) and size + new[end] <= limit:
+                size, end = size + new[end], end + 1
+                middle = end if size <= limit // 2 else middle
+            if end < len(order):
+                end = min(range(end, middle - 1, -1), key=lambda row: common[row])
+            groups.append(order[start:end])
+            start = end
+        return groups
+
+    def pays(
+        self,
+        rows: Sequence[Ids],
+        shared: Sequence[Sequence[int]],  # microbatches that pass as trees
+        padded: Sequence[Sequence[int]],  # those that would pass as padded rows
+    ) -> bool:
+        """Return whether passes over trees cost clearly less than passes over padded rows."""
+        if self.max_row is not None and max(map(len, rows), default=0) > self.max_row:
+            return False
+        separate = sum(self._padded_cost([len(rows[row]) for row in group]) for group in padded)
+        together = 0.0
+        for group in shared:
+            together += self._tree_cost(self.tree([rows[row] for row in group]))
+            if together > MAX_COST * separate:
+                return False
+        return True
+
+    def _padded_cost(self, lengths: Sequence[int]) -> float:
+        longest = max(lengths)
+        return self._cost(
+            len(lengths) * longest, len(lengths) * longest**2 / 2, longest // BLOCK + 1
+        )
+
+    def _tree_cost(self, tree: PrefixTree) -> float:
+        tokens, positions = len(tree.ids), int(tree.positions.sum())
+        if self.by_segment:
+            return self._cost(tokens, tokens + positions, tokens // BLOCK + len(tree.segments))
+        sizes = [end - start for start, end in tree.roots()]
+        padded = len(sizes) * max(sizes)
+        return self._cost(padded, padded * max(sizes), 1)
+
+    def _cost(self, tokens: int, pairs: float, calls: int) -> float:
+        return tokens + (pairs * self.pair_flops + calls * CALL_FLOPS) / self.layer_flops
+
+
+def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
+    """Return how passes of a model's decoder share prefixes, or why they cannot."""
+    layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
+    config = getattr(model, "config", None)
+    by_segment = layers is not None and reads_by_segment(model, decoder)
+    if not by_segment and not accepts_tree_masks(decoder):
+        return f"{type(model).__name__} takes no attention mask over a tree of rows"
+    weights = sum(it.numel() for it in decoder.parameters())
+    num_layers = len(layers) if layers is not None else 1
+    return PrefixSharing(
+        layer_flops=max(1, 2 * weights // num_layers),
+        pair_flops=4 * int(getattr(config, "hidden_size", 1)),
+        by_segment=by_segment,
+        max_row=_window(config),
+    )
+
+
+def _window(config: Any) -> int | None:
+    """Return the tokens of a model's sliding window, None where all its layers see everything."""
+    kinds = getattr(config, "layer_types", None)
+    if kinds is not None and not {"sliding_attention", "chunked_attention"} & set(kinds):
+        return None
+    sizes = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+    return min((int(size) for size in sizes if size), default=None)

@@ -1,0 +1,173 @@
+"""Attention over a prefix tree: each token attends to its ancestors and to itself.
+
+It is computed in parts, each a contiguous range of queries on a contiguous range of keys: the
+tokens of a block on each other, and all descendants of a segment on that segment, without a mask.
+The parts of a query are merged by their log-sum-exp, as in FlashAttention (Dao et al. 2022).
+
+What must hold: with the output and log-sum-exp of a query over *all* its parts, FlashAttention's
+backward pass gives the exact gradient of each part on its own. So only queries, keys, values,
+outputs and log-sum-exps are saved, and no key is copied for the rows that share it.
+
+The CPU kernels are those behind `F.scaled_dot_product_attention`, which returns no log-sum-exp.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree, Segment
+
+BLOCK = 128  # tokens that attend to each other through a mask: half of it is computed in vain
+_FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+_BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
+
+
+def supports_tree_attention() -> bool:
+    """Whether this version of torch has the kernels."""
+    return _FORWARD is not None and _BACKWARD is not None
+
+
+class AttentionPart(NamedTuple):
+    """Queries [query, query_end) on keys [key, key_end)."""
+
+    query: int
+    query_end: int
+    key: int
+    key_end: int
+    bias: Tensor | None  # (queries, keys), 0 where attended and -inf elsewhere; None: no mask
+
+
+def attention_parts(
+    tree: PrefixTree, queries: Sequence[int] | None = None, *, dtype: torch.dtype = torch.float32
+) -> list[AttentionPart]:
+    """Return the parts that make up the attention of some tokens of a tree, those with a bias
+    first: one for every query.
+
+    queries: the tokens in ascending order; None: all of them.
+    """
+    tokens: Sequence[int] = range(len(tree.ids)) if queries is None else queries
+    subtree_ends = tree.subtree_ends()
+    blocks, ancestors = list[AttentionPart](), list[AttentionPart]()
+    for run in _runs(tree.segments):
+        start, end, descendants_end = run[0].start, run[-1].end, run[-1].descendants_end
+        for key in range(start, end, BLOCK):
+            key_end = min(key + BLOCK, end)
+            first, last = bisect_left(tokens, key), bisect_left(tokens, key_end)
+            if first < last:
+                of_queries = torch.tensor(tokens[first:last]).unsqueeze(1)
+                seen = torch.arange(key, key_end) <= of_queries
+                seen &= of_queries < subtree_ends[key:key_end]
+                bias = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, -torch.inf)
+                blocks.append(AttentionPart(first, last, key, key_end, bias))
+                if key > start:  # a run of several segments is no longer than a block
+                    ancestors.append(AttentionPart(first, last, start, key, None))
+        first, last = bisect_left(tokens, end), bisect_left(tokens, descendants_end)
+        if first < last:
+            ancestors.append(AttentionPart(first, last, start, end, None))
+    return blocks + ancestors
+
+
+def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Yield the segments in order: those with descendants one by one, leaves together as far as
+    they fit into a block.
+    """
+    run: list[Segment] = []
+    for segment in segments:
+        is_leaf = segment.end == segment.descendants_end
+        if run and not (is_leaf and segment.end - run[0].start <= BLOCK):
+            yield run
+            run = []
+        run.append(segment)
+        if not is_leaf:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def tree_attention(
+    queries: Tensor,  # (n, heads, size)
+    keys: Tensor,  # (U, key heads, size)
+    values: Tensor,  # (U, key heads, size)
+    parts: Sequence[AttentionPart],
+) -> Tensor:
+    """Return the attention output of each query, (n, heads, size).
+
+    With grouped-query attention (heads > key heads), the query heads that share a key head are
+    taken as further queries of it.
+    """
+    num, _, size = queries.shape
+    grouped = queries.view(num, keys.shape[1], -1, size).transpose(0, 1).contiguous()
+    attended: Tensor = _TreeAttention.apply(
+        grouped, keys.transpose(0, 1), values.transpose(0, 1), parts
+    )
+    return attended.transpose(0, 1).reshape(queries.shape)
+
+
+class _TreeAttention(torch.autograd.Function):
+    """Queries (key heads, n, group, size) on keys and values (key heads, U, size)."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, values: Tensor, parts: Any) -> Tensor:
+        heads, num, group, size = queries.shape
+        flat = queries.reshape(1, heads, num * group, size)
+        outputs, log_sums = torch.empty_like(flat), flat.new_empty(1, heads, num * group)
+        for part in parts:
+            rows, columns = _ranges(part, group)
+            output, log_sum = _FORWARD(  # type: ignore[misc]
+                flat[:, :, rows],
+                keys[None, :, columns],
+                values[None, :, columns],
+                attn_mask=_bias(part, group),
+            )
+            if part.bias is not None:
+                outputs[:, :, rows] = output
+                log_sums[:, :, rows] = log_sum
+                continue
+            total = torch.logaddexp(log_sums[:, :, rows], log_sum)
+            outputs[:, :, rows].lerp_(output, (log_sum - total).exp_().unsqueeze(-1))
+            log_sums[:, :, rows] = total
+        ctx.parts = parts
+        ctx.save_for_backward(flat, keys, values, outputs, log_sums)
+        return outputs.view(queries.shape)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        flat, keys, values, outputs, log_sums = ctx.saved_tensors
+        group = gradient.shape[2]
+        of_outputs = gradient.reshape(flat.shape)
+        of_queries, of_keys, of_values = (torch.zeros_like(it) for it in (flat, keys, values))
+        for part in ctx.parts:
+            rows, columns = _ranges(part, group)
+            found = _BACKWARD(  # type: ignore[misc]
+                of_outputs[:, :, rows],
+                flat[:, :, rows],
+                keys[None, :, columns],
+                values[None, :, columns],
+                outputs[:, :, rows],
+                log_sums[:, :, rows],
+                0.0,
+                False,
+                attn_mask=_bias(part, group),
+            )
+            of_queries[:, :, rows] += found[0]
+            of_keys[:, columns] += found[1][0]
+            of_values[:, columns] += found[2][0]
+        return of_queries.view(gradient.shape), of_keys, of_values, None
+
+
+def _ranges(part: AttentionPart, group: int) -> tuple[slice, slice]:
+    """Return the rows of a part among queries times heads of a group, and its keys."""
+    return slice(part.query * group, part.query_end * group), slice(part.key, part.key_end)
+
+
+def _bias(part: AttentionPart, group: int) -> Tensor | None:
+    """Return the bias with each query's row once for every head of a group."""
+    if part.bias is None or group == 1:
+        return part.bias
+    return part.bias.repeat_interleave(group, 0)

@@ -1,0 +1,132 @@
+"""Hidden states of rows from one pass over their prefix tree.
+
+Two ways lead there. A model of `sparse_forward`'s families is read segment by segment, and its last
+layer at the requested positions only. Any other transformers model reads each tree of the forest as
+one sequence through its own forward, with a 4-D attention mask and position ids; whether it takes
+those, `accepts_tree_masks` tries out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree, build_tree
+from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
+    attention_parts,
+    supports_tree_attention,
+    tree_attention,
+)
+from fctncalling.algorithms.policy.sparse_forward import (
+    keys_and_values,
+    layer_output,
+    queries_of,
+    supports_sparse_forward,
+)
+
+TRIAL_ROWS = ((1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 7), (1, 2, 8, 9, 1, 5, 2), (6, 5, 4))
+TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}  # of hidden states; else HALF_TOLERANCE
+HALF_TOLERANCE = 0.05
+
+
+def tree_states_at(
+    model: Any,
+    decoder: Any,
+    tree: PrefixTree,
+    rows: Tensor,  # (N,)
+    columns: Tensor,  # (N,)
+) -> Tensor:
+    """Return the decoder's last hidden states, after the final norm, at N positions of the tree's
+    rows, (N, H).
+    """
+    if reads_by_segment(model, decoder):
+        return _segment_states_at(decoder, tree, rows, columns)
+    return _masked_states_at(decoder, tree, rows, columns)
+
+
+def reads_by_segment(model: Any, decoder: Any) -> bool:
+    """Whether a decoder is read segment by segment, without a mask over whole trees."""
+    return supports_tree_attention() and supports_sparse_forward(model, decoder)
+
+
+def accepts_tree_masks(decoder: Any) -> bool:
+    """Whether a decoder's own forward gives the same for a tree as for its rows, by a trial."""
+    was_training = decoder.training
+    decoder.eval()
+    try:
+        with torch.no_grad():
+            return _passes_trial(decoder)
+    except (TypeError, ValueError, RuntimeError, LookupError, AttributeError, NotImplementedError):
+        return False  # its forward knows no such mask
+    finally:
+        decoder.train(was_training)
+
+
+def _passes_trial(decoder: Any) -> bool:
+    tree = build_tree([np.asarray(row, dtype=np.int64) for row in TRIAL_ROWS])
+    device = next(decoder.parameters()).device
+    for number, row in enumerate(TRIAL_ROWS):
+        ids = torch.tensor([row], device=device)
+        positions = torch.arange(len(row), device=device).unsqueeze(0)
+        expected = decoder(input_ids=ids, position_ids=positions, use_cache=False)
+        wanted = expected.last_hidden_state[0]
+        at = (torch.full((len(row),), number, device=device), positions[0])
+        found = _masked_states_at(decoder, tree.to(device), *at)
+        tolerance = TOLERANCES.get(wanted.dtype, HALF_TOLERANCE) * float(wanted.abs().max())
+        if not torch.allclose(found, wanted, rtol=0.0, atol=tolerance):
+            return False
+    return True
+
+
+def _segment_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
+    selected, index = tree.index[rows, columns].unique(return_inverse=True)  # (n,), (N,)
+    hidden = decoder.embed_tokens(tree.ids)  # (U, H)
+    angles = decoder.rotary_emb(hidden, tree.positions.unsqueeze(0))
+    cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (U, 1, head size)
+    parts = attention_parts(tree, dtype=hidden.dtype)
+    *below, last = decoder.layers
+    for layer in below:
+        states = layer.input_layernorm(hidden)
+        keys, values = keys_and_values(layer, states, cos, sin)
+        attended = tree_attention(queries_of(layer, states, cos, sin), keys, values, parts)
+        hidden = layer_output(layer, hidden, attended)
+    states = last.input_layernorm(hidden)
+    queries = queries_of(last, states[selected], cos[selected], sin[selected])
+    parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
+    attended = tree_attention(queries, *keys_and_values(last, states, cos, sin), parts)
+    outputs: Tensor = decoder.norm(layer_output(last, hidden[selected], attended))
+    return outputs[index]
+
+
+def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
+    device = tree.ids.device
+    bounds = torch.tensor(tree.roots(), device=device)  # (R, 2)
+    token = bounds[:, :1] + torch.arange(int((bounds[:, 1] - bounds[:, 0]).max()), device=device)
+    inside = token < bounds[:, 1:]  # (R, M)
+    token = token.where(inside, bounds[:, 1:] - 1)
+    ends = tree.subtree_ends().to(device)[token]
+    attended = (token[:, None, :] <= token[:, :, None]) & (token[:, :, None] < ends[:, None, :])
+    attended &= inside[:, None, :]  # padding repeats a tree's last token, and attends to the tree
+    outputs = decoder(
+        input_ids=tree.ids[token],
+        attention_mask=_as_mask(decoder, attended.unsqueeze(1)),
+        position_ids=tree.positions[token],
+        use_cache=False,
+    )
+    states: Tensor = outputs.last_hidden_state[inside]  # (U, H), trees end to end
+    return states[tree.index[rows, columns]]
+
+
+def _as_mask(decoder: Any, attended: Tensor) -> Tensor:
+    """Return which tokens are attended to, (R, 1, M, M), as the decoder's attention takes it: bool
+    for SDPA, else a bias.
+    """
+    if getattr(decoder.config, "_attn_implementation", None) == "sdpa":
+        return attended
+    dtype = next(decoder.parameters()).dtype
+    return torch.zeros(attended.shape, dtype=dtype, device=attended.device).masked_fill(
+        ~attended, torch.finfo(dtype).min
+    )
