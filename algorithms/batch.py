@@ -1,9 +1,8 @@
-"""Rows, action tokens and minibatches of one update, padded for forward passes."""
+"""Rows and action tokens of one update, padded for forward passes."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +13,7 @@ from torch import Tensor
 from fctncalling.algorithms.algorithm import TokenGroups
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord, check_token_record
-
-MAX_PADDING_SHARE = 0.08  # padding among the tokens that one optimiser step passes over
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 
 
 class Batch(NamedTuple):
@@ -26,6 +24,7 @@ class Batch(NamedTuple):
         Tensor  # (B, T) bool, false on padding; never inferred from ids: 0 may be a real token
     )
     acted: Tensor  # (B, T) bool, token t was sampled by the policy
+    tree: PrefixTree | None = None  # of the rows, where prefixes are shared
 
 
 class ActedTokens(NamedTuple):
@@ -118,59 +117,14 @@ def _num_words(episodes: Sequence[EpisodeRecord]) -> list[int]:
     return num_words
 
 
-def microbatches(
-    lengths: Sequence[int],
-    *,
-    max_tokens: int,
-    num_parts: int = 1,
-    max_padding_share: float = MAX_PADDING_SHARE,
-) -> list[list[int]]:
-    """Return row indices in few groups of similar length, the shortest rows first.
-
-    Each group is padded and passed through the model on its own. It holds at most max_tokens
-    tokens, padding included (a longer row forms a group by itself). Less than max_padding_share of
-    all tokens is padding. num_parts: split the tokens into at least that many groups, if there are
-    enough rows.
-    """
-    order = np.argsort(lengths, kind="stable")
-    sizes, total = np.asarray(lengths, dtype=np.int64)[order], sum(lengths)
-    limit = max_tokens if num_parts == 1 else min(max_tokens, -(-total // num_parts))
-    # Each group costs its padded tokens plus this price: a high price gives few groups. It is
-    # lowered until the padding is within its bound.
-    price = float(max(lengths, default=0) * len(lengths))
-    while True:
-        bounds = _cheapest_cut(sizes, limit, price)
-        padded = sum(
-            (end - start) * int(sizes[end - 1]) for start, end in itertools.pairwise(bounds)
-        )
-        if padded * (1.0 - max_padding_share) < total or price == 0.0:
-            return [order[start:end].tolist() for start, end in itertools.pairwise(bounds)]
-        price = 0.7 * price if price > 1.0 else 0.0
-
-
-def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[int]:
-    """Return the bounds, 0 to len(sizes), of the groups of neighbours that minimise padded tokens +
-    price * groups.
-
-    Dynamic programming over sizes (lengths, ascending): costs[end] is the minimum over all ways to
-    group the first `end` rows, starts[end] the first row of the last group in the best of them.
-    """
-    costs, starts = np.zeros(len(sizes) + 1), np.zeros(len(sizes) + 1, dtype=np.int64)
-    for end in range(1, len(sizes) + 1):
-        size = int(sizes[end - 1])
-        first = max(0, end - max(1, limit // max(1, size)))
-        choices = costs[first:end] + np.arange(end - first, 0, -1) * size
-        best = int(choices.argmin())
-        costs[end], starts[end] = choices[best] + price, first + best
-    bounds = [len(sizes)]
-    while bounds[-1]:
-        bounds.append(int(starts[bounds[-1]]))
-    return bounds[::-1]
-
-
 def trained_lengths(rows: Sequence[TokenRecord]) -> list[int]:
     """Return how many tokens of each row training passes over: all up to its last acted token."""
     return [trained_length(row) for row in rows]
+
+
+def whole_ids(rows: Iterable[TokenRecord]) -> list[NDArray[np.int64]]:
+    """Return the tokens of each row."""
+    return [np.asarray(row.ids, dtype=np.int64) for row in rows]
 
 
 def trained_length(row: TokenRecord) -> int:
@@ -194,6 +148,7 @@ class Experience(NamedTuple):
     lengths: list[int]  # tokens of each row that training passes over
     tokens: ActedTokens
     starts: Tensor  # (rows + 1,) the first acted token of each row, and N at the end
+    sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
 
     def episode_groups(self) -> Tensor:
         """Return the group index of each episode, (E,): equal for the same task and environment
@@ -202,6 +157,11 @@ class Experience(NamedTuple):
         known: dict[object, int] = {}
         indices = [known.setdefault(episode.situation, len(known)) for episode in self.episodes]
         return torch.tensor(indices, device=self.tokens.rewards.device)
+
+    def trained_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
+        """Return the tokens of rows that training passes over."""
+        whole = whole_ids(self.rows[row] for row in rows)
+        return [ids[: self.lengths[row]] for row, ids in zip(rows, whole, strict=True)]
 
     def token_groups(self, token_indices: Tensor) -> TokenGroups:
         """Return action, row and number of words of these acted tokens."""
@@ -212,11 +172,25 @@ class Experience(NamedTuple):
         )
 
     def padding_share(self, minibatches: Sequence[Minibatch]) -> float:
-        """Return the share of padding among the tokens of one pass over these minibatches."""
+        """Return the share of padding among the tokens of one pass over these minibatches; trees
+        have none.
+        """
+        if self.sharing is not None:
+            return 0.0
         groups = [
             [self.lengths[row] for row in rows] for minibatch in minibatches for rows in minibatch
         ]
         return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
+
+    def shared_token_share(self, minibatches: Sequence[Minibatch]) -> float:
+        """Return the share of tokens that one pass over these minibatches need not compute, since
+        rows before them begin alike.
+        """
+        if self.sharing is None:
+            return 0.0
+        passes = [self.trained_ids(rows) for minibatch in minibatches for rows in minibatch]
+        computed = sum(len(self.sharing.tree(rows).ids) for rows in passes)
+        return 1.0 - computed / sum(len(row) for rows in passes for row in rows)
 
     def rows_in_loss(
         self, minibatches: list[Minibatch], loss_mask: Tensor, config: TrainConfig
@@ -240,6 +214,8 @@ class Experience(NamedTuple):
         indices = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
         device = self.tokens.rewards.device
         batch = make_batch([self.rows[row] for row in rows], device=device, trim=True)
+        if self.sharing is not None:
+            batch = batch._replace(tree=self.sharing.tree(self.trained_ids(rows)).to(device))
         return batch, torch.cat(indices).to(device)
 
 
@@ -264,26 +240,6 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
     return Experience(
         episodes=usable, rows=rows, lengths=trained_lengths(rows), tokens=tokens, starts=starts
     )
-
-
-def plan_minibatches(
-    experience: Experience, config: TrainConfig, generator: torch.Generator
-) -> list[Minibatch]:
-    """Return one epoch: every row once, shuffled into minibatches of nearly equal size, each split
-    into microbatches.
-    """
-    order = torch.randperm(len(experience.rows), generator=generator)
-    num_minibatches = min(config.num_mini_batch, len(experience.rows))
-    plan = []
-    for minibatch in torch.tensor_split(order, num_minibatches):
-        rows: list[int] = minibatch.tolist()
-        groups = microbatches(
-            [experience.lengths[row] for row in rows],
-            max_tokens=config.max_microbatch_tokens,
-            num_parts=config.gradient_cp_steps,
-        )
-        plan.append([[rows[index] for index in group] for group in groups])
-    return plan
 
 
 def _acted_rows(episode: EpisodeRecord) -> list[TokenRecord]:

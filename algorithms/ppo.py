@@ -15,7 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
-from fctncalling.algorithms.batch import Experience, Minibatch, build_experience, plan_minibatches
+from fctncalling.algorithms.batch import Experience, Minibatch, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
 from fctncalling.algorithms.episodes import EpisodeRecord
@@ -27,6 +27,7 @@ from fctncalling.algorithms.metrics import (
     step_metrics,
     update_metrics,
 )
+from fctncalling.algorithms.minibatches import plan_minibatches, share_prefixes
 from fctncalling.algorithms.nan_guard import annotate_location, annotate_tasks, check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.reward_shaping import shape_rewards
@@ -95,6 +96,8 @@ def update(
     algorithm = ALGORITHMS[config.algorithm_name]
     config = processes.with_equal_accumulation(config)
     experience = build_experience(shape_rewards(episodes, config), next(policy.parameters()).device)
+    if config.share_prefixes:
+        experience = share_prefixes(experience, policy.prefix_sharing, config)
     minibatches = plan_minibatches(experience, config, generator)
     with annotate_location(policy, "the passes before the first step"), annotate_tasks(experience):
         targets = compute_targets(
@@ -110,6 +113,8 @@ def update(
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
+    if experience.sharing is not None:
+        metrics["perf/shared_token_share"] = experience.shared_token_share(minibatches)
     return metrics if algorithm.critic else drop_critic_metrics(metrics)
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.batch import make_batch, microbatches, trained_lengths
+from fctncalling.algorithms.batch import Batch, make_batch, trained_lengths, whole_ids
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.minibatches import microbatches
+from fctncalling.algorithms.policy.shared_prefixes import (
+    PrefixSharing,
+    PrefixTree,
+    prefix_sharing_of,
+    tree_states_at,
+)
+from fctncalling.algorithms.policy.token_logprobs import model_logit_scaling
 
 _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 
@@ -38,6 +46,8 @@ class WarmStartConfig:
     """Tokens, padding included, that one forward may hold: bounds the memory."""
     max_grad_norm: float = 1.0
     """Norm to which the gradient is clipped."""
+    share_prefixes: bool = True
+    """Whether passes compute tokens that rows begin with alike once, where that is cheaper."""
     seed: int = 0
     """Seeds the order of the rows."""
 
@@ -66,16 +76,14 @@ def fit(
     optimizer = _optimizer(model, config)
     # no dropout, as in reinforcement learning: the seed alone decides, and both see one network
     model.eval()
+    sharing = _prefix_sharing(model) if config.share_prefixes else None
     history = []
     for step, chosen in enumerate(batches):
         lr = config.lr * _schedule(step, len(batches), config)
         for group in optimizer.param_groups:
             group["lr"] = lr
-        metrics = {
-            "step": float(step),
-            "lr": lr,
-            **_learn(model, [rows[i] for i in chosen], config),
-        }
+        learned = _learn(model, [rows[i] for i in chosen], config, sharing)
+        metrics = {"step": float(step), "lr": lr, **learned}
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         history.append(metrics)
@@ -84,21 +92,21 @@ def fit(
     return history
 
 
-def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -> dict[str, float]:
+def _learn(
+    model: nn.Module,
+    rows: list[TokenRecord],
+    config: WarmStartConfig,
+    sharing: PrefixSharing | None,
+) -> dict[str, float]:
     """Set the parameters' gradients to the clipped gradient of one batch; return loss, accuracy,
     grad_norm, tokens.
     """
     total = sum(sum(row.acted) for row in rows)
     device = next(model.parameters()).device
     loss_sum, right = 0.0, 0
-    lengths = trained_lengths(rows)
-    # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
-    for group in microbatches(
-        lengths, max_tokens=config.max_tokens_per_microbatch, max_padding_share=1.0
-    ):
-        ids, _, acted = make_batch([rows[i] for i in group], device=device, trim=True)
+    for ids, _, acted, tree in _passes(rows, config, sharing, device):
         targets = ids[:, 1:][acted[:, 1:]]
-        logits = acted_logits(model, ids, acted)
+        logits = acted_logits(model, ids, acted, tree)
         loss = nn.functional.cross_entropy(logits.float(), targets, reduction="sum") / total
         loss.backward()  # type: ignore[no-untyped-call]
         loss_sum += loss.item()
@@ -112,7 +120,43 @@ def _learn(model: nn.Module, rows: list[TokenRecord], config: WarmStartConfig) -
     }
 
 
-def acted_logits(model: nn.Module, ids: Tensor, acted: Tensor) -> Tensor:
+def _passes(
+    rows: list[TokenRecord],
+    config: WarmStartConfig,
+    sharing: PrefixSharing | None,
+    device: torch.device,
+) -> Iterator[Batch]:
+    """Yield the rows in microbatches: of trees where sharing prefixes pays, else padded."""
+    limit, lengths = config.max_tokens_per_microbatch, trained_lengths(rows)
+    # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
+    groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False
+    if sharing is not None:
+        ids = [it[:length] for it, length in zip(whole_ids(rows), lengths, strict=True)]
+        if sharing.may_pay(ids, max(lengths)):
+            together = sharing.microbatches(ids, max_tokens=limit)
+            shares = sharing.pays(ids, together, groups)
+            groups = together if shares else groups
+    for group in groups:
+        batch = make_batch([rows[i] for i in group], device=device, trim=True)
+        if shares and sharing is not None:
+            batch = batch._replace(tree=sharing.tree([ids[i] for i in group]).to(device))
+        yield batch
+
+
+def _prefix_sharing(model: nn.Module) -> PrefixSharing | None:
+    """Return how passes of a model share prefixes; None where they cannot."""
+    language_model: Any = model
+    if not (hasattr(model, "get_decoder") and hasattr(model, "get_output_embeddings")):
+        return None
+    if getattr(language_model.config, "lm_head_multiplier", None):
+        return None  # which `model_logit_scaling` does not know
+    sharing = prefix_sharing_of(model, language_model.get_decoder())
+    return None if isinstance(sharing, str) else sharing
+
+
+def acted_logits(
+    model: nn.Module, ids: Tensor, acted: Tensor, tree: PrefixTree | None = None
+) -> Tensor:
     """Return the logits (N, V) that predict the N acted tokens of right-padded `ids` (B, T), row by
     row.
 
@@ -126,6 +170,11 @@ def acted_logits(model: nn.Module, ids: Tensor, acted: Tensor) -> Tensor:
     head = (
         language_model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     )
+    if tree is not None:
+        rows, columns = acted.nonzero(as_tuple=True)
+        decoder = language_model.get_decoder()
+        states = tree_states_at(model, decoder, tree, rows, columns - 1)
+        return model_logit_scaling(language_model.get_output_embeddings()(states), config)
     plain = not any(getattr(config, name, None) for name in _LOGIT_CHANGERS)
     if (
         head is None

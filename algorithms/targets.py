@@ -10,10 +10,11 @@ from torch import Tensor
 
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Trajectories
-from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, microbatches
+from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, whole_ids
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.learning_signal import outcome_spread, whiten_by_spread
+from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import corrects_sampling
@@ -164,15 +165,21 @@ def _bootstrap(
     if not (cut and config.truncation_bootstrap):
         return values
     last_rows = [experience.episodes[index].rows[-1] for index in cut]
-    lengths = [len(row.ids) for row in last_rows]
+    lengths, sharing = [len(row.ids) for row in last_rows], experience.sharing
 
     def forward(members: list[int]) -> tuple[list[int], Tensor]:
-        batch = make_batch([last_rows[member] for member in members], device=values.device)
+        rows = [last_rows[member] for member in members]
+        batch = make_batch(rows, device=values.device)
+        tree = sharing.tree(whole_ids(rows)).to(values.device) if sharing is not None else None
         columns = torch.tensor([lengths[member] - 1 for member in members], device=values.device)
-        ends = policy.values_at(batch.ids, batch.attention_mask, columns)
+        ends = policy.values_at(batch.ids, batch.attention_mask, columns, tree)
         return [cut[member] for member in members], ends
 
-    groups = microbatches(lengths, max_tokens=config.max_microbatch_tokens)
+    limit = config.max_microbatch_tokens
+    if sharing is None:
+        groups = microbatches(lengths, max_tokens=limit)
+    else:
+        groups = sharing.microbatches(whole_ids(last_rows), max_tokens=limit)
     for indices, ends in processes.for_each_microbatch(groups, forward):
         values[indices] = ends
     processes.all_reduce(values)

@@ -31,7 +31,7 @@ def _is_grpo(config: TrainConfig) -> bool:
 
 RULES = (
     Rule(
-        ("group_size", "group_credit", "group_std", "sequence_ratio", "dynamic_sampling"),
+        ("group_credit", "group_std", "sequence_ratio", "dynamic_sampling"),
         _is_not("GRPO"),
         "--algorithm_name GRPO",
     ),

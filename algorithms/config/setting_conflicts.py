@@ -33,11 +33,15 @@ def _check_episode_numbers(config: TrainConfig) -> None:
             "--episodes_per_update "
             f"({config.episodes_per_update}): a minibatch holds whole episodes"
         )
-    if config.algorithm_name == "GRPO" and config.episodes_per_update % config.group_size:
+    if config.algorithm_name == "GRPO" and config.episodes_per_task < 2:
+        raise SettingError(
+            f"--group_size: got {config.episodes_per_task}, expected at least 2: GRPO compares "
+            "episodes of one task"
+        )
+    if config.episodes_per_update % config.episodes_per_task:
         raise SettingError(
             f"--episodes_per_update: got {config.episodes_per_update}, expected a multiple of "
-            "--group_size "
-            f"({config.group_size}): GRPO compares episodes of one task"
+            f"--group_size ({config.episodes_per_task}): every task is played so many times"
         )
 
 

@@ -57,6 +57,13 @@ class TrainConfig(
         return 1.0 if self.algorithm_name == "GRPO" else 0.99
 
     @property
+    def episodes_per_task(self) -> int:
+        """Episodes of each task in one update: --group_size, or the algorithm's own."""
+        if self.group_size is not None:
+            return self.group_size
+        return 8 if self.algorithm_name == "GRPO" else 1
+
+    @property
     def detaches_critic(self) -> bool:
         """Whether the value loss trains the critic alone: where asked for, and in the control
         experiment.

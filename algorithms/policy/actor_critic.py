@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,9 +17,14 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from fctncalling.algorithms.policy.decoder_states import states_at
 from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
-from fctncalling.algorithms.policy.sparse_forward import hidden_states_at, supports_sparse_forward
+from fctncalling.algorithms.policy.shared_prefixes import (
+    PrefixSharing,
+    PrefixTree,
+    prefix_sharing_of,
+)
 from fctncalling.algorithms.policy.token_logprobs import token_logprobs_and_entropies
 from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE, ValueHead
 
@@ -65,6 +71,7 @@ class ActorCritic(nn.Module):
         ids: Tensor,  # (B, T)
         attention_mask: Tensor,  # (B, T) bool, false on padding, left or right
         acted: Tensor,  # (B, T) bool, true at the N tokens to return outputs of
+        tree: PrefixTree | None = None,  # of the rows, to compute shared tokens once
         *,
         temperature: float = 1.0,
         # (B, T); default: counted over the attended tokens of each row
@@ -82,8 +89,8 @@ class ActorCritic(nn.Module):
                 "acted[:, 0] is true: the first token of a row has no token before it to be "
                 "predicted from"
             )
-        read = (ids, attention_mask, position_ids, rows, columns - 1)
-        hidden = self._states(self.model.get_decoder(), *read)  # (N, H)
+        read = (ids, attention_mask, position_ids, rows, columns - 1, tree)
+        hidden = states_at(self.model, self.model.get_decoder(), *read)  # (N, H)
         logprobs, entropies = token_logprobs_and_entropies(
             self.model,
             hidden,
@@ -100,6 +107,7 @@ class ActorCritic(nn.Module):
         ids: Tensor,  # (B, T)
         attention_mask: Tensor,  # (B, T) bool
         columns: Tensor,  # (B,) column of the last token before the value, one a row
+        tree: PrefixTree | None = None,
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
@@ -107,7 +115,8 @@ class ActorCritic(nn.Module):
         truncated episode.
         """
         rows = torch.arange(len(ids), device=ids.device)
-        return self._values(self._critic_states(ids, attention_mask, position_ids, rows, columns))
+        read = (ids, attention_mask, position_ids, rows, columns, tree)
+        return self._values(self._critic_states(*read))
 
     def set_reference(self, model: Any) -> None:
         """Set the frozen KL reference model; with LoRA the base serves."""
@@ -115,7 +124,13 @@ class ActorCritic(nn.Module):
 
     @torch.no_grad()
     def reference_logprobs(
-        self, ids: Tensor, attention_mask: Tensor, acted: Tensor, *, temperature: float = 1.0
+        self,
+        ids: Tensor,
+        attention_mask: Tensor,
+        acted: Tensor,
+        tree: PrefixTree | None = None,
+        *,
+        temperature: float = 1.0,
     ) -> Tensor:
         """Return the reference's log-probabilities of the acted tokens, (N,); arguments as
         `forward`'s.
@@ -128,9 +143,8 @@ class ActorCritic(nn.Module):
                 "--kl_coef above 0"
             )
         with self.adapters.use(None) if self.adapters is not None else contextlib.nullcontext():
-            hidden = reference._states(
-                reference.model.get_decoder(), ids, attention_mask, None, rows, columns - 1
-            )
+            read = (ids, attention_mask, None, rows, columns - 1, tree)
+            hidden = states_at(reference.model, reference.model.get_decoder(), *read)
         return token_logprobs_and_entropies(
             reference.model,
             hidden,
@@ -233,6 +247,11 @@ class ActorCritic(nn.Module):
             policy.load_critic(name_or_path)
         return policy
 
+    @functools.cached_property
+    def prefix_sharing(self) -> PrefixSharing | str:
+        """How passes share prefixes, or why they cannot; ask once before weights are sharded."""
+        return prefix_sharing_of(self.model, self.model.get_decoder())
+
     @property
     def _critic_has_own_backbone(self) -> bool:
         """Whether the critic's hidden states come from its own model or adapter."""
@@ -241,48 +260,17 @@ class ActorCritic(nn.Module):
         )
 
     def _critic_states(self, *read: Any) -> Tensor:
-        """Return the hidden states that the value head takes, (N, H); arguments as `_states`'."""
+        """Return the hidden states that the value head takes, (N, H); arguments of `states_at`."""
         if self.critic_model is not None:
-            return self._states(self.critic_model, *read)
+            return states_at(self.model, self.critic_model, *read)
         if self.adapters is not None and CRITIC in self.adapters.names:
             with self.adapters.use(CRITIC):
-                return self._states(self.model.get_decoder(), *read)
-        return self._states(self.model.get_decoder(), *read)
-
-    def _states(
-        self,
-        decoder: Any,
-        ids: Tensor,  # (B, T)
-        attention_mask: Tensor,  # (B, T) bool
-        position_ids: Tensor | None,  # (B, T)
-        rows: Tensor,  # (N,) ascending
-        columns: Tensor,  # (N,) ascending within each row
-    ) -> Tensor:
-        """Return a decoder's last hidden states at N positions, (N, H); computes no logits."""
-        mask: Tensor | None = attention_mask
-        if position_ids is None and _padded_right(attention_mask):
-            # A causal model never looks right: no mask is needed, and attention without one is
-            # faster.
-            if supports_sparse_forward(self.model, decoder):
-                return hidden_states_at(decoder, ids, rows, columns)
-            mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        elif position_ids is None:
-            # Explicit: models with absolute positions would count the padding on the left.
-            position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
-        outputs = decoder(
-            input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
-        )
-        states: Tensor = outputs.last_hidden_state[rows, columns]
-        return states
+                return states_at(self.model, self.model.get_decoder(), *read)
+        return states_at(self.model, self.model.get_decoder(), *read)
 
     def _values(self, hidden: Tensor) -> Tensor:
         values: Tensor = self.value_head(hidden.detach() if self.critic_detach else hidden)
         return values
-
-
-def _padded_right(attention_mask: Tensor) -> bool:
-    """Return whether no row has padding before a token."""
-    return bool((attention_mask[:, :-1] >= attention_mask[:, 1:]).all())
 
 
 def _save_weights(module: nn.Module, path: Path) -> None:

@@ -36,7 +36,7 @@ def _chunk(
     model: Any, hidden: Tensor, tokens: Tensor, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
     logits = (
-        _model_logit_scaling(model.get_output_embeddings()(hidden).float(), model.config)
+        model_logit_scaling(model.get_output_embeddings()(hidden).float(), model.config)
         / temperature
     )
     log_softmax = logits.log_softmax(-1)  # (N, V)
@@ -45,7 +45,7 @@ def _chunk(
     return log_softmax.gather(1, tokens[:, None]).squeeze(1), entropies
 
 
-def _model_logit_scaling(logits: Tensor, config: Any) -> Tensor:
+def model_logit_scaling(logits: Tensor, config: Any) -> Tensor:
     """Return the logits as the model's own forward scales or caps them (Granite, Cohere; Gemma)."""
     if scaling := getattr(config, "logits_scaling", None):
         logits = logits / scaling

@@ -24,9 +24,10 @@ from token_worlds import (
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from fctncalling.algorithms.batch import build_experience, microbatches, plan_minibatches
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.minibatches import microbatches, plan_minibatches
 from fctncalling.algorithms.policy import token_logprobs
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
@@ -190,7 +191,7 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     assert asked in passed
     assert set(passed) <= {asked, cut}  # the value at a cut episode's end is asked for too
     monkeypatch.setattr(
-        "fctncalling.algorithms.policy.actor_critic.supports_sparse_forward", lambda *_: False
+        "fctncalling.algorithms.policy.decoder_states.supports_sparse_forward", lambda *_: False
     )
     for got, wanted in zip(lean, learned_from(policy, episodes, settings()), strict=True):
         assert torch.allclose(got, wanted, atol=1e-5)

@@ -182,7 +182,7 @@ def test_presets_fill_in_what_the_command_line_leaves_open(name: str) -> None:
     ("flags", "told"),
     [
         ("--group_credit step", "--group_credit: no effect without --algorithm_name GRPO"),
-        ("--sequence_ratio --group_size 8", "--group_size, --sequence_ratio: no effect"),
+        ("--sequence_ratio --group_std false", "--group_std, --sequence_ratio: no effect"),
         (
             "--action_logprob_norm sum",
             "--action_logprob_norm: no effect without --algorithm_name APPO",

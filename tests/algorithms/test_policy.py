@@ -120,7 +120,7 @@ def test_layouts_agree_padded_right_padded_left_trimmed_and_one_by_one(kind: str
     shifts = [int((~mask).sum()) for mask in right.attention_mask]
     left = [
         torch.stack([row.roll(shift) for row, shift in zip(field, shifts, strict=True)])
-        for field in right
+        for field in right[:3]
     ]
     singly = [policy(*make_batch([row])) for row in rows]
     wanted = [torch.cat(field) for field in zip(*singly, strict=True)]

@@ -27,14 +27,10 @@ from token_worlds import (
 from torch import Tensor, nn
 
 from fctncalling.algorithms import losses, ppo
-from fctncalling.algorithms.batch import (
-    acted_tokens,
-    build_experience,
-    make_batch,
-    plan_minibatches,
-)
+from fctncalling.algorithms.batch import acted_tokens, build_experience, make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,

@@ -23,13 +23,8 @@ from token_worlds import (
     tiny_policy,
 )
 
-from fctncalling.algorithms.batch import (
-    acted_tokens,
-    build_experience,
-    make_batch,
-    microbatches,
-    plan_minibatches,
-)
+from fctncalling.algorithms.batch import acted_tokens, build_experience, make_batch
+from fctncalling.algorithms.minibatches import microbatches, plan_minibatches
 
 torch.set_num_threads(1)
 

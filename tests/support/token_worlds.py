@@ -14,9 +14,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from fctncalling.algorithms.algorithm import Trajectories
-from fctncalling.algorithms.batch import build_experience, plan_minibatches
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients
 from fctncalling.algorithms.targets import Targets, compute_targets

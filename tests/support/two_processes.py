@@ -15,7 +15,7 @@ from token_worlds import settings, some_episodes, tiny_policy
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fctncalling.algorithms.batch import build_experience, plan_minibatches
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import (
     FSDP,
@@ -25,6 +25,7 @@ from fctncalling.algorithms.distributed.fsdp import (
 )
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint

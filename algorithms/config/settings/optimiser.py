@@ -23,7 +23,16 @@ class OptimiserSettings:
         aliases=("gradient_accumulation_steps",),
     )
     max_microbatch_tokens: int = field(
-        4096, "Padded tokens of one forward pass.", interval="[1, inf)"
+        4096,
+        "Tokens of one forward pass, with padding, or each once where prefixes are shared.",
+        interval="[1, inf)",
+    )
+    share_prefixes: bool = field(
+        True,
+        "Whether passes of the update compute tokens that rows begin with alike (a group's "
+        "prompt, tools, earlier steps) once, in updates where that is cheaper; the gradient is "
+        "that of separate rows, up to rounding. --group_size gives rows of one prompt.",
+        metavar="on|off",
     )
     lr: float = field(8e-5, "Learning rate of the language model.", interval="[0, inf)", basic=True)
     critic_lr: float = field(

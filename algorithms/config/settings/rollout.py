@@ -22,6 +22,12 @@ class RolloutSettings:
     episodes_per_update: int = field(
         256, "Episodes collected for one update.", interval="[1, inf)", basic=True
     )
+    group_size: int | None = field(
+        None,
+        "Episodes of each task in one update, in environments reset with one seed, so that they "
+        "begin alike; GRPO compares them with each other. none: 8 for GRPO, 1 for the others.",
+        interval="[1, inf)",
+    )
     max_new_tokens: int = field(
         64, "Longest action, in tokens; a longer one is cut.", interval="[1, inf)", basic=True
     )

@@ -18,11 +18,6 @@ class SingleAlgorithmSettings:
         choices=("sum", "token", "word"),
         group="single algorithms",
     )
-    group_size: int = field(
-        8,
-        "GRPO: episodes of each task in one update, compared with each other.",
-        interval="[2, inf)",
-    )
     group_credit: str = field(
         "episode",
         "GRPO: what a token answers for: the whole episode's return, or (step) that from its "

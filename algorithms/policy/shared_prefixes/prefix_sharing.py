@@ -63,6 +63,16 @@ class PrefixSharing(NamedTuple):
             start = end
         return groups
 
+    def may_pay(self, rows: Sequence[Ids], longest: int) -> bool:
+        """Return whether enough tokens are shared among all the rows, of which the longest pass has
+        so many tokens; quickly found out.
+        """
+        if self.max_row is not None and longest > self.max_row:
+            return False
+        ordered = sorted(rows, key=lambda row: row.tobytes())
+        saved, total = sum(common_lengths(ordered)), sum(map(len, ordered))
+        return saved > (1.0 - MAX_COST) * total
+
     def pays(
         self,
         rows: Sequence[Ids],
@@ -70,8 +80,6 @@ class PrefixSharing(NamedTuple):
         padded: Sequence[Sequence[int]],  # those that would pass as padded rows
     ) -> bool:
         """Return whether passes over trees cost clearly less than passes over padded rows."""
-        if self.max_row is not None and max(map(len, rows), default=0) > self.max_row:
-            return False
         separate = sum(self._padded_cost([len(rows[row]) for row in group]) for group in padded)
         together = 0.0
         for group in shared:
@@ -105,10 +113,10 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
     by_segment = layers is not None and reads_by_segment(model, decoder)
     if not by_segment and not accepts_tree_masks(decoder):
         return f"{type(model).__name__} takes no attention mask over a tree of rows"
-    weights = sum(it.numel() for it in decoder.parameters())
-    num_layers = len(layers) if layers is not None else 1
+    blocks = [decoder] if layers is None else list(layers)
+    weights = sum(weight.numel() for block in blocks for weight in block.parameters())
     return PrefixSharing(
-        layer_flops=max(1, 2 * weights // num_layers),
+        layer_flops=max(1, 2 * weights // len(blocks)),
         pair_flops=4 * int(getattr(config, "hidden_size", 1)),
         by_segment=by_segment,
         max_row=_window(config),

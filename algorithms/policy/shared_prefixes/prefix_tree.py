@@ -36,7 +36,7 @@ class PrefixTree(NamedTuple):
 
     ids: Tensor  # (U,) int64
     positions: Tensor  # (U,) int64, of each token in its rows
-    index: Tensor  # (B, T) int64, the tree token of each row token; 0 on padding
+    row_index: Tensor  # (B, T) int64, the tree token of each row token; 0 on padding
     segments: tuple[Segment, ...]  # in order of start
 
     def to(self, device: torch.device | str) -> PrefixTree:
@@ -44,7 +44,7 @@ class PrefixTree(NamedTuple):
         return self._replace(
             ids=self.ids.to(device),
             positions=self.positions.to(device),
-            index=self.index.to(device),
+            row_index=self.row_index.to(device),
         )
 
     def subtree_ends(self) -> Tensor:
@@ -76,7 +76,7 @@ def build_tree(
     """
     order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
     common = common_lengths([rows[row] for row in order])
-    index = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=np.int64)
+    row_index = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=np.int64)
     ids, positions = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     levels, size = list[tuple[int, int, int]](), 0  # (start, end, depth in segments)
     pending = [(0, len(rows), 0, 0)] if rows else []  # rows order[low:high] from column `start` on
@@ -89,7 +89,7 @@ def build_tree(
             or (not level and end < min_root_share * max(len(rows[row]) for row in members))
         )
         if end > start and not copied:
-            index[members, start:end] = np.arange(size, size + end - start)
+            row_index[members, start:end] = np.arange(size, size + end - start)
             ids.append(rows[members[0]][start:end])
             positions.append(np.arange(start, end))
             levels.append((size, size + end - start, level))
@@ -100,7 +100,7 @@ def build_tree(
     return PrefixTree(
         ids=torch.from_numpy(np.concatenate(ids)),
         positions=torch.from_numpy(np.concatenate(positions)),
-        index=torch.from_numpy(index),
+        row_index=torch.from_numpy(row_index),
         segments=_segments(levels, size),
     )
 

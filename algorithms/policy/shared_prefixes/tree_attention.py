@@ -17,7 +17,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree, Segment
@@ -51,7 +53,7 @@ def attention_parts(
     queries: the tokens in ascending order; None: all of them.
     """
     tokens: Sequence[int] = range(len(tree.ids)) if queries is None else queries
-    subtree_ends = tree.subtree_ends()
+    subtree_ends = tree.subtree_ends().numpy()
     blocks, ancestors = list[AttentionPart](), list[AttentionPart]()
     for run in _runs(tree.segments):
         start, end, descendants_end = run[0].start, run[-1].end, run[-1].descendants_end
@@ -59,17 +61,21 @@ def attention_parts(
             key_end = min(key + BLOCK, end)
             first, last = bisect_left(tokens, key), bisect_left(tokens, key_end)
             if first < last:
-                of_queries = torch.tensor(tokens[first:last]).unsqueeze(1)
-                seen = torch.arange(key, key_end) <= of_queries
-                seen &= of_queries < subtree_ends[key:key_end]
-                bias = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, -torch.inf)
-                blocks.append(AttentionPart(first, last, key, key_end, bias))
+                bias = _mask(tokens[first:last], key, subtree_ends[key:key_end])
+                blocks.append(AttentionPart(first, last, key, key_end, bias.to(dtype)))
                 if key > start:  # a run of several segments is no longer than a block
                     ancestors.append(AttentionPart(first, last, start, key, None))
         first, last = bisect_left(tokens, end), bisect_left(tokens, descendants_end)
         if first < last:
             ancestors.append(AttentionPart(first, last, start, end, None))
     return blocks + ancestors
+
+
+def _mask(queries: Sequence[int], key: int, subtree_ends: NDArray[np.int64]) -> Tensor:
+    """Return the bias of queries on the keys from `key` on, of which the ends are given."""
+    tokens = np.asarray(queries)[:, None]
+    attended = (np.arange(key, key + len(subtree_ends)) <= tokens) & (tokens < subtree_ends)
+    return torch.from_numpy(np.where(attended, np.float32(0.0), np.float32(-np.inf)))
 
 
 def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
@@ -103,7 +109,7 @@ def tree_attention(
     """
     num, _, size = queries.shape
     grouped = queries.view(num, keys.shape[1], -1, size).transpose(0, 1).contiguous()
-    attended: Tensor = _TreeAttention.apply(
+    attended: Tensor = _TreeAttention.apply(  # type: ignore[no-untyped-call]
         grouped, keys.transpose(0, 1), values.transpose(0, 1), parts
     )
     return attended.transpose(0, 1).reshape(queries.shape)
@@ -137,7 +143,7 @@ class _TreeAttention(torch.autograd.Function):
         return outputs.view(queries.shape)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         flat, keys, values, outputs, log_sums = ctx.saved_tensors
         group = gradient.shape[2]
         of_outputs = gradient.reshape(flat.shape)

@@ -82,7 +82,7 @@ def _passes_trial(decoder: Any) -> bool:
 
 
 def _segment_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
-    selected, index = tree.index[rows, columns].unique(return_inverse=True)  # (n,), (N,)
+    selected, index = torch.unique(tree.row_index[rows, columns], return_inverse=True)
     hidden = decoder.embed_tokens(tree.ids)  # (U, H)
     angles = decoder.rotary_emb(hidden, tree.positions.unsqueeze(0))
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (U, 1, head size)
@@ -117,7 +117,7 @@ def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Ten
         use_cache=False,
     )
     states: Tensor = outputs.last_hidden_state[inside]  # (U, H), trees end to end
-    return states[tree.index[rows, columns]]
+    return states[tree.row_index[rows, columns]]
 
 
 def _as_mask(decoder: Any, attended: Tensor) -> Tensor:

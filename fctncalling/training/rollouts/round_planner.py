@@ -23,7 +23,7 @@ class RoundPlanner:
         self._sampler = sampler
         is_grpo = config.algorithm_name == "GRPO"
         self.max_rounds = config.dynamic_sampling if is_grpo else 1  # that an update may collect
-        self.group_size = config.group_size if is_grpo else 1  # episodes that are compared
+        self.group_size = config.episodes_per_task
 
     def next_round(self, counters: Counters, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
         """Return a round of the next update, the first or an extra one, or (ahead) of the update

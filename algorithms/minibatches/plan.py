@@ -1,0 +1,79 @@
+"""Which rows share an optimiser step, and which of them pass through the model together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+
+from fctncalling.algorithms.batch import Experience, Minibatch
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.minibatches.padded_rows import microbatches
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
+
+
+def plan_minibatches(
+    experience: Experience, config: TrainConfig, generator: torch.Generator
+) -> list[Minibatch]:
+    """Return one epoch: every row once, shuffled into minibatches of nearly equal size, each split
+    into microbatches.
+
+    Where prefixes are shared, what is shuffled is the groups of episodes of one task and
+    environment seed, if there are enough of them. That changes no expectation: each row is as
+    likely in any minibatch as before, and `loss_divisor` is the same for all minibatches.
+    """
+    order = torch.randperm(len(experience.rows), generator=generator).tolist()
+    return _plan(experience, config, order)
+
+
+def share_prefixes(
+    experience: Experience, sharing: PrefixSharing | str, config: TrainConfig
+) -> Experience:
+    """Return the update batch with passes that share prefixes where that pays; sharing: how, or
+    why they cannot.
+    """
+    if isinstance(sharing, str):
+        return experience
+    shared = experience._replace(sharing=sharing)
+    unshuffled = range(len(experience.rows))
+    rows = experience.trained_ids(unshuffled)
+    longest = max(len(row.ids) for row in experience.rows)
+    if not sharing.may_pay(rows, longest):
+        return experience
+    plans = [_plan(each, config, unshuffled) for each in (shared, experience)]
+    passes = [list(itertools.chain.from_iterable(plan)) for plan in plans]
+    return shared if sharing.pays(rows, *passes) else experience
+
+
+def _plan(experience: Experience, config: TrainConfig, order: Sequence[int]) -> list[Minibatch]:
+    num_minibatches = min(config.num_mini_batch, len(experience.rows))
+    sharing = experience.sharing
+    units = [[row] for row in order]
+    if sharing is not None:
+        groups = _groups(experience, order)
+        units = groups if len(groups) >= num_minibatches else units
+    plan = []
+    for numbers in torch.tensor_split(torch.arange(len(units)), num_minibatches):
+        rows = [row for number in numbers.tolist() for row in units[number]]
+        limits = {
+            "max_tokens": config.max_microbatch_tokens,
+            "num_parts": config.gradient_cp_steps,
+        }
+        if sharing is None:
+            passes = microbatches([experience.lengths[row] for row in rows], **limits)
+        else:
+            passes = sharing.microbatches(experience.trained_ids(rows), **limits)
+        plan.append([[rows[index] for index in group] for group in passes])
+    return plan
+
+
+def _groups(experience: Experience, order: Sequence[int]) -> list[list[int]]:
+    """Return the rows of each group of episodes, the groups in the order of their first rows."""
+    group_of_episode = experience.episode_groups().tolist()
+    episode_of_row = experience.tokens.episode[experience.starts[:-1]].tolist()
+    groups: dict[int, list[int]] = {}
+    for row, episode in enumerate(episode_of_row):
+        groups.setdefault(group_of_episode[episode], []).append(row)
+    first = {rows[0]: rows for rows in groups.values()}
+    return [first[row] for row in order if row in first]

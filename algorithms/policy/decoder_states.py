@@ -1,0 +1,45 @@
+"""Hidden states of a decoder at requested positions, by the cheapest pass that gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.policy.shared_prefixes import PrefixTree, tree_states_at
+from fctncalling.algorithms.policy.sparse_forward import hidden_states_at, supports_sparse_forward
+
+
+def states_at(
+    model: Any,  # the causal language model
+    decoder: Any,  # its own, or a copy of that
+    ids: Tensor,  # (B, T)
+    attention_mask: Tensor,  # (B, T) bool
+    position_ids: Tensor | None,  # (B, T); None: counted over the attended tokens of each row
+    rows: Tensor,  # (N,) ascending
+    columns: Tensor,  # (N,) ascending within each row
+    tree: PrefixTree | None = None,  # of the rows, padded on the right
+) -> Tensor:
+    """Return a decoder's last hidden states at N positions, (N, H); computes no logits."""
+    if tree is not None:
+        return tree_states_at(model, decoder, tree, rows, columns)
+    mask: Tensor | None = attention_mask
+    if position_ids is None and _padded_right(attention_mask):
+        # A causal model never looks right: no mask is needed, and attention without one is faster.
+        if supports_sparse_forward(model, decoder):
+            return hidden_states_at(decoder, ids, rows, columns)
+        mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    elif position_ids is None:
+        # Explicit: models with absolute positions would count the padding on the left.
+        position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
+    outputs = decoder(
+        input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
+    )
+    states: Tensor = outputs.last_hidden_state[rows, columns]
+    return states
+
+
+def _padded_right(attention_mask: Tensor) -> bool:
+    """Return whether no row has padding before a token."""
+    return bool((attention_mask[:, :-1] >= attention_mask[:, 1:]).all())

@@ -1,0 +1,406 @@
+"""Shared prefixes: passes over a prefix tree give the gradients of separate rows."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from token_worlds import CPU, VOCABULARY, act, empty_row, observe, settings
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+from fctncalling.algorithms.batch import Experience, build_experience
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.minibatches import plan_minibatches, share_prefixes
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.shared_prefixes import (
+    PrefixSharing,
+    prefix_sharing,
+    prefix_sharing_of,
+    tree_attention,
+    tree_states_at,
+)
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import Ids, build_tree
+from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
+from fctncalling.algorithms.ppo import (
+    ALGORITHMS,
+    accumulate_gradients,
+    make_optimisers,
+    update,
+)
+from fctncalling.algorithms.supervised import WarmStartConfig, fit
+from fctncalling.algorithms.targets import compute_targets
+
+torch.set_num_threads(1)
+
+BY_SEGMENT, BY_MASK = ("llama", "qwen2", "qwen3"), ("gpt2", "gemma3_text", "granite", "qwen3_moe")
+ADAPTERS = ("none", "lora", "lora critic", "full critic")
+
+rows_of_tokens = st.lists(
+    st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=9
+).map(lambda rows: [np.asarray(row, dtype=np.int64) for row in rows])
+
+
+@examples(max_examples=50, deadline=None)
+@given(rows_of_tokens)
+def test_a_tree_holds_each_distinct_prefix_once_and_gives_every_row_back(rows: list[Ids]) -> None:
+    tree = build_tree(rows)
+    prefixes = {tuple(row[: end + 1]) for row in rows for end in range(len(row))}
+    assert len(tree.ids) == len(prefixes)
+    for row, index in zip(rows, tree.row_index, strict=True):
+        assert tree.ids[index[: len(row)]].tolist() == row.tolist()
+        assert tree.positions[index[: len(row)]].tolist() == list(range(len(row)))
+
+
+@examples(max_examples=50, deadline=None)
+@given(rows_of_tokens, st.integers(1, 12), st.integers(1, 4), st.data())
+def test_each_query_attends_to_the_tokens_of_its_row_before_it_once(
+    rows: list[Ids], min_saving: int, block: int, data: st.DataObject
+) -> None:
+    tree = build_tree(rows, min_saving=min_saving)
+    attended = np.zeros((len(tree.ids),) * 2, dtype=int)
+    for row, index in zip(rows, tree.row_index.numpy(), strict=True):
+        for end in range(len(row)):
+            attended[index[end], index[: end + 1]] = 1
+    chosen = sorted(data.draw(st.sets(st.integers(0, len(tree.ids) - 1), min_size=1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_attention, "BLOCK", block)
+        for queries in (None, chosen):
+            tokens = list(range(len(tree.ids))) if queries is None else queries
+            found = np.zeros((len(tokens), len(tree.ids)), dtype=int)
+            for part in tree_attention.attention_parts(tree, queries):
+                seen = 1 if part.bias is None else (part.bias == 0.0).int().numpy()
+                found[part.query : part.query_end, part.key : part.key_end] += seen
+            assert (found == attended[tokens]).all()
+
+
+@examples(max_examples=40, deadline=None)
+@given(rows_of_tokens, st.integers(1, 40), st.integers(1, 4))
+def test_microbatches_hold_every_row_once_and_keep_their_budget(
+    rows: list[Ids], max_tokens: int, num_parts: int
+) -> None:
+    sharing = PrefixSharing(layer_flops=10**9, pair_flops=1, by_segment=True, max_row=None)
+    groups = sharing.microbatches(rows, max_tokens=max_tokens, num_parts=num_parts)
+    assert sorted(itertools.chain.from_iterable(groups)) == list(range(len(rows)))
+    for group in groups:
+        assert len(group) == 1 or len(build_tree([rows[row] for row in group]).ids) <= max_tokens
+
+
+def model_of(kind: str, **changes: Any) -> Any:
+    """Return a random two-layer model, with fewer heads of keys than of queries where its kind has
+    such.
+    """
+    torch.manual_seed(0)
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "initializer_range": 0.2,
+        "max_position_embeddings": 64,
+        "moe_intermediate_size": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "pad_token_id": 0,
+        **({"n_layer": 2, "n_embd": 32, "n_head": 4} if kind in ("gpt2", "bloom") else {}),
+    }
+    config = AutoConfig.for_model(kind, **{**sizes, **changes})
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def in_double(norm: LlamaRMSNorm, hidden: Tensor) -> Tensor:
+    """Normalise without transformers' detour through float32."""
+    variance = hidden.pow(2).mean(-1, keepdim=True)
+    return norm.weight * hidden * torch.rsqrt(variance + norm.variance_epsilon)
+
+
+def weighted_gradient(model: Any, states: Tensor) -> Tensor:
+    model.zero_grad()
+    (
+        states * torch.sin(torch.arange(states.numel(), dtype=states.dtype).view_as(states))
+    ).sum().backward()
+    return torch.cat([weight.grad.flatten() for weight in model.get_decoder().parameters()])
+
+
+@examples(max_examples=10, deadline=None)
+@given(rows_of_tokens, st.integers(1, 6), st.integers(1, 4))
+def test_states_and_gradients_of_random_trees_are_those_of_separate_rows_in_float64(
+    rows: list[Ids], min_saving: int, block: int
+) -> None:
+    rows_, columns = zip(
+        *((n, c) for n, row in enumerate(rows) for c in range(len(row))), strict=True
+    )
+    at = (torch.tensor(rows_), torch.tensor(columns))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_attention, "BLOCK", block)
+        patch.setattr(LlamaRMSNorm, "forward", in_double)
+        model = model_of("llama").double()
+        decoder = model.get_decoder()
+        assert supports_sparse_forward(model, decoder)
+        alone = [decoder(torch.from_numpy(row)[None]).last_hidden_state[0] for row in rows]
+        wanted = torch.cat(alone)
+        expected = weighted_gradient(model, wanted)
+        tree = build_tree(rows, min_saving=min_saving)
+        found = tree_states_at(model, decoder, tree, *at)
+        gradient = weighted_gradient(model, found)
+    assert torch.allclose(found, wanted, rtol=0.0, atol=1e-12)
+    assert float((gradient - expected).norm()) <= 1e-12 * float(expected.norm())
+
+
+def groups_of_episodes(num_groups: int = 3, size: int = 4) -> list[EpisodeRecord]:
+    """Return groups of episodes that begin with one prompt: two actions each, every fourth cut."""
+    draw = torch.Generator().manual_seed(3)
+
+    def tokens(count: int) -> list[int]:
+        return torch.randint(1, VOCABULARY, (count,), generator=draw).tolist()
+
+    episodes = []
+    for group in range(num_groups):
+        prompt, later = tokens(20 + group), tokens(3)
+        for number in range(size):
+            row = empty_row()
+            observe(row, prompt)
+            for length in (1 + number % 3, 2 + number):
+                for place, token in enumerate(tokens(length)):
+                    last = place == length - 1
+                    act(row, token, -2.0, last, float(number % 2) if last else 0.0)
+                observe(row, later)
+            over = number != 3
+            episodes.append(
+                EpisodeRecord(
+                    f"task_{group}", "world", [row], terminated=over, truncated=not over, env_seed=7
+                )
+            )
+    return episodes
+
+
+def policy_of(kind: str, adapters: str) -> ActorCritic:
+    """Return a policy whose critic, and whose adapters, say something, with a KL reference."""
+    policy = ActorCritic(model_of(kind), critic_head="linear").eval()
+    nn.init.normal_(policy.value_head.out.weight, std=0.3)
+    if adapters == "full critic":
+        policy.add_critic_model()
+    if adapters.startswith("lora"):
+        policy.add_lora(r=2, alpha=4.0, critic=adapters == "lora critic")
+        assert policy.adapters is not None
+        for name in policy.adapters.names:
+            for weight in policy.adapters.parameters(name):
+                nn.init.normal_(weight, std=0.05)
+    else:
+        policy.set_reference(model_of(kind))
+    return policy
+
+
+def learned(
+    policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig, *, shares: bool
+) -> list[Tensor]:
+    """Return old and reference log-probabilities, values, returns, and the gradient of a step."""
+    experience = build_experience(episodes, CPU)
+    if shares:
+        assert isinstance(policy.prefix_sharing, PrefixSharing)
+        cheap = policy.prefix_sharing._replace(layer_flops=10**9)  # so that every token is shared
+        experience = experience._replace(sharing=cheap)
+    generator = torch.Generator().manual_seed(0)
+    plan = plan_minibatches(experience, config, generator)
+    algorithm = ALGORITHMS[config.algorithm_name]
+    targets = compute_targets(policy, experience, plan, algorithm, config, generator)
+    assert (experience.shared_token_share(plan) > 0.2) is shares
+    moved = targets.old_logprobs + 0.1 * torch.sin(torch.arange(len(targets.old_logprobs)))
+    accumulate_gradients(
+        policy, experience, targets._replace(old_logprobs=moved), plan[0], algorithm, config
+    )
+    gradient = torch.cat([it.grad.flatten() for it in policy.parameters() if it.grad is not None])
+    return [
+        *(targets.old_logprobs, targets.reference_logprobs, targets.old_values, targets.returns),
+        gradient,
+    ]
+
+
+def check_equal(algorithm: str, kind: str, adapters: str) -> None:
+    policy, episodes = policy_of(kind, adapters), groups_of_episodes()
+    for limit in (4096, 80) if algorithm == "TPPO" else (4096,):  # tokens of a microbatch
+        config = settings(
+            algorithm_name=algorithm,
+            group_size=4,
+            kl_coef=0.1,
+            value_clip=0.2,
+            max_microbatch_tokens=limit,
+        )
+        apart = learned(policy, episodes, config, shares=False)
+        together = learned(policy, episodes, config, shares=True)
+        assert float(apart[-1].norm()) > 1e-3
+        for got, wanted in zip(together, apart, strict=True):
+            assert float((got - wanted).norm()) <= 1e-5 * float(wanted.norm())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "adapters"),
+    [
+        ("TPPO", "full critic"),
+        ("POAD", "lora"),
+        ("NTPO", "none"),
+        ("APPO", "lora critic"),
+        ("GRPO", "none"),
+    ],
+)
+def test_each_algorithm_learns_from_a_tree_what_it_learns_from_rows(
+    algorithm: str, adapters: str
+) -> None:
+    check_equal(algorithm, "llama", adapters)
+
+
+@pytest.mark.parametrize("kind", [*BY_SEGMENT[1:], *BY_MASK])
+def test_each_family_of_models_learns_from_a_tree_what_it_learns_from_rows(kind: str) -> None:
+    model = model_of(kind)
+    sharing = prefix_sharing_of(model, model.get_decoder())
+    assert isinstance(sharing, PrefixSharing)
+    assert sharing.by_segment is (kind in BY_SEGMENT)
+    check_equal("TPPO", kind, "none")
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("adapters", ADAPTERS)
+@pytest.mark.parametrize("kind", [*BY_SEGMENT, *BY_MASK])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_family_and_adapter(algorithm: str, kind: str, adapters: str) -> None:
+    check_equal(algorithm, kind, adapters)
+
+
+@pytest.mark.parametrize("kind", ["bloom", "mamba"])
+def test_a_model_that_takes_no_mask_over_a_tree_says_so_and_learns_from_rows(kind: str) -> None:
+    policy = ActorCritic(model_of(kind), critic_head="linear")
+    told = policy.prefix_sharing
+    assert isinstance(told, str)
+    assert type(policy.model).__name__ in told
+    experience = build_experience(groups_of_episodes(1), CPU)
+    assert share_prefixes(experience, told, settings()).sharing is None
+
+
+def real_size(**changes: Any) -> PrefixSharing:
+    """Return how a model of 135 million parameters shares prefixes."""
+    sizes = {"layer_flops": 7_000_000, "pair_flops": 2304, "by_segment": True, "max_row": None}
+    return PrefixSharing(**{**sizes, **changes})
+
+
+def test_prefixes_are_shared_where_that_is_cheaper_and_no_window_hides_a_token() -> None:
+    grouped = build_experience(groups_of_episodes(), CPU)
+    config = settings(num_mini_batch=2)
+    assert share_prefixes(grouped, real_size(), config).sharing == real_size()
+    assert share_prefixes(grouped, real_size(layer_flops=20_000), config).sharing is None
+    longest = max(len(row.ids) for row in grouped.rows)
+    for window, shares in ((longest, True), (longest - 1, False)):
+        sharing = real_size(by_segment=False, max_row=window)
+        assert (share_prefixes(grouped, sharing, config).sharing is sharing) is shares
+    unlike = groups_of_episodes(8, 1)
+    for number, episode in enumerate(unlike):
+        episode.rows[0].ids[0] = number
+    assert share_prefixes(build_experience(unlike, CPU), real_size(), config).sharing is None
+
+
+def shared_experience(num_groups: int = 5, size: int = 4) -> Experience:
+    experience = build_experience(groups_of_episodes(num_groups, size), CPU)
+    return experience._replace(sharing=real_size())
+
+
+def test_groups_stay_whole_and_come_into_each_minibatch_equally_often() -> None:
+    experience, first = shared_experience(), np.zeros(5)
+    for seed in range(100):
+        plan = plan_minibatches(
+            experience, settings(num_mini_batch=2), torch.Generator().manual_seed(seed)
+        )
+        rows = [sorted(itertools.chain.from_iterable(minibatch)) for minibatch in plan]
+        assert sorted(itertools.chain.from_iterable(rows)) == list(range(20))
+        for minibatch in rows:
+            assert all(minibatch.count(4 * (row // 4) + 3) for row in minibatch)
+        first[[row // 4 for row in rows[0][::4]]] += 1
+    assert np.abs(first / 100 - 3 / 5).max() < 0.2  # four standard deviations
+
+
+def test_fewer_groups_than_minibatches_are_split() -> None:
+    plan = plan_minibatches(
+        shared_experience(1, 8), settings(num_mini_batch=4), torch.Generator().manual_seed(0)
+    )
+    assert [sum(map(len, minibatch)) for minibatch in plan] == [2, 2, 2, 2]
+
+
+def updated(config: TrainConfig) -> tuple[dict[str, float], Tensor]:
+    """Return the metrics of an update of grouped episodes, and the weights after it."""
+    policy = policy_of("llama", "none")
+    metrics = update(
+        policy,
+        make_optimisers(policy, config),
+        groups_of_episodes(),
+        config,
+        torch.Generator().manual_seed(0),
+    )
+    return metrics, torch.cat([weight.detach().flatten() for weight in policy.parameters()])
+
+
+def test_an_update_shares_by_default_reproduces_itself_and_never_builds_a_tree_when_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prefix_sharing, "CALL_FLOPS", 0.0)  # so that it pays for a tiny model too
+    config = settings(num_mini_batch=2, ppo_epoch=2, kl_coef=0.1)
+    metrics, weights = updated(config)
+    assert 0.3 < metrics["perf/shared_token_share"] < 0.8
+    again, same = updated(config)
+    assert again == metrics
+    assert torch.equal(weights, same)
+    monkeypatch.setattr(PrefixSharing, "tree", None)
+    apart, _ = updated(settings(num_mini_batch=2, ppo_epoch=2, kl_coef=0.1, share_prefixes=False))
+    assert "perf/shared_token_share" not in apart
+    with pytest.raises(TypeError):
+        updated(config)
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_supervised_fitting_takes_the_same_steps_from_trees(
+    lora: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefix_sharing, "CALL_FLOPS", 0.0)
+    passed: list[int] = []
+    steps = {}
+    for shares in (False, True):
+        policy = policy_of("qwen2", "lora" if lora else "none")
+        policy.model.get_decoder().layers[0].mlp.register_forward_hook(
+            lambda module, args, output: passed.append(output[..., 0].numel())
+        )
+        config = WarmStartConfig(epochs=2, batch_size=6, lr=1e-2, share_prefixes=shares)
+        steps[shares] = fit(policy.model, groups_of_episodes(), config)
+        passed.append(0)
+    apart, together = (sum(it) for it in split_at_zeros(passed))
+    assert together < 0.75 * apart
+    for wanted, got in zip(steps[False], steps[True], strict=True):
+        assert got == pytest.approx(wanted, rel=1e-4)
+
+
+def split_at_zeros(numbers: list[int]) -> list[list[int]]:
+    groups: list[list[int]] = [[]]
+    for number in numbers:
+        groups[-1].append(number)
+        if number == 0:
+            groups.append([])
+    return groups[:-1]
+
+
+def test_a_group_size_is_every_algorithms_and_grpo_needs_two() -> None:
+    assert [TrainConfig(algorithm_name=name).episodes_per_task for name in ("TPPO", "GRPO")] == [
+        1,
+        8,
+    ]
+    assert TrainConfig(algorithm_name="APPO", group_size=4).episodes_per_task == 4
+    with pytest.raises(SettingError, match="--group_size: got 1, expected at least 2"):
+        TrainConfig(algorithm_name="GRPO", group_size=1)
+    with pytest.raises(SettingError, match="expected a multiple of --group_size"):
+        TrainConfig(group_size=7)
