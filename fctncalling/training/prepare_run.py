@@ -10,6 +10,7 @@ from fctncalling.algorithms.distributed.process_group import (
     init_process_group,
     launch_warning,
 )
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.training.announce import announce
@@ -39,6 +40,7 @@ def prepare_run(
     policy, template = load_policy(config, run_config, checkpoint, processes.device)
     if not run_config.no_doctor:
         check_template(template)
+    _announce_prefix_sharing(config, policy)
     rollout = choose_rollout(
         config,
         run_config,
@@ -70,6 +72,18 @@ def _restore(run: TrainingRun, checkpoint: Path | None) -> None:
         announce(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
     else:
         run.log.rewind({}, -1)  # lines of a killed run that saved nothing
+
+
+def _announce_prefix_sharing(config: TrainConfig, policy: ActorCritic) -> None:
+    """Say where rows cannot share prefixes; the policy finds out before its weights are sharded."""
+    sharing = policy.prefix_sharing if config.share_prefixes else None
+    if isinstance(sharing, str):
+        announce(f"Note: --share_prefixes: {sharing}; the update computes each row separately.")
+    elif sharing is not None and sharing.max_row is not None:
+        announce(
+            f"Note: --share_prefixes: updates with a row of more than {sharing.max_row} tokens, "
+            "the model's sliding window, compute each row separately."
+        )
 
 
 def _start_processes(config: TrainConfig) -> ProcessGroup:
