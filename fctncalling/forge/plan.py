@@ -28,7 +28,9 @@ Provenance = Literal["said_now", "said_before", "result", "state", "inferred", "
 
 Purpose = Literal["asked", "needed_step"]
 """`asked`: the words ask for this call. `needed_step`: the call is needed for an asked one and the
-words do not mention it (brake before engine, cd before cat, city to airport code).
+words do not mention it (brake before engine, cd before cat, city to zip code). What it takes that
+is `said_now` the words bring in as a circumstance ("in the folder drafts", "from Rivermist", "my
+login is ...").
 """
 
 Role = Literal[
@@ -111,3 +113,8 @@ class Plan:
     missed_functions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     excluded_functions: tuple[str, ...] = ()  # offered never: another way to the same end
     seed: str = ""  # "seed/category/index": makes this very plan again
+
+    @property
+    def long_context(self) -> bool:
+        """Whether the tools are loaded with BFCL's long-context tables."""
+        return self.variant in ("long_context", "composite")

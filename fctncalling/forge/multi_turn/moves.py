@@ -1,0 +1,116 @@
+"""What each of BFCL's functions does: what cures its refusals, what kinds its results hold.
+
+`moves.json` is what `probing.py` learns from our own tools; measures (any number would do, so
+probing cannot tell them apart) are named here by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.forge.multi_turn.knowledge import parsed
+from fctncalling.forge.multi_turn.worlds.inventory import REFERENCE_KINDS
+
+TABLE = Path(__file__).with_name("moves.json")
+_MEASURES: dict[str, dict[str, str]] = {
+    "get_stock_info": {"price": "price", "MA(5)": "number", "MA(20)": "number"},
+    "get_order_details": {"price": "price", "amount": "share_count"},
+    "get_account_info": {"balance": "amount"},
+    "wc": {"count": "count"},
+    "displayCarStatus": {"fuelLevel": "gallons", "batteryVoltage": "number"},
+    "fillFuelTank": {"fuelLevel": "gallons"},
+    "check_tire_pressure": {
+        f"{side}TirePressure": "pressure"
+        for side in ("frontLeft", "frontRight", "rearLeft", "rearRight")
+    },
+    "liter_to_gallon": {"gallon": "gallon"},
+    "gallon_to_liter": {"liter": "liters"},
+    "estimate_distance": {"distance": "kilometers"},
+    "get_outside_temperature_from_google": {"outsideTemperature": "temperature"},
+    "compute_exchange_rate": {"exchanged_value": "exchanged"},
+    "get_flight_cost": {"travel_cost_list.*": "amount"},
+    "get_credit_card_balance": {"card_balance": "amount"},
+    "retrieve_invoice": {"invoice.travel_cost": "amount"},
+    "find_nearest_tire_shop": {"shopLocation": "place"},
+    "cat": {"file_content": "text"},
+    "tail": {"last_lines": "text"},
+    "sort": {"sorted_content": "text"},
+    "grep": {"matching_lines.*": "text"},
+    "get_tweet": {"content": "text"},
+    "get_ticket": {"description": "text"},
+    "search_messages": {"results.*.message": "text"},
+    "notify_price_change": {"notification": "text"},
+    "contact_customer_support": {},
+    **{name: {"result": "number"} for name in PARAMETER_KINDS["MathAPI"]},
+}
+CLASS_OF = {name: owner for owner, names in PARAMETER_KINDS.items() for name in names}
+
+
+class Moves:
+    """A table of moves as `probing.learn` returns it."""
+
+    def __init__(self, learned: Mapping[str, Mapping[str, Any]]) -> None:
+        self._learned = learned
+        self._produces = {
+            name: {**learned.get(name, {}).get("produces", {}), **_MEASURES.get(name, {})}
+            for name in CLASS_OF
+        }
+
+    def produced_kinds(self, function: str) -> Mapping[str, str]:
+        """Return {pattern of a path in the result: kind} of a function."""
+        return self._produces[function]
+
+    def cures(self, function: str, refusal: str) -> list[str]:
+        """Return the functions that a refused call may succeed after, the likeliest first."""
+        entry = self._learned.get(function, {})
+        found: list[str] = entry.get("cures", {}).get(headline(refusal), [])
+        return found
+
+    def changes_state(self, function: str) -> bool:
+        """Whether a call of the function may change what is compared."""
+        return bool(self._learned.get(function, {}).get("changes", False))
+
+    def makes_something(self, function: str) -> bool:
+        """Whether a call adds a thing that later calls can name: nobody does that unasked."""
+        return self.changes_state(function) and bool(
+            set(self._produces[function].values()) & (REFERENCE_KINDS - {"access_token"})
+        )
+
+    def seen_by(self, function: str) -> list[str]:
+        """Return the reads whose results a call of the function may change."""
+        found: list[str] = self._learned.get(function, {}).get("seen_by", [])
+        return found
+
+    def suppliers(self, owner: str, kind: str) -> list[str]:
+        """Return the reads of a class that show a value of a kind and do not take one."""
+        return [
+            name
+            for name, kinds in PARAMETER_KINDS[owner].items()
+            if kind in self._produces[name].values()
+            and kinds
+            and kind not in kinds.values()
+            and not self.changes_state(name)
+        ]
+
+
+def headline(refusal: str) -> str:
+    """Return an error without the values in it, cut short: the same for all of its sort; "" for
+    a result that is no error.
+    """
+    data = parsed(refusal)
+    data = data[0] if isinstance(data, list) and data else data
+    text = str(data.get("error", "")) if isinstance(data, dict) else str(data)
+    text = re.sub(r"'[^']*'|\S*\d\S*", "_", text.split("Here ", 1)[0])
+    return " ".join(text.replace(".", "").replace(":", "").split()[:7])
+
+
+@lru_cache(maxsize=1)
+def moves() -> Moves:
+    """Return the moves as they were probed."""
+    return Moves(json.loads(TABLE.read_text("utf-8")))

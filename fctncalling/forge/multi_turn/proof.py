@@ -1,0 +1,153 @@
+"""Proofs of plans: truths replay, every call is needed, no shorter plan does the same.
+
+The judge is the project's own multi-turn checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from fctncalling.checkers.multi_turn import LiveTurn, check_pairs
+from fctncalling.data.types import TurnRecord
+from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.forge.multi_turn.knowledge import is_refusal, leaves, parsed
+from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
+
+Dropped = frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a replay of a plan found. A plan is proven where `fault` is empty."""
+
+    fault: str
+    plan: Plan  # with `depends_on` and `result` as they were found
+
+
+def prove(plan: Plan) -> Proof:
+    """Return the plan with its dependencies, or why it is none.
+
+    A truth must replay to the results it was planned with and without a refusal; a plan without one
+    of its calls, or without two neighbours, must not pass.
+    """
+    truth = _replay(plan, frozenset())
+    for turn, record in zip(plan.turns, truth, strict=True):
+        for call, text in zip(turn.calls, record.results, strict=True):
+            if is_refusal(text) or text != call.result:
+                return Proof(f"{call.function} replays to {text}", plan)
+    places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
+    edges: dict[tuple[int, int], list[tuple[int, int]]] = {place: [] for place in places}
+    for place in places:
+        without = frozenset({place})
+        records = _replay(plan, without)
+        if _passes(records, truth):
+            return Proof(f"the plan passes without call {place}", plan)
+        for later in _changed(plan, records, truth, place):
+            edges[later].append(place)
+    for first, second in pairwise(places):
+        if first[0] == second[0] and _passes(_replay(plan, frozenset({first, second})), truth):
+            return Proof(f"the plan passes without calls {first} and {second}", plan)
+    return Proof("", replace(plan, turns=_with_edges(plan.turns, edges)))
+
+
+def _with_edges(turns: Sequence[PlannedTurn], edges: dict[Any, Any]) -> tuple[PlannedTurn, ...]:
+    found = []
+    for t, turn in enumerate(turns):
+        calls = tuple(
+            replace(call, depends_on=tuple(edges[t, c])) for c, call in enumerate(turn.calls)
+        )
+        found.append(replace(turn, calls=calls, requested=calls))
+    return tuple(found)
+
+
+def _replay(plan: Plan, without: Dropped) -> list[TurnRecord]:
+    """Return what each turn leaves behind where some calls are not made."""
+    session = ToolSession(
+        plan.involved_classes, plan.initial_config, long_context=plan.long_context
+    )
+    records = []
+    for t, turn in enumerate(plan.turns):
+        results = tuple(
+            session.execute(plain(call))
+            for c, call in enumerate(turn.calls)
+            if (t, c) not in without
+        )
+        records.append(TurnRecord(results, session.public_state()))
+    return records
+
+
+def in_long_context(plan: Plan) -> Plan | None:
+    """Return the plan with the results that long context gives; None where a result does not show
+    any more what a later argument is read from.
+
+    Raises LongContextError where BFCL's tables are not here.
+    """
+    longer = replace(plan, variant="long_context")
+    shown: dict[tuple[int, int], str] = {}
+    turns = []
+    for t, (turn, record) in enumerate(zip(plan.turns, _replay(longer, frozenset()), strict=True)):
+        shown.update({(t, c): text for c, text in enumerate(record.results)})
+        calls = tuple(
+            replace(call, result=text)
+            for call, text in zip(turn.calls, record.results, strict=True)
+        )
+        if not all(still_shown(value, shown) for c in calls for value in c.arguments.values()):
+            return None
+        turns.append(replace(turn, calls=calls, requested=calls))
+    return replace(longer, turns=tuple(turns))
+
+
+def still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
+    """Whether a value that comes from a result stands there, at its path."""
+    if value.provenance != "result" or value.source is None:
+        return True
+    found: Any = parsed(shown[value.source.turn, value.source.call])
+    for key in value.source.path:
+        if key == "*":
+            return all(each in leaf_values(found) for each in value.value)
+        try:
+            found = found[key]
+        except (LookupError, TypeError):
+            return False
+    return bool(found == value.value) or key == value.value
+
+
+def leaf_values(data: Any) -> list[Any]:
+    """Return every atom of a result."""
+    return [value for _, value in leaves(data)]
+
+
+def plain(call: PlannedCall) -> PlainCall:
+    """Return a planned call as the tools take it, its lists and dicts its own."""
+    return PlainCall(call.function, (), {key: _own(v.value) for key, v in call.arguments.items()})
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_own(each) for each in value]
+    return dict(value) if isinstance(value, dict) else value
+
+
+def _passes(records: Sequence[TurnRecord | LiveTurn], truth: Sequence[TurnRecord]) -> bool:
+    return check_pairs(zip(records, truth, strict=True), len(records), len(truth)).valid
+
+
+def _changed(
+    plan: Plan,
+    records: Sequence[TurnRecord],
+    truth: Sequence[TurnRecord],
+    dropped: tuple[int, int],
+) -> list[tuple[int, int]]:
+    """Return the later calls whose results a dropped call changes."""
+    found: list[tuple[int, int]] = []
+    for t in range(dropped[0], len(truth)):
+        texts = list(records[t].results)
+        if t == dropped[0]:
+            texts.insert(dropped[1], truth[t].results[dropped[1]])
+        pairs = zip(texts, truth[t].results, strict=True)
+        found.extend((t, c) for c, (one, other) in enumerate(pairs) if one != other)
+    return found
