@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.doctor.conversations import user
+from fctncalling.doctor.conversations import tool, user
 from fctncalling.doctor.finding import HealthCheck, fault, note, sound
 
 SAMPLES = (
@@ -75,11 +75,12 @@ def _lossless(template: ChatTemplate) -> HealthCheck:
 
 def _untrusted(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
     special = {id_: str(token) for id_, token in tokenizer.added_tokens_decoder.items()}
-    alive = [
-        text
-        for text in special.values()
-        if len(text.strip()) > 1 and set(template.encode_untrusted(f"a{text}b")) & set(special)
-    ]
+
+    def count(content: str) -> int:
+        return sum(id_ in special for id_ in template.render_delta([tool(content)]))
+
+    harmless = count("ab")
+    alive = [text for text in special.values() if text.strip() and count(f"a{text}b") != harmless]
     if alive:
         message = f"{len(alive)} special strings stay special in tool text: {', '.join(alive[:3])}"
         return fault("untrusted text", message, "A tool could end the policy's turn")

@@ -11,6 +11,7 @@ from fctncalling.error_analysis.diagnosis import CURES, Diagnosis
 MAX_TEXT_CHARS = 400
 """Of an answer in an example; the middle of a longer one is left out."""
 _NAMED = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\d+")
+_CUT = re.compile(r"[\"'\[{].*$", re.DOTALL)  # a quotation that a message shortened
 _MOST_COMMON = 5
 
 
@@ -42,7 +43,7 @@ class CategoryReport:
             self._forgiven.update([strict_error_type] if strict_error_type else ())
             return
         self._rules[str(found.verdict.error_type)] += 1
-        self._complaints[_NAMED.sub("...", found.complaint)[:120]] += 1
+        self._complaints[_CUT.sub("...", _NAMED.sub("...", found.complaint))[:120]] += 1
         self._causes[found.cause].add(task_id, found, self._max_examples)
 
     def add_not_judged(self, reason: str) -> None:

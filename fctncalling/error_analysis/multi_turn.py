@@ -95,8 +95,16 @@ class _CallJudge:
         """Return what tools said against the calls of a turn."""
         for at, played in enumerate(replay_turns(self._task, turns, self._tools, "model")):
             if at == turn:
-                return [text for text in played.results if _is_error(text)]
+                return [_error_text(text) for text in played.results if _is_error(text)]
         return []
+
+
+def _error_text(text: str) -> str:
+    """Return a tool's error without the JSON around it."""
+    try:
+        return f"the tool said: {json.loads(text)['error']}"
+    except (ValueError, KeyError, TypeError):
+        return text
 
 
 def _is_error(text: str) -> bool:

@@ -14,7 +14,8 @@ from chat_templates import AWKWARD, SHAPES
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from stub_vllm import vllm_stub
-from tiny_models import save_tiny, tiny_model, tiny_tokenizer
+from tiny_models import CHATML, save_tiny, tiny_model, tiny_tokenizer
+from tokenizers import normalizers
 
 from evaluate_fctncalling import main
 from fctncalling.algorithms.config import SettingError
@@ -252,6 +253,23 @@ def test_what_cannot_be_checked_is_exit_code_2(
     report = json.loads(capsys.readouterr().out)
     assert report["exit_code"] == 0
     assert "".join(span["text"] for span in report["episode"]["spans"]).count("<|im_end|>") > 4
+
+
+def test_tool_text_that_stays_special_and_lost_characters_are_named() -> None:
+    visible = "(m.content | replace('\u2060', ''))"  # what keeps special strings apart is removed
+    invisible, capitals = tiny_tokenizer(CHATML.replace("m.content", visible)), tiny_tokenizer()
+    capitals.backend_tokenizer.normalizer = normalizers.Lowercase()
+    [line] = faults(template_findings(invisible))
+    assert line.startswith("3 special strings stay special in tool text: <|endoftext|>")
+    [line] = faults(template_findings(capitals))
+    assert line.startswith("the tokenizer does not give back what it read: ")
+
+
+def test_a_server_that_is_away_is_exit_code_2(sound_model: Path, tasks: Path) -> None:
+    found = examine(Examination(str(sound_model), tasks, vllm_url="http://127.0.0.1:9")).findings
+    assert exit_code(found) == 2
+    [named] = [each for each in found if each.check == "vLLM"]
+    assert named.message.startswith("http://127.0.0.1:9 does not answer: ")
 
 
 def test_the_embedded_models_are_sound(tasks: Path) -> None:

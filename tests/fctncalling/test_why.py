@@ -113,6 +113,16 @@ def test_the_report_leads_with_the_cause_its_cure_and_an_answer_that_passes(
     assert any("ast_decoder:decoder_failed 25" in line for line in lines)
 
 
+def test_several_categories_are_led_by_a_table_of_their_main_causes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_answers(tmp_path, PLANTED["fenced code"], "lines")
+    assert main(["why", str(path), "--examples", "0"]) == 0
+    table = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in table] == ["category", "parallel", "parallel_multiple"]
+    assert all(line.endswith("fenced code 100 %") for line in table[1:])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

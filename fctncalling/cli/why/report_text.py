@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fctncalling.cli.shared.text_table import aligned
+
 MAX_CAUSES = 6
 """Causes of a category that are shown with examples; the others are named."""
 _WIDTH = 100
@@ -14,12 +16,29 @@ _WIDTH = 100
 def report_text(models: Mapping[str, Mapping[str, Any]], num_invalid: int) -> str:
     """Return the reports of every model and category, each with its main cause first."""
     lines: list[str] = []
+    if sum(map(len, models.values())) > 1:
+        lines += [_overview(models), ""]
     for model, categories in models.items():
         for category, report in categories.items():
             lines += [*_category(f"{category} ({model})", report), ""]
     if num_invalid:
         lines.append(f"{num_invalid} answers are marked invalid (infrastructure) and left out.")
     return "\n".join(lines).rstrip()
+
+
+def _overview(models: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a table of all categories with the main cause of each."""
+    rows = [["category", "answers", "official", "strict", "lenient", "main cause of failure"]]
+    for categories in models.values():
+        for category, report in categories.items():
+            rates = [
+                f"{100 * report['rates'][key]:.1f} %" for key in ("valid", "strict", "lenient")
+            ]
+            main = next(iter(report["causes"]), None)
+            cause = f"{main['cause']} {100 * main['share']:.0f} %" if main else "-"
+            rows.append([category, str(report["answers"]), *rates, cause])
+    width = max(len(row[-1]) for row in rows)
+    return aligned([[*row[:-1], row[-1].ljust(width)] for row in rows])
 
 
 def _category(title: str, report: Mapping[str, Any]) -> Iterator[str]:
