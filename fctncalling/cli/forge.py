@@ -3,8 +3,9 @@
 No language model is used: function docs, questions and accepted values are composed
 from tables; the same seed makes the same file, byte for byte. A task that shares eight
 words in a row or its calls with an official one is thrown away and another takes its place. FILE
-holds answers and docs; FILE.ledger.jsonl says of every task where it comes from. Interrupted, the
-same command goes on.
+holds answers and docs; FILE.ledger.jsonl says of every task where it comes from; FILE.report.html,
+with --report, sets the figures of forged and official tasks side by side. Interrupted, the same
+command goes on.
 
 example:
   evaluate_fctncalling.py forge --num_tasks 20000 --seed 1 --output forged.jsonl
@@ -25,6 +26,7 @@ from fctncalling.forge.forge_files import ForgeFiles, OutputConflict
 from fctncalling.forge.forge_run import ForgeFailure, ForgeRun
 from fctncalling.forge.forge_settings import ForgeSettings
 from fctncalling.forge.official_guard import OfficialGuard
+from fctncalling.forge.report import write_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="official files that no task may resemble; default: where import-bfcl put them",
     )
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="write FILE.report.html too: figures of the tasks beside those of the official ones",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,7 +85,12 @@ def run(args: argparse.Namespace) -> int:
             args.layout,
             guard.files or None,
         )
-        _forge(ForgeFiles(args.output, settings), settings, guard)
+        files = ForgeFiles(args.output, settings)
+        _forge(files, settings, guard)
+        if args.report:
+            page = args.output.with_name(f"{args.output.name}.report.html")
+            write_report(args.output, guard.folder, page, files.summary())
+            print(f"report: {page}")
     except (InputError, OutputConflict, TaskError, ForgeFailure, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

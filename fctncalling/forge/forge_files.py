@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -49,6 +49,12 @@ class ForgeFiles:
             return False
         self._require_same(self.ledger)
         return True
+
+    def summary(self) -> dict[str, Any]:
+        """Return the settings and the totals of a finished run, as the ledger holds them."""
+        with self.ledger.open(encoding="utf-8") as ledger:
+            settings, last = _first_and_last(ledger)
+        return {"settings": json.loads(settings), **json.loads(last)}
 
     def take_up(self) -> Iterator[int]:
         """Open the files and yield the text hash of each task that they hold already."""
@@ -178,6 +184,13 @@ class ForgeFiles:
             _keep_lines(path, kept[name])
         if self._ledger_part.exists():
             _keep_lines(self._ledger_part, len(lines) + 1 if lines else 0)
+
+
+def _first_and_last(lines: Iterable[str]) -> tuple[str, str]:
+    first = last = ""
+    for last in lines:
+        first = first or last
+    return first, last
 
 
 def _whole_lines(path: Path) -> int:

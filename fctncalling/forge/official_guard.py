@@ -54,13 +54,14 @@ class OfficialGuard:
     """
 
     files: dict[str, str] = field(default_factory=dict)
+    folder: Path | None = None  # where the files lie
     _ngrams: set[int] = field(default_factory=set)
     _calls: set[int] = field(default_factory=set)
 
     @classmethod
     def of_folder(cls, folder: Path) -> OfficialGuard:
         """Return the guard against every task file of a folder; TaskError where one is broken."""
-        guard = cls()
+        guard = cls(folder=folder)
         for file in sorted(folder.glob("BFCL_*.json")):
             if file.stem.endswith("_format_sensitivity"):
                 continue

@@ -1,0 +1,101 @@
+"""The report page of a forged file: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fctncalling.data.bfcl import iter_tasks
+from fctncalling.data.errors import TaskError
+from fctncalling.data.types import Task
+from fctncalling.forge.report.category_report import CategoryReport, category_report, html_of
+from fctncalling.forge.report.single_turn_figures import single_turn_figures
+from fctncalling.forge.report.svg_bars import FORGED_COLOR, OFFICIAL_COLOR
+
+MAX_TASKS = 2000  # of a category, the first ones: memory stays the same however long the file is
+_STYLE = """
+body { font-family: sans-serif; max-width: 960px; margin: 2em auto; padding: 0 1em; color: #222 }
+table { border-collapse: collapse; margin: 1em 0 } td, th { padding: 2px 12px; text-align: left }
+tr:nth-child(even) { background: #f3f3f3 } h2 { border-bottom: 1px solid #ccc; margin-top: 2em }
+code { background: #eee; padding: 0 2px } svg { display: block; margin: 1.2em 0 }
+"""
+
+
+def write_report(
+    tasks: Path, official_folder: Path | None, page: Path, ledger: Mapping[str, Any]
+) -> None:
+    """Write the page of a forged file; the official column is empty where the files are missing.
+
+    `ledger` holds settings and totals as the ledger's first and last line do.
+    """
+    reports = [
+        category_report(category, forged, _official(official_folder, category), _measurer(category))
+        for category, forged in _by_category(tasks).items()
+    ]
+    text = _page(tasks.name, reports, ledger)
+    part = page.with_name(f".{os.getpid()}.{page.name}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(page)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _measurer(category: str) -> Any:
+    return single_turn_figures
+
+
+def _by_category(path: Path) -> dict[str, list[Task]]:
+    """Return the first tasks of each category of a file or folder."""
+    found: dict[str, list[Task]] = {}
+    for task in iter_tasks(path):
+        of_category = found.setdefault(task.category, [])
+        if len(of_category) < MAX_TASKS:
+            of_category.append(task)
+    return found
+
+
+def _official(folder: Path | None, category: str) -> list[Task]:
+    if folder is None:
+        return []
+    file = folder / f"BFCL_v4_{category}.json"
+    try:
+        return list(iter_tasks(file)) if file.exists() else []
+    except TaskError:
+        return []
+
+
+def _page(name: str, reports: list[CategoryReport], ledger: Mapping[str, Any]) -> str:
+    return "".join(
+        (
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>',
+            f"<style>{_STYLE}</style><h1>Forged tasks: {escape(name)}</h1>",
+            f'<p><b style="color:{FORGED_COLOR}">forged</b> beside ',
+            f'<b style="color:{OFFICIAL_COLOR}">official</b>. {_told(ledger)}</p>',
+            f"<p>{' · '.join(_links(reports))}</p>",
+            *map(html_of, reports),
+            "</html>\n",
+        )
+    )
+
+
+def _links(reports: list[CategoryReport]) -> Iterator[str]:
+    for report in reports:
+        auc = "" if report.discrimination is None else f" (AUC {report.discrimination.auc:.2f})"
+        yield f'<a href="#{report.category}">{report.category}</a>{auc}'
+
+
+def _told(ledger: Mapping[str, Any]) -> str:
+    settings, totals = ledger["settings"], ledger["totals"]
+    thrown = totals["thrown_away"]
+    told = ", ".join(f"{count} that {escape(why)}" for why, count in thrown.items()) or "none"
+    official = settings["official_files"]
+    guarded = (
+        f"compared with {len(official)} official files"
+        if official
+        else ("compared with no official file, as none was there")
+    )
+    return f"{totals['tasks']} tasks of seed {settings['seed']}, {guarded}; thrown away: {told}."
