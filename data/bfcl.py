@@ -147,7 +147,9 @@ def _read(
         sibling = (file.parent if variant is None else variant.root) / "multi_turn_func_doc"
         if sibling not in docs_of_folder:
             docs_of_folder[sibling] = FunctionDocs(
-                sibling if function_docs is None else function_docs, frozenset(self_documented)
+                sibling if function_docs is None else function_docs,
+                frozenset(self_documented),
+                EMBEDDED / "multi_turn_func_doc" if function_docs is None else None,
             )
         docs, answers = docs_of_folder[sibling], PossibleAnswers(possible_answers, file)
         for line, entry in read_entries(file):

@@ -45,10 +45,17 @@ class MissingDocs(TaskError):
 class FunctionDocs:
     """Function docs by class, each file read once and shared by the tasks that name the class.
 
-    Of `self_documented` classes docs may be missing.
+    Of `self_documented` classes docs may be missing. `packaged` is a folder to read where the
+    source is a path at which nothing is.
     """
 
-    def __init__(self, source: DocSource, self_documented: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        source: DocSource,
+        self_documented: frozenset[str] = frozenset(),
+        packaged: Path | None = None,
+    ) -> None:
+        self._packaged = packaged
         self.self_documented = self_documented
         self._source = Path(source) if isinstance(source, str) else source
         self._of_class: dict[str, tuple[FunctionDoc, ...]] = {}
@@ -110,7 +117,7 @@ class FunctionDocs:
             known = ", ".join(self._source) or "none"
         else:
             stems = (DOC_FILES.get(name, _snake_case(name)), name)
-            for file in self._files():
+            for file in (*self._files(), *self._packaged_files()):
                 if file.stem in stems:
                     return tuple(_from_file(file))
             known = ", ".join(file.name for file in self._files() if file.exists()) or "none"
@@ -129,12 +136,21 @@ class FunctionDocs:
         assert isinstance(self._source, Path)
         return sorted(self._source.glob("*.json")) if self._source.is_dir() else [self._source]
 
+    def _packaged_files(self) -> list[Path]:
+        """Return the docs of BFCL's classes that this package has, where the source is missing."""
+        if self._packaged is None or self._source_exists():
+            return []
+        return sorted(self._packaged.glob("*.json"))
+
+    def _source_exists(self) -> bool:
+        return isinstance(self._source, Mapping) or self._source.exists()
+
     def _all(self) -> Iterator[FunctionDoc]:
         if isinstance(self._source, Mapping):
             for name, docs in self._source.items():
                 yield from _from_mapping(docs, f'function docs of class "{name}"')
         else:
-            for file in self._files():
+            for file in (*self._files(), *self._packaged_files()):
                 if file.exists():
                     yield from _from_file(file)
 

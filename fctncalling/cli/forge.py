@@ -16,12 +16,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import (
+    InputError,
+    use_sibling_tables,
+    with_progress_bar,
+)
+from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, user_data_folder
-from fctncalling.forge.forge_categories import FORGED_CATEGORIES
+from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path
+from fctncalling.forge.forge_categories import FORGED_CATEGORIES, LONG_CONTEXT
 from fctncalling.forge.forge_files import ForgeFiles, OutputConflict
 from fctncalling.forge.forge_run import ForgeFailure, ForgeRun
 from fctncalling.forge.forge_settings import ForgeSettings
@@ -52,6 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", type=Path, required=True, metavar="FILE", help="file (or folder) to write"
     )
     parser.add_argument(
+        "--dials",
+        choices=("official", "history"),
+        default="official",
+        help="multi-turn plans like BFCL's own, or of which the newest message alone says hardly "
+        "enough; default: official",
+    )
+    _add_output_arguments(parser)
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--layout",
         choices=("file", "bfcl"),
         default="file",
@@ -76,12 +94,13 @@ def run(args: argparse.Namespace) -> int:
         if args.num_tasks < 1:
             raise InputError(f"--num_tasks: got {args.num_tasks}, expected at least 1")
         guard = _guard(args.official_dir)
+        if guard.folder is not None:
+            use_sibling_tables(guard.folder)
         settings = ForgeSettings(
             args.num_tasks,
             args.seed,
-            tuple(
-                name for name in FORGED_CATEGORIES if name in (args.category or FORGED_CATEGORIES)
-            ),
+            _categories(args.category),
+            args.dials,
             args.layout,
             guard.files or None,
         )
@@ -91,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
             page = args.output.with_name(f"{args.output.name}.report.html")
             write_report(args.output, guard.folder, page, files.summary())
             print(f"report: {page}")
-    except (InputError, OutputConflict, TaskError, ForgeFailure, OSError) as error:
+    except (InputError, OutputConflict, TaskError, ForgeFailure, OSError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
@@ -118,6 +137,23 @@ def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> 
         files.finish()
     thrown = ", ".join(f"{count} that {why}" for why, count in sorted(files.thrown_away.items()))
     print(f"{files.num_tasks} tasks in {files.output}; thrown away: {thrown or 'none'}")
+
+
+def _categories(named: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the categories to make: those named, else all, those in long context where BFCL's
+    tables are here.
+    """
+    if named is not None:
+        if any(name in LONG_CONTEXT for name in named):
+            long_context_path()
+        return tuple(name for name in FORGED_CATEGORIES if name in named)
+    try:
+        long_context_path()
+    except LongContextError:
+        left_out = ", ".join(LONG_CONTEXT)
+        print(f"without BFCL's long-context tables (import-bfcl): no {left_out}", file=sys.stderr)
+        return tuple(name for name in FORGED_CATEGORIES if name not in LONG_CONTEXT)
+    return tuple(FORGED_CATEGORIES)
 
 
 def _guard(folder: Path | None) -> OfficialGuard:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-from fctncalling.forge import single_turn
+from fctncalling.forge import multi_turn, single_turn
 from fctncalling.forge.forged_entry import ForgedEntry
+from fctncalling.forge.multi_turn import HISTORY_DIALS
+from fctncalling.forge.multi_turn_entry import multi_turn_entry
 
 Maker = Callable[[str, int, int, int], ForgedEntry]
 """(category, seed, index, attempt) -> task: nothing else decides."""
@@ -17,12 +20,28 @@ class ForgedCategory(NamedTuple):
 
     make: Maker
     weight: float
+    make_of_history: Maker | None = None  # values from earlier turns and results; None: as `make`
 
 
-_SINGLE_TURN_WEIGHTS = {"live_relevance": 2.0, "simple_java": 2.0, "simple_javascript": 2.0}
+_SINGLE_TURN_WEIGHTS = {"live_relevance": 3.0, "simple_java": 3.0, "simple_javascript": 3.0}
+_MULTI_TURN_WEIGHTS = {
+    "multi_turn_base": 26.0,
+    "multi_turn_miss_func": 12.0,
+    "multi_turn_miss_param": 12.0,
+    "multi_turn_long_context": 6.0,
+    "multi_turn_composite": 4.0,
+}
 
 FORGED_CATEGORIES: dict[str, ForgedCategory] = {
-    name: ForgedCategory(single_turn.single_turn_entry, _SINGLE_TURN_WEIGHTS.get(name, 6.0))
+    name: ForgedCategory(single_turn.single_turn_entry, _SINGLE_TURN_WEIGHTS.get(name, 6.2))
     for name in single_turn.CATEGORIES
+} | {
+    name: ForgedCategory(
+        multi_turn_entry, _MULTI_TURN_WEIGHTS[name], partial(multi_turn_entry, dials=HISTORY_DIALS)
+    )
+    for name in multi_turn.CATEGORIES
 }
-"""Category -> maker and weight, in the order in which a file holds them."""
+"""Category -> maker and weight, in the order in which a file holds them: 60 of 100 multi-turn."""
+
+LONG_CONTEXT = ("multi_turn_long_context", "multi_turn_composite")
+"""Categories whose tools load BFCL's long-context tables."""

@@ -8,12 +8,14 @@ line between tells of one task.
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.categories import WITHOUT_ANSWER, category_of
 from fctncalling.forge.forge_run import LedgerLine
 from fctncalling.forge.forge_settings import ForgeSettings
@@ -82,11 +84,18 @@ class ForgeFiles:
 
     def finish(self) -> None:
         """Write the totals, and give the files their names."""
+        if self._settings.layout == "bfcl":
+            self._add_function_docs()
         totals = {"tasks": self.num_tasks, "thrown_away": dict(sorted(self.thrown_away.items()))}
         self._write(self._ledger_part, {"totals": totals})
         self._close()
         self._ledger_part.replace(self.ledger)
         self._part.replace(self.output)
+
+    def _add_function_docs(self) -> None:
+        if any(name.startswith("multi_turn") for name in self._settings.categories):
+            folder = embedded_path("multi_turn_func_doc")
+            shutil.copytree(folder, self._part / folder.name, dirs_exist_ok=True)
 
     def __enter__(self) -> Self:
         return self

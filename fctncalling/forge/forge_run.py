@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.forge.forge_categories import FORGED_CATEGORIES
+from fctncalling.forge.forge_categories import FORGED_CATEGORIES, Maker
 from fctncalling.forge.forge_settings import ForgeSettings
 from fctncalling.forge.forged_entry import ForgedEntry
 from fctncalling.forge.official_guard import OfficialGuard, call_sequence, digest
@@ -66,7 +66,7 @@ class ForgeRun:
     def _task(self, category: str, index: int) -> tuple[dict[str, Any], LedgerLine]:
         thrown: Counter[str] = Counter()
         for attempt in range(MAX_ATTEMPTS):
-            made = FORGED_CATEGORIES[category].make(category, self._settings.seed, index, attempt)
+            made = self._maker(category)(category, self._settings.seed, index, attempt)
             texts = digest("\n".join(made.user_texts))
             fault = REPEATED if texts in self._seen else self._official_fault(category, made)
             if fault is None:
@@ -82,6 +82,11 @@ class ForgeRun:
             f"{category}: no new task after {MAX_ATTEMPTS} attempts at number {index}; "
             f"expected at most {index} tasks of it for seed {self._settings.seed}"
         )
+
+    def _maker(self, category: str) -> Maker:
+        forged = FORGED_CATEGORIES[category]
+        of_history = forged.make_of_history if self._settings.dials == "history" else None
+        return of_history or forged.make
 
     def _official_fault(self, category: str, made: ForgedEntry) -> str | None:
         if not self._guard.files:

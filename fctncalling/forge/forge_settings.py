@@ -19,6 +19,7 @@ class ForgeSettings:
     num_tasks: int
     seed: int
     categories: tuple[str, ...]
+    dials: str = "official"  # or history: values from earlier turns and results
     layout: str = "file"  # file, or bfcl: a folder as BFCL ships it
     official_files: Mapping[str, str] | None = None  # name -> SHA-256; None: none were there
 
@@ -33,6 +34,7 @@ class ForgeSettings:
             "num_tasks": self.num_tasks,
             "seed": self.seed,
             "categories": list(self.categories),
+            "dials": self.dials,
             "layout": self.layout,
             "official_files": None if self.official_files is None else dict(self.official_files),
         }

@@ -27,7 +27,7 @@ NGRAM_WORDS = 3000  # over which distinct n-grams are counted, of either side
 
 
 @dataclass(frozen=True)
-class CategoryReport:
+class ForgedCategoryReport:
     """What is told of one category."""
 
     category: str
@@ -40,7 +40,7 @@ class CategoryReport:
 
 def category_report(
     category: str, forged: Sequence[Task], official: Sequence[Task], measure: Measurer
-) -> CategoryReport:
+) -> ForgedCategoryReport:
     """Return the report of one category; without official tasks their column stays empty."""
     rows, figures = measure(forged, official)
     texts, official_texts = _texts(forged), _texts(official)
@@ -49,10 +49,10 @@ def category_report(
     found = None
     if min(len(texts), len(official_texts)) >= 4:
         found = discriminate(texts, official_texts)
-    return CategoryReport(category, len(forged), len(official), rows, figures, found)
+    return ForgedCategoryReport(category, len(forged), len(official), rows, figures, found)
 
 
-def html_of(report: CategoryReport) -> str:
+def html_of(report: ForgedCategoryReport) -> str:
     """Return the section of the page."""
     cells = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(forged)}</td><td>{escape(official)}</td></tr>"

@@ -39,7 +39,7 @@ def discriminate(forged: Sequence[str], official: Sequence[str], seed: int = 0) 
         *(forged[i] for i in rng.permutation(len(forged))[:count]),
         *(official[i] for i in rng.permutation(len(official))[:count]),
     ]
-    labels = np.repeat(np.float32([1.0, 0.0]), count)
+    labels = np.repeat(np.array([1.0, 0.0], dtype=np.float32), count)
     half = np.arange(2 * count) % 2 == 0
     aucs, weights = [], Counter[str]()
     for fitted in (half, ~half):

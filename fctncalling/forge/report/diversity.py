@@ -41,7 +41,8 @@ def distinct(texts: Sequence[str], length: int, num_words: int) -> float:
 def self_bleu(texts: Sequence[str], num_texts: int = BLEU_TEXTS, seed: int = 0) -> float:
     """Return the mean BLEU of texts against the others (0 to 1): the lower, the more diverse.
 
-    It grows with the number of texts, so corpora are compared at the same. Precisions are smoothed by adding one to numerator and denominator.
+    It grows with the number of texts, so corpora are compared at the same. Precisions are
+    smoothed by adding one to numerator and denominator.
     """
     sample = random.Random(seed).sample(list(texts), min(BLEU_TEXTS, num_texts, len(texts)))
     counted = [
@@ -83,7 +84,7 @@ def argument_entropy(tasks: Iterable[Task]) -> dict[str, tuple[float, int]]:
 
 def openings(texts: Iterable[str]) -> Counter[str]:
     """Return the first two words of each text, counted."""
-    return Counter(" ".join(words_of(text)[:2]) for text in texts if text)
+    return Counter(" ".join(text.lower().split()[:2]) for text in texts if text)
 
 
 _KINDS: Mapping[type, str] = {

@@ -11,7 +11,13 @@ from typing import Any
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.forge.report.category_report import CategoryReport, category_report, html_of
+from fctncalling.forge.report.category_report import (
+    ForgedCategoryReport,
+    Measurer,
+    category_report,
+    html_of,
+)
+from fctncalling.forge.report.multi_turn_figures import multi_turn_figures
 from fctncalling.forge.report.single_turn_figures import single_turn_figures
 from fctncalling.forge.report.svg_bars import FORGED_COLOR, OFFICIAL_COLOR
 
@@ -44,8 +50,8 @@ def write_report(
         part.unlink(missing_ok=True)
 
 
-def _measurer(category: str) -> Any:
-    return single_turn_figures
+def _measurer(category: str) -> Measurer:
+    return multi_turn_figures if category.startswith("multi_turn") else single_turn_figures
 
 
 def _by_category(path: Path) -> dict[str, list[Task]]:
@@ -68,7 +74,7 @@ def _official(folder: Path | None, category: str) -> list[Task]:
         return []
 
 
-def _page(name: str, reports: list[CategoryReport], ledger: Mapping[str, Any]) -> str:
+def _page(name: str, reports: list[ForgedCategoryReport], ledger: Mapping[str, Any]) -> str:
     return "".join(
         (
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>',
@@ -82,7 +88,7 @@ def _page(name: str, reports: list[CategoryReport], ledger: Mapping[str, Any]) -
     )
 
 
-def _links(reports: list[CategoryReport]) -> Iterator[str]:
+def _links(reports: list[ForgedCategoryReport]) -> Iterator[str]:
     for report in reports:
         auc = "" if report.discrimination is None else f" (AUC {report.discrimination.auc:.2f})"
         yield f'<a href="#{report.category}">{report.category}</a>{auc}'

@@ -1,0 +1,123 @@
+"""Report of the forge: closed forms of its measures, and a page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from evaluate_fctncalling import main
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.forge.report.discriminator import auc, discriminate
+from fctncalling.forge.report.diversity import argument_entropy, distinct, openings, self_bleu
+from fctncalling.forge.report.svg_bars import bars
+from fctncalling.forge.single_turn.measures import measure_single_turn
+
+
+def test_distinct_is_the_share_of_ngrams_that_are_distinct() -> None:
+    texts = ["a b a b", "a b c d"]
+    assert distinct(texts, 1, 100) == pytest.approx(4 / 8)
+    assert distinct(texts, 2, 100) == pytest.approx(4 / 6)  # ab ba (ab) (ab) bc cd
+    assert distinct(texts, 1, 4) == pytest.approx(2 / 4)
+    assert distinct([], 1, 10) == 0.0
+
+
+def test_self_bleu_is_one_for_the_same_text_and_small_for_others() -> None:
+    assert self_bleu(["one two three four five"] * 5) == pytest.approx(1.0)
+    apart = [" ".join(f"w{i}{j}" for j in range(5)) for i in range(5)]
+    closed = math.exp(sum(math.log(1 / (n + 1)) for n in (5, 4, 3, 2)) / 4)
+    assert self_bleu(apart) == pytest.approx(closed)
+
+
+def test_entropy_of_arguments_is_that_of_their_values() -> None:
+    doc = FunctionDoc("f", "", {"type": "dict", "properties": {"x": {"type": "integer"}}})
+    tasks = [
+        Task(f"simple_python_{n}", "simple_python", [], (doc,), [{"f": {"x": [value]}}])
+        for n, value in enumerate([1, 2, 3, 4, 4, 4, 4, 4])
+    ]
+    closed = 3 * (1 / 8) * 3 + 5 / 8 * math.log2(8 / 5)
+    entropy, count = argument_entropy(tasks)["integer"]
+    assert (entropy, count) == (pytest.approx(closed), 8)
+
+
+def test_openings_are_the_first_two_words() -> None:
+    assert openings(["I'm here now", "i'm Here too", "Yes", ""]) == {"i'm here": 2, "yes": 1}
+
+
+def test_auc_counts_pairs_in_order_and_half_of_the_level_ones() -> None:
+    scores = np.array([3.0, 1.0, 2.0, 1.0], dtype=np.float32)
+    labels = np.array([1.0, 1.0, 0.0, 0.0], dtype=np.float32)
+    assert auc(scores, labels) == pytest.approx((2 + 0.5) / 4)
+
+
+def test_the_discriminator_finds_what_gives_texts_away_and_nothing_where_nothing_does() -> None:
+    rng, words = random.Random(3), ["mill", "dove", "rain", "salt", "fern", "tide"]
+    plain = [" ".join(rng.choices(words, k=6)) for _ in range(240)]
+    marked = [f"{text} qzx" for text in plain[:120]]
+    told = discriminate(marked, plain[120:])
+    assert told.auc > 0.99
+    assert any("qz" in ngram or "zx" in ngram for ngram in told.forged_ngrams)
+    assert 0.3 < discriminate(plain[:120], plain[120:]).auc < 0.7
+    with pytest.raises(ValueError, match="at least 4 texts"):
+        discriminate(plain, plain[:3])
+
+
+def test_single_turn_figures_of_a_task_counted_by_hand() -> None:
+    properties = {
+        "a": {"type": "integer", "description": "The first number."},
+        "b": {"type": "string", "description": "Unit.", "enum": ["m", "km"]},
+    }
+    doc = FunctionDoc("math.add", "Add two.", {"properties": properties, "required": ["a"]})
+    question = [[{"role": "user", "content": "What is 1 plus 'x'?"}]]
+    truth = [{"math.add": {"a": [1, 2], "b": ["", "m"]}}]
+    figures = measure_single_turn(
+        [Task("simple_python_0", "simple_python", question, (doc,), truth)]
+    )
+    assert figures.types == {"integer": 0.5, "string": 0.5}
+    assert figures.parameters == {"2": 1.0}
+    assert figures.shares == {
+        "required parameters": 0.5,
+        "parameters with enum": 0.5,
+        "parameters with default": 0.0,
+        "dotted names": 1.0,
+        "questions that end in ?": 1.0,
+        "questions with quotes": 1.0,
+        "arguments that may be left out": 0.5,
+        "arguments left unsaid": 0.5,
+        "arguments accepted in several forms": 0.5,
+    }
+    assert figures.lengths["question"] == (5.0, 5.0, 5.0)
+    with pytest.raises(ValueError, match="at least one task"):
+        measure_single_turn([])
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    root = ElementTree.fromstring(bars("a < b", {"x": 0.5, "y": 0.25}, {"x": 1.0}))
+    widths = [float(each.get("width", 0)) for each in root if each.tag.endswith("rect")]
+    assert widths == pytest.approx([460, 230, 0.5, 115])  # official x, forged x, official y, ...
+
+
+def test_the_page_sets_both_sides_by_side_and_needs_nothing_else(tmp_path: Path) -> None:
+    names = ("simple_python", "multi_turn_base")
+    official = tmp_path / "official"
+    made = ["forge", "--category", *names, "--num_tasks", "26"]
+    assert main([*made, "--seed", "8", "--layout", "bfcl", "--output", str(official)]) == 0
+    output = tmp_path / "tasks.jsonl"
+    flags = ["--output", str(output), "--official_dir", str(official), "--report"]
+    assert main([*made, "--seed", "9", *flags]) == 0
+    page = (tmp_path / "tasks.jsonl.report.html").read_text(encoding="utf-8")
+    counts = [sum(t.category == name for t in load_tasks(output)) for name in names]
+    for name, count in zip(names, counts, strict=True):
+        assert f'<h2 id="{name}">' in page
+        assert f"<p>{count} forged tasks, {count} official ones.</p>" in page
+    assert page.count("AUC of the discriminator") == 2
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "<script" not in page
+    ledger = json.loads((tmp_path / "tasks.jsonl.ledger.jsonl").read_text().splitlines()[0])
+    assert f"compared with {len(ledger['official_files'])} official files" in page
