@@ -124,7 +124,7 @@ def spoken_value(name: str, kind: str, draw: random.Random) -> Value:
         value = list(dict.fromkeys(value))
     if kind == "ticket_updates":
         value = draw.choice(({"priority": 4}, {"status": "Closed", "title": "Lamp fixed"}))
-    if kind in FLAGS:
+    if kind in FLAGS or value == ".":
         return Value(kind, value, "flag")
     if kind == "door":
         return Value(kind, value, "flag")

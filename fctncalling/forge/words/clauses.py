@@ -17,13 +17,15 @@ from fctncalling.forge.words.grammar import (
     expanded,
     parse,
 )
+from fctncalling.forge.words.literals import unmarked
 from fctncalling.forge.words.noun_phrases import NounPhrases, arguments_of
 from fctncalling.forge.words.tables import frames, patterns, table
+from fctncalling.forge.words.turn_check import says_value
 from fctncalling.forge.words.views import slot_text
 
 _MAY_STAY_UNSAID = frozenset({"access_token"})
 _CLOSED = frozenset({"say", "ask", "know"})  # forms that take nothing behind them
-_TRIES = 6
+_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,11 @@ def aim(call: PlannedCall, nouns: NounPhrases) -> str | None:
 
 
 def _kinds(call: PlannedCall, nouns: NounPhrases) -> dict[str, str]:
-    return {
-        name: "folder" if nouns.facts.kind_of(value) == "folder" else "file"
-        for name, value in call.arguments.items()
-        if value.kind == "destination"
-    }
+    kinds = {name: value.said_kind or value.kind for name, value in call.arguments.items()}
+    if (value := call.arguments.get("destination")) is not None:
+        kinds["destination"] = "folder" if nouns.facts.kind_of(value) == "folder" else "file"
+    blanks = {name: "blank" for name, value in call.arguments.items() if nouns.is_blank(value)}
+    return {**kinds, **blanks}
 
 
 def _worded(frame: Frame, call: PlannedCall, nouns: NounPhrases) -> Clause | None:
@@ -81,7 +83,11 @@ def _worded(frame: Frame, call: PlannedCall, nouns: NounPhrases) -> Clause | Non
     text = filled(frame.parts, call, nouns, covered)
     if text is None:
         return None
+    guarded = [guard.argument for guard in frame.guards if guard.test == "="]
+    if not all(_said_by(text, argument, call) for argument in guarded):
+        return None
     sentences: list[str] = []
+    added_to = False
     for name, value in call.arguments.items():
         if name in covered or _unsaid(name, value, nouns):
             continue
@@ -90,10 +96,19 @@ def _worded(frame: Frame, call: PlannedCall, nouns: NounPhrases) -> Clause | Non
             return None
         how, words = added
         if how == "phrase":
-            text = f"{text}{', ' if text.count(' with ') or sentences else ' '}{words}"
+            text = f"{text}{', ' if ' with ' in text or added_to else ' '}{words}"
+            added_to = True
         else:
             sentences.append(words)
     return Clause(frame.form, text, frame, tuple(sentences))
+
+
+def _said_by(text: str, argument: str, call: PlannedCall) -> bool:
+    """Tell whether a text says the argument that a guard covers, where the plan wants it said."""
+    value = call.arguments.get(argument)
+    if value is None or value.provenance != "said_now":
+        return True
+    return says_value(unmarked(text), value)
 
 
 def _unsaid(name: str, value: Value, nouns: NounPhrases) -> bool:
@@ -101,7 +116,8 @@ def _unsaid(name: str, value: Value, nouns: NounPhrases) -> bool:
     if nouns.is_blank(value):
         return True
     if value.kind in _MAY_STAY_UNSAID:
-        return value.provenance not in ("said_now", "inferred")
+        said = value.provenance in ("said_now", "inferred")
+        return not said or nouns.discourse.said_in(nouns.turn, value.value)
     if value.provenance == "inferred":
         return value.said is None
     return value.provenance == "flag" and value.value in (False, None)
@@ -138,9 +154,9 @@ def filled(
             texts.append(part)
             continue
         if isinstance(part, Phrase):
-            texts.append(lexical(part, nouns.draw))
+            texts.append(nouns.place if part.name == "place" else lexical(part, nouns.draw))
             continue
-        nouns.after_of = bool(texts) and texts[-1].endswith("of ")
+        nouns.before = texts[-1] if texts else ""
         found = slot_text(part, call, nouns)
         if found is None:
             return None

@@ -18,6 +18,7 @@ class Mention:
     value: Any
     turn: int
     made: str = ""  # the function that returned it; "" for one that the user named
+    shown: str = ""  # what it was called in the words, where that differs: a city for an airport
     person: bool = False
 
 
@@ -42,6 +43,11 @@ class Discourse:
             for each in self.mentions
         )
 
+    def shown_as(self, noun: str, value: Any) -> str:
+        """Return what a value was called when it was last mentioned, "" for its noun."""
+        found = [each for each in self.mentions if each.noun == noun and _same(each.value, value)]
+        return found[-1].shown if found else ""
+
     def references(self, nouns: Iterable[str], value: Any, turn: int) -> list[str]:
         """Return ways to point back at a value, the shortest first; empty where none is clear.
 
@@ -56,31 +62,32 @@ class Discourse:
             last = found[-1]
             rivals = {_key(each.value) for each in same_noun if each.turn >= last.turn}
             if _same(same_noun[-1].value, value) and turn - last.turn <= 2:
-                return self._recent(last, noun, turn)
-            return _distant(found[0], noun, turn, same_noun, alone=len(rivals) == 1)
+                return self._recent(last, turn)
+            return _distant(found[0], turn, same_noun, alone=len(rivals) == 1)
         return []
 
-    def _recent(self, last: Mention, noun: str, turn: int) -> list[str]:
+    def _recent(self, last: Mention, turn: int) -> list[str]:
+        noun = last.shown or last.noun
         many = noun.endswith("s") and isinstance(last.value, list)
         that, same = (f"those {noun}" if many else f"that {noun}"), f"the same {noun}"
         ways = [that, that, f"this {noun}"] if last.made and not many else [that, that, same]
         latest = self.mentions[-1]
-        if _same(latest.value, last.value) and latest.noun == noun and turn - last.turn <= 1:
+        if _same(latest.value, last.value) and latest.noun == last.noun and turn - last.turn <= 1:
             pronoun = "them" if many or last.person else "it"
             ways += [pronoun] * 4
         return ways
 
 
-def _distant(
-    first: Mention, noun: str, turn: int, same_noun: list[Mention], *, alone: bool
-) -> list[str]:
-    origin = first.turn
+def _distant(first: Mention, turn: int, same_noun: list[Mention], *, alone: bool) -> list[str]:
+    noun, origin = first.shown or first.noun, first.turn
     there: list[Any] = []
     for each in same_noun:
         if each.turn == origin and not any(_same(each.value, known) for known in there):
             there.append(each.value)
     place = next(index for index, known in enumerate(there) if _same(known, first.value))
     which = noun if len(there) == 1 else f"{ORDINALS[min(place, 8)]} {noun}"
+    if origin == turn:
+        return [f"the {which} I mentioned", f"the {which} I just named", f"the {which} I gave you"]
     ways = [
         f"the {which} from my {ORDINALS[min(origin, 8)]} {message}"
         for message in ("message", "request")

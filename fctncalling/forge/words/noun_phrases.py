@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fctncalling.forge.plan import PlannedCall, Value
-from fctncalling.forge.words.discourse import Discourse, Mention
-from fctncalling.forge.words.grammar import Choice, FrameSlot, Phrase, Sequence
+from fctncalling.forge.plan import PlannedCall, Source, Value
+from fctncalling.forge.words.discourse import ORDINALS, Discourse, Mention
+from fctncalling.forge.words.grammar import FrameSlot, Sequence
 from fctncalling.forge.words.literals import (
     date_text,
     list_text,
@@ -17,9 +20,36 @@ from fctncalling.forge.words.literals import (
     parsed_date,
     quoted,
 )
-from fctncalling.forge.words.plan_facts import PlanFacts
-from fctncalling.forge.words.tables import KindWords, kind_words, result_words
+from fctncalling.forge.words.plan_facts import PlanFacts, place_in_result, result_key
+from fctncalling.forge.words.tables import KindWords, ResultWords, kind_words, result_words
 
+Fill = Callable[[Sequence, PlannedCall, "NounPhrases"], str | None]
+"""Fills a pattern's slots with the arguments of a call."""
+
+_NO_WORDS = ResultWords("", ())
+_TRANSPARENT = frozenset(
+    {
+        "get_user_id",
+        "get_zipcode_based_on_city",
+        "get_nearest_airport_by_city",
+        "get_symbol_by_name",
+        "liter_to_gallon",
+        "gallon_to_liter",
+    }
+)
+"""Functions that turn a name into an id: people say the name where a call takes the id."""
+_MAIN = {
+    "place_order": "order",
+    "create_ticket": "ticket",
+    "post_tweet": "tweet",
+    "book_flight": "booking",
+}
+"""What a call makes even where no later call uses it."""
+_SAYING = re.compile(r"(saying|says|reads?|reading|say|contain|hold|:) $")
+_TITLED = re.compile(
+    r"(message|note|text|words|title|titled|headed|explanation|resolution|comment|tweet"
+    r"|description|saying|called) $"
+)
 _STATE_PATHS = {
     "watch_list": ("the stocks on my watchlist", "everything on my watchlist"),
     "doorStatus": ("every door concerned", "all doors concerned"),
@@ -34,15 +64,23 @@ class NounPhrases:
     """
 
     def __init__(
-        self, facts: PlanFacts, turn: int, discourse: Discourse, draw: Random, mark: str
+        self,
+        facts: PlanFacts,
+        turn: int,
+        discourse: Discourse,
+        draw: Random,
+        mark: str,
+        fill: Fill,
     ) -> None:
         self.facts = facts
         self.turn = turn  # whose words these are
         self.call_turn = facts.call_turn(turn)  # in which their calls are made
         self.discourse = discourse
         self.draw = draw
+        self.fill = fill
         self.mark = mark  # the user's quotation mark
-        self.after_of = False  # whether "of" stands before the slot: no pronoun there
+        self.before = ""  # the words before the slot that is filled
+        self.place = ""  # "first", "last": of an item in a result that is pointed at
         self.blank: Value | None = None  # the value that the words leave out
 
     def is_blank(self, value: Value) -> bool:
@@ -50,18 +88,34 @@ class NounPhrases:
         blank = self.blank
         return blank is not None and (value.kind, value.value) == (blank.kind, blank.value)
 
+    def left_out(self, value: Value) -> Value | None:
+        """Return the value left out that these words cannot say this one without, if any."""
+        if self.is_blank(value):
+            return value
+        call = self._transparent(value)
+        arguments = () if call is None else call.arguments.values()
+        return next((each for each in arguments if self.is_blank(each)), None)
+
+    def _quoting(self, value: Value, text: str | None) -> str | None:
+        """Return a text pointed at so that it fits the words before it ("the message ...")."""
+        if text is None or not kind_words(value.kind).quoted:
+            return text
+        if _SAYING.search(self.before):
+            return f"the same as {text}"
+        return f"taken from {text}" if _TITLED.search(self.before) else text
+
     def phrase(self, value: Value) -> str | None:
         """Return a value as a noun phrase: named, or pointed at."""
-        words = kind_words(self.facts.kind_of(value))
-        if self.is_blank(value):
-            return self._drawn(words.vague)
+        if (left_out := self.left_out(value)) is not None:
+            return self._drawn(kind_words(self.facts.kind_of(left_out)).vague)
         spoken = self.spoken(value)
         if spoken is None:
-            return self.reference(value)
+            return self._quoting(value, self.reference(value))
         said, kind = spoken
         if value.said is not None and self.discourse.said_in(self.turn, value.value):
             ways = self.discourse.references([self._noun(value)], value.value, self.turn)
-            ways = [way for way in ways if not (self.after_of and way in ("it", "them"))]
+            if self.before.endswith("of "):
+                ways = [way for way in ways if way not in ("it", "them")]
             if ways and self.draw.random() < 0.6:
                 return self._mentioned(value, self.draw.choice(ways))
         named = kind_words(kind)
@@ -71,8 +125,8 @@ class NounPhrases:
 
     def bare(self, value: Value) -> str | None:
         """Return a value by itself, None where it may not be named."""
-        if self.is_blank(value):
-            return self._drawn(kind_words(self.facts.kind_of(value)).vague)
+        if (left_out := self.left_out(value)) is not None:
+            return self._drawn(kind_words(self.facts.kind_of(left_out)).vague)
         spoken = self.spoken(value)
         if spoken is None:
             return None
@@ -94,30 +148,34 @@ class NounPhrases:
 
     def _looked_up(self, value: Value) -> tuple[Any, str] | None:
         """Return what an unmentioned call of this turn looks a value up by."""
-        call = self.facts.call_of(value)
-        if call is None or call.purpose != "needed_step" or value.source is None:
-            return None
-        if value.source.turn != self.call_turn:
-            return None
-        for each in call.arguments.values():
+        call = self._transparent(value)
+        for each in () if call is None else call.arguments.values():
             if each.provenance in ("said_now", "inferred") and each.said is not None:
                 return self.spoken(each)
         return None
 
+    def _transparent(self, value: Value) -> PlannedCall | None:
+        """Return the unmentioned look-up of this turn whose result a value is, if there is one."""
+        call, source = self.facts.call_of(value), value.source
+        if call is None or call.purpose != "needed_step" or call.function not in _TRANSPARENT:
+            return None
+        return call if source is not None and source.turn == self.turn else None
+
     def reference(self, value: Value) -> str | None:
         """Return a phrase that points at a value known before these words."""
-        noun = self._noun(value)
-        nouns = [noun, *([] if value.source is None else self._result_nouns(value))]
+        call = self.facts.call_of(value)
+        main = self._result_words(value, call).main if call is not None else ""
+        nouns = [self._noun(value), *([main] if main else [])]
         ways = self.discourse.references(nouns, value.value, self.turn)
-        if not ways and value.provenance == "state":
-            ways = list(self._state_ways(value))
-        if self.after_of:
+        if self.before.endswith("of "):
             ways = [way for way in ways if way not in ("it", "them")]
-        if not ways:
-            return None
-        if value.provenance == "result" and self.draw.random() < 0.4:
-            ways = self._made_ways(value) or ways
-        return self._mentioned(value, self.draw.choice(ways))
+        if value.provenance == "state" and not ways:
+            ways = list(self._state_ways(value))
+        if call is not None and (not ways or self.draw.random() < 0.4):
+            shown = self._shown_by(value, call)
+            if shown is not None:
+                return self._mentioned(value, shown)
+        return self._mentioned(value, self.draw.choice(ways)) if ways else None
 
     def _state_ways(self, value: Value) -> tuple[str, ...]:
         path = value.source.path if value.source is not None else ()
@@ -126,56 +184,55 @@ class NounPhrases:
                 return _STATE_PATHS[str(key)]
         return kind_words(self.facts.kind_of(value)).state
 
-    def _result_nouns(self, value: Value) -> list[str]:
-        call = self.facts.call_of(value)
-        words = result_words().get(call.function) if call is not None else None
-        if words is None:
-            return ["result"] if call is not None else []
-        return [words.many] if isinstance(value.value, list) and words.many else [words.noun]
+    def _result_words(self, value: Value, call: PlannedCall) -> ResultWords:
+        path = value.source.path if value.source is not None else ()
+        return result_words().get(result_key(call.function, path), _NO_WORDS)
 
-    def _made_ways(self, value: Value) -> list[str]:
-        """Return "the order I placed" where only one such call can be meant."""
-        call = self.facts.call_of(value)
-        words = result_words().get(call.function) if call is not None else None
-        if call is None or words is None or value.source is None:
-            return []
-        earlier = [
-            each
-            for turn in self.facts.plan.turns[: self.call_turn + 1]
-            for each in turn.calls
-            if each.function == call.function
-        ]
-        if len(earlier) > 1:
-            return []
-        noun = self._result_nouns(value)[0]
-        made = flat(self.draw.choice(words.made), self.draw)
-        just = (
-            "just "
-            if value.source.turn >= self.call_turn - 1 and not made.startswith("on ")
-            else ""
-        )
-        subject, _, rest = made.partition(" ")
-        return [f"the {noun} {subject} {just if subject in ('I', 'you') else ''}{rest}".strip()]
+    def _shown_by(self, value: Value, call: PlannedCall) -> str | None:
+        """Return "the price of that order", "the order I just placed", "the third of the files"."""
+        words, source = self._result_words(value, call), value.source
+        if source is None or not words.ways:
+            return None
+        ways = [each for each in words.ways if self.facts.is_latest(value, self.turn)]
+        if not ways:
+            ways = [each for each in words.ways if any(isinstance(p, FrameSlot) for p in each)]
+        if not ways:
+            return None
+        self.place = _ordinal(*place_in_result(call.result, source.path))
+        before, self.before = self.before, ""
+        here = source.turn == self.turn
+        known = call if here else _known_earlier(call, source.turn)
+        text = self.fill(self.draw.choice(ways), known, self)
+        self.before = before
+        recent = source.turn >= self.turn - 1
+        return text if text is None or recent else text.replace("just ", "")
 
     def note_result(self, function: str, index: int) -> None:
-        """Add what the call of this index returns to the discourse."""
-        turn = self.turn
-        used = self.facts.used_results(self.call_turn, index)
-        words = result_words().get(function)
-        for value in used:
-            many = isinstance(value.value, list) and words is not None and words.many
-            noun = words.many if many and words else self._noun(value)
-            self.discourse.add(Mention(noun, value.value, turn, function))
-        if not used and words is not None and not words.many:
-            self.discourse.add(Mention(words.noun, (function, turn, index), turn, function))
+        """Add what the call of this index returns to the discourse, if it is about one thing."""
+        places = {self.turn, self.call_turn}  # its own turn's arguments know the first alone
+        for value in (each for turn in places for each in self.facts.used_results(turn, index)):
+            path = value.source.path if value.source is not None else ()
+            words = result_words().get(result_key(function, path), _NO_WORDS)
+            if words.main:
+                noun = self._noun(value)
+                self.discourse.add(Mention(noun, value.value, self.turn, function, words.main))
+                return
+        main = _MAIN.get(function)
+        if main is not None:
+            self.discourse.add(Mention(main, (function, self.turn, index), self.turn, function))
 
     def _noun(self, value: Value) -> str:
         words = kind_words(self.facts.kind_of(value))
         return words.plural if isinstance(value.value, list) else words.noun
 
     def _mentioned(self, value: Value, text: str) -> str:
-        person = kind_words(self.facts.kind_of(value)).person
-        self.discourse.add(Mention(self._noun(value), value.value, self.turn, person=person))
+        person, shown = kind_words(self.facts.kind_of(value)).person, ""
+        noun = self._noun(value)
+        if value.said_kind == "city":
+            shown = "city"
+        elif value.said is None:
+            shown = self.discourse.shown_as(noun, value.value)
+        self.discourse.add(Mention(noun, value.value, self.turn, shown=shown, person=person))
         return text
 
     def _listed(self, said: Any, words: KindWords) -> str:
@@ -201,13 +258,21 @@ class NounPhrases:
         return self.draw.choice(ways) if ways else None
 
 
-def flat(parts: Sequence, draw: Random) -> str:
-    """Return a pattern without slots as a text."""
-    return "".join(
-        flat(draw.choice(part.options), draw) if isinstance(part, Choice) else str(part)
-        for part in parts
-        if not isinstance(part, FrameSlot | Phrase)
-    )
+def _known_earlier(call: PlannedCall, turn: int) -> PlannedCall:
+    """Return a call of an earlier turn: its values are pointed at, not named again."""
+    arguments = {
+        name: replace(value, provenance="said_before", said=None, source=Source(turn))
+        if value.provenance in ("said_now", "inferred") and value.said is not None
+        else value
+        for name, value in call.arguments.items()
+    }
+    return replace(call, arguments=arguments)
+
+
+def _ordinal(index: int, count: int) -> str:
+    if count == 1:
+        return "only"
+    return "last" if index == count - 1 else ORDINALS[min(index, len(ORDINALS) - 1)]
 
 
 def arguments_of(call: PlannedCall) -> dict[str, Any]:

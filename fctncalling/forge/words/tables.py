@@ -32,11 +32,10 @@ class KindWords:
 
 @dataclass(frozen=True)
 class ResultWords:
-    """How the result of one function is named afterwards."""
+    """How one part of a function's result is named afterwards."""
 
-    noun: str
-    many: str
-    made: tuple[Sequence, ...]  # "you found"
+    main: str  # noun of a result that the call is about; "" for a part or an item of it
+    ways: tuple[Sequence, ...]  # phrases with slots for the arguments of that call
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -94,10 +93,8 @@ def kind_words(kind: str) -> KindWords:
 
 @cache
 def result_words() -> dict[str, ResultWords]:
-    """Return function -> how its result is named."""
+    """Return "function.path" -> how that part of the result is named."""
     return {
-        function: ResultWords(
-            entry["noun"], entry.get("many", ""), tuple(map(parse, _lines(entry["made"])))
-        )
-        for function, entry in table("results").items()
+        place: ResultWords(entry.get("main", ""), tuple(map(parse, _lines(entry["ways"]))))
+        for place, entry in table("results").items()
     }

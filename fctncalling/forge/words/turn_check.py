@@ -21,6 +21,7 @@ _DATES = re.compile(
     rf"|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTH}),? \d{{4}}"
     r"|\d{4}[-/]\d{2}[-/]\d{2}"
 )
+_FIRST_CLASS = re.compile(r"\bfirst[ -]class\b")
 _ALONE = re.compile(r"\bsingle\b")  # "the single last line"
 _UNSAID_LENGTH = 3  # shorter values occur by chance
 
@@ -49,7 +50,8 @@ def _said_too_much(text: str, turn: PlannedTurn) -> Iterator[str]:
     values = list(_values(turn))
     rest = _without(text, [value for value in values if must_be_said(value)], turn)
     for value in values:
-        if value.provenance in ("said_before", "result", "state") and _names(rest, value.value):
+        known = value.provenance in ("said_before", "result", "state")
+        if known and value.value != "first" and _names(rest, value.value):
             yield f"{value.kind} {value.value!r} is said, but comes from {value.provenance}"
     if turn.blank is not None and turn.role == "request_without_value":
         index, argument = turn.blank
@@ -74,7 +76,10 @@ def must_be_said(value: Value) -> bool:
 
 def says_value(text: str, value: Value) -> bool:
     """Tell whether a value can be read in a text, in the form that the plan asks for."""
-    return says(text, value.value if value.provenance == "said_now" else value.said)
+    said = value.value if value.provenance == "said_now" else value.said
+    if value.kind == "travel_class" and said == "first":  # not "the first city"
+        return _FIRST_CLASS.search(text) is not None
+    return says(text, said)
 
 
 def says(text: str, said: Any) -> bool:
@@ -92,7 +97,8 @@ def says(text: str, said: Any) -> bool:
     day = parsed_date(str(said))
     if day is not None and any(day == parsed_date(found) for found in dates(text)):
         return True
-    return _contains(text, str(said)) or _contains(text, str(said).replace("_", " "))
+    word = str(said)
+    return any(_contains(text, form) for form in (word, word.replace("_", " "), word.capitalize()))
 
 
 def numbers(text: str) -> Iterator[float]:

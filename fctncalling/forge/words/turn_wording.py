@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -28,6 +27,12 @@ class AskingSentence:
     calls: list[PlannedCall]
     rest: tuple[str, ...] = ()
     is_plain: bool = True  # whether words may stand before it
+    explained: bool = False
+
+    @property
+    def can_be_explained(self) -> bool:
+        """Tell whether "so that I can ..." may follow in the same sentence."""
+        return self.form in _PURPOSE_FORMS and not self.explained and not _PLEASE.search(self.text)
 
 
 @dataclass
@@ -65,7 +70,7 @@ class TurnWording:
     def _groups(self) -> list[list[PlannedCall]]:
         """Return the calls to say, those of one sentence together."""
         groups: list[list[PlannedCall]] = []
-        for call in calls_to_say(self.turn):
+        for call in calls_to_say(self.turn, self.nouns.turn):
             size = 0 if not groups else len(groups[-1])
             if size in (1, 2) and self.draw.random() < (0.5, 0.2)[size - 1]:
                 groups[-1].append(call)
@@ -75,7 +80,7 @@ class TurnWording:
 
     def _independent(self, groups: list[list[PlannedCall]]) -> bool:
         return not any(
-            turn == self.nouns.call_turn
+            turn in (self.nouns.turn, self.nouns.call_turn)
             for call in groups[1]
             for turn, _ in (*call.depends_on, *_origins(call))
         )
@@ -102,7 +107,7 @@ class TurnWording:
 
     def _lead(self, call: PlannedCall) -> str | None:
         """Return where the call takes place, said for the steps before it that name a place."""
-        for step in _steps_before(self.turn, call):
+        for step in _steps_before(self.turn, self.nouns.turn, call):
             made = clause(step, ("lead",), self.nouns, self.used | self.frames)
             if made is not None:
                 self.frames.add(made.frame)
@@ -130,7 +135,11 @@ class TurnWording:
     def _link(self, group: list[PlannedCall], *, final: bool) -> str:
         if final and self.draw.random() < 0.25:
             return drawn("last", self.draw)
-        here = any(turn == self.nouns.call_turn for call in group for turn, _ in call.depends_on)
+        here = any(
+            turn in (self.nouns.turn, self.nouns.call_turn)
+            for call in group
+            for turn, _ in call.depends_on
+        )
         return drawn("link" if here or self.draw.random() < 0.55 else "add", self.draw)
 
     def _surrounded(self, length: int) -> list[str]:
@@ -164,8 +173,10 @@ class TurnWording:
         chance, alone = self.draw.random(), len(self.requests) == 1
         first = request is self.requests[0]
         if chance < 0.3 and first and request.is_plain and request.form != "want":
+            request.is_plain = False
             request.text = with_aim("aim_first", purpose, self.draw).replace("@", request.text)
-        elif chance < 0.6 and request.form in _PURPOSE_FORMS and not _PLEASE.search(request.text):
+        elif chance < 0.6 and request.can_be_explained:
+            request.explained = True
             why = with_aim("aim_after", purpose, self.draw)
             request.text = f"{request.text[:-1]} {why}{request.text[-1]}"
         elif chance < 0.8 and first:
@@ -190,7 +201,7 @@ class TurnWording:
         return sum(len(text.split()) for text in (*texts, *around))
 
 
-def calls_to_say(turn: PlannedTurn) -> list[PlannedCall]:
+def calls_to_say(turn: PlannedTurn, number: int) -> list[PlannedCall]:
     """Return the asked calls, and the needed steps whose values no other request says.
 
     A step that only tells where ("cd") becomes an adverbial of the call behind it instead.
@@ -198,7 +209,9 @@ def calls_to_say(turn: PlannedTurn) -> list[PlannedCall]:
     said = []
     for index, call in enumerate(turn.requested):
         later = [each for each in turn.requested[index + 1 :] if each.purpose == "asked"]
-        if call.purpose == "asked" or (_has_words(turn, index) and not (_is_place(call) and later)):
+        if call.purpose == "asked" or (
+            _has_words(turn, number, index) and not (_is_place(call) and later)
+        ):
             said.append(call)
     return said
 
@@ -207,7 +220,7 @@ def _is_place(call: PlannedCall) -> bool:
     return call.function == "cd"
 
 
-def _steps_before(turn: PlannedTurn, call: PlannedCall) -> list[PlannedCall]:
+def _steps_before(turn: PlannedTurn, number: int, call: PlannedCall) -> list[PlannedCall]:
     """Return the unsaid steps of place between the asked call before this one and this one."""
     steps: list[PlannedCall] = []
     for index, each in enumerate(turn.requested):
@@ -215,31 +228,33 @@ def _steps_before(turn: PlannedTurn, call: PlannedCall) -> list[PlannedCall]:
             return steps
         if each.purpose == "asked":
             steps = []
-        elif _is_place(each) and _has_words(turn, index):
+        elif _is_place(each) and _has_words(turn, number, index):
             steps.append(each)
     return steps
 
 
-def _has_words(turn: PlannedTurn, index: int) -> bool:
+def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
     """Tell whether a needed step has a value that only words about itself would say."""
     values = [
-        (value.said, value.provenance)
+        value.said
         for value in turn.requested[index].arguments.values()
         if value.provenance in ("said_now", "inferred") and value.said is not None
     ]
     if not values:
         return False
-    return not any(
-        _says(value, values) or (value.source is not None and value.source.call == index
-                                 and value.provenance == "result")
-        for call in turn.requested[index + 1 :]
+    others = [
+        value
+        for place, call in enumerate(turn.requested)
+        if place != index
         for value in call.arguments.values()
+    ]
+    if all(any(value.said == said for value in others) for said in values):
+        return False
+    return not any(
+        value.provenance == "result" and value.kind != "access_token" and value.source is not None
+        and (value.source.turn, value.source.call) == (number, index)
+        for value in others
     )  # fmt: skip
-
-
-def _says(value: object, values: Iterable[tuple[object, str]]) -> bool:
-    said = getattr(value, "said", None)
-    return said is not None and any(said == each for each, _ in values)
 
 
 def _origins(call: PlannedCall) -> list[tuple[int, int]]:

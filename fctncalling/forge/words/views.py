@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from fctncalling.forge.plan import PlannedCall, Value
 from fctncalling.forge.words.grammar import FrameSlot
 from fctncalling.forge.words.literals import list_text, literal, number_text, quoted
 from fctncalling.forge.words.noun_phrases import NounPhrases
+from fctncalling.forge.words.tables import kind_words
 
 Viewed = tuple[str, tuple[str, ...]] | None
 """A text and the further arguments that it says; None where it cannot be said so."""
@@ -25,6 +27,8 @@ _CURRENCIES = {
     "INR": "Indian rupees", "RUB": "Russian rubles", "BRL": "Brazilian reais",
     "MXN": "Mexican pesos",
 }  # fmt: skip
+_SAME_ROUTE = ("on the same route", "on that same route", "between the same two cities")
+_WAY_BACK = ("in the opposite direction", "on the same route the other way round")
 _UNITS = {
     "line_count": "line",
     "share_count": "share",
@@ -56,7 +60,7 @@ def slot_text(slot: FrameSlot, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     if slot.view == "!":
         return _alone(nouns.bare(value))
     if slot.view == "'s":
-        return _alone(_possessive(nouns.phrase(value)))
+        return _alone(_possessive(nouns.phrase(value), nouns.bare(value)))
     if slot.view == ":":
         return _alone(_worded(value, slot, nouns))
     if slot.view[0] == "+":
@@ -68,9 +72,9 @@ def _alone(text: str | None) -> Viewed:
     return None if text is None else (text, ())
 
 
-def _possessive(text: str | None) -> str | None:
-    if text is None:
-        return None
+def _possessive(text: str | None, bare: str | None) -> str | None:
+    if text is None or (bare is not None and re.search(r"['\"”]\W*$", text)):
+        return bare and f"{bare}'s"
     if text in ("it", "them"):
         return "its" if text == "it" else "their"
     return f"{text}'s"
@@ -80,18 +84,14 @@ def _worded(value: Value, slot: FrameSlot, nouns: NounPhrases) -> str | None:
     if nouns.is_blank(value) or value.provenance not in ("said_now", "flag", "inferred"):
         return None
     word = dict(slot.words).get(str(value.value))
-    if word is None or (value.provenance == "said_now" and _letters(value.value) not in word):
+    if word is None or (value.provenance == "said_now" and str(value.value) not in word.lower()):
         return None
     return literal(word)
 
 
-def _letters(value: Any) -> str:
-    return str(value)
-
-
 def counted(value: Value, unit: str, nouns: NounPhrases) -> str | None:
     """Return a number with its unit, in the unit in which the user knows it."""
-    if nouns.is_blank(value):
+    if nouns.left_out(value) is not None:
         vague = nouns.phrase(value)
         return vague and f"{vague} {_plural(unit)}"
     spoken = nouns.spoken(value)
@@ -101,7 +101,7 @@ def counted(value: Value, unit: str, nouns: NounPhrases) -> str | None:
     if kind != value.kind and kind in ("liters", "gallons", "miles"):
         unit = kind[:-1]
     elif isinstance(said, str):
-        return nouns.bare(value)
+        return None
     number = nouns.bare(value)
     return number and f"{number} {unit if said == 1 else _plural(unit)}"
 
@@ -114,6 +114,8 @@ def _quantity(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     unit = nouns.bare(call.arguments["unit_in"])
     if unit is None:
         return None
+    if nouns.is_blank(value):
+        return f"a certain number of {unit}", ("unit_in",)
     number = nouns.bare(value)
     if number is not None:
         return f"{number} {unit}", ("unit_in",)
@@ -129,6 +131,8 @@ def _sum(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     currency = nouns.bare(call.arguments["base_currency"])
     if currency is None:
         return None
+    if nouns.is_blank(value):
+        return f"a certain sum in {currency}", ("base_currency",)
     number = nouns.bare(value)
     if number is not None:
         return f"{number} {currency}", ("base_currency",)
@@ -140,7 +144,40 @@ def _adjective(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     text = nouns.bare(value)
     if text is None or nouns.is_blank(value):
         return None
-    return f"{text}{nouns.draw.choice((' class', '-class', ''))}", ()
+    endings = (" class", "-class") if value.value == "first" else (" class", "-class", "")
+    return f"{text}{nouns.draw.choice(endings)}", ()
+
+
+def _route(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
+    """Return "from A to B", or how the route relates to the flight spoken of before."""
+    goal = call.arguments["travel_to"]
+    here, there = (nouns.spoken(each) is None for each in (value, goal))
+    blank = nouns.is_blank(value) or nouns.is_blank(goal)
+    last = nouns.facts.last_route(call, nouns.call_turn)
+    if (
+        here
+        and there
+        and not blank
+        and last
+        in (
+            (value.value, goal.value),
+            (goal.value, value.value),
+        )
+    ):
+        same = last == (value.value, goal.value)
+        ways = _SAME_ROUTE if same else _WAY_BACK
+        return nouns.draw.choice(ways), ("travel_to",)
+    start, end = nouns.phrase(value), nouns.phrase(goal)
+    return None if start is None or end is None else (f"from {start} to {end}", ("travel_to",))
+
+
+def _named(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
+    """Return a list behind the name of its kind: "the hashtags #a and #b"."""
+    text = nouns.bare(value)
+    if text is None or nouns.is_blank(value):
+        return None
+    words = kind_words(value.kind)
+    return f"the {words.noun if len(value.value) == 1 else words.plural} {text}", ()
 
 
 def _insurance(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
@@ -205,6 +242,8 @@ def value_phrase(value: Value, nouns: NounPhrases) -> str | None:
         return found and found[0]
     if value.kind in _UNITS and not isinstance(value.said, str):
         return counted(value, _UNITS[value.kind], nouns)
+    if value.kind == "travel_class":
+        return f"{nouns.bare(value)} class"
     doors = _doors(value, nouns)
     return doors or (nouns.phrase(value) if value.kind in _PRICED else nouns.bare(value))
 
@@ -214,6 +253,8 @@ _VIEWS: dict[str, Callable[[Value, PlannedCall, NounPhrases], Viewed]] = {
     "sum": _sum,
     "adjective": _adjective,
     "insurance": _insurance,
+    "named": _named,
+    "route": _route,
     "is": _updates("is"),
     "to": _updates("to"),
     "degrees": _degrees,

@@ -8,6 +8,7 @@ from itertools import pairwise
 from random import Random
 
 from fctncalling.forge.plan import Plan, PlannedTurn, Value
+from fctncalling.forge.words.clauses import filled
 from fctncalling.forge.words.discourse import Discourse
 from fctncalling.forge.words.grammar import Frame
 from fctncalling.forge.words.inflection import carriers, with_correction, with_slip
@@ -92,7 +93,7 @@ class _TaskWriter:
 
     def _nouns(self, index: int, turn: PlannedTurn) -> NounPhrases:
         nouns = NounPhrases(
-            self.facts, index, self.discourse.branch(), self.draw, self.persona.mark
+            self.facts, index, self.discourse.branch(), self.draw, self.persona.mark, filled
         )
         if turn.role == "request_without_value":
             nouns.blank = _blank(turn)
