@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from token_worlds import timelines
+from token_worlds import trajectories
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.ppo import ALGORITHMS
@@ -40,7 +40,7 @@ def test_to_the_naive_algorithm_alone_the_better_action_is_worth_less(
         [([0.0] * world.LENGTHS[word], world.REWARDS[word])] for word in (world.SHORT, world.LONG)
     ]
     config = TrainConfig(algorithm_name=name, gamma=world.GAMMA, lam=1.0)
-    returns = ALGORITHMS[name].estimate(timelines(*actions), config).returns[:, 0]
+    returns = ALGORITHMS[name].estimate(trajectories(*actions), config).returns[:, 0]
     assert returns.tolist() == pytest.approx([0.8, worth])
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-MAX_TRAVELLING = 2**26  # numbers of one sum between processes, 256 MiB in fp32
+MAX_REDUCE_SIZE = 2**26  # numbers of one sum between processes, 256 MiB in fp32
 # how long a process waits for another: a rollout may be far longer on one than on the next
 PATIENCE_S = 7200
 ONE_ON_A_CPU = (
@@ -154,7 +154,7 @@ class ProcessGroup:
         for parameter in module.parameters():
             if parameter.grad is not None:
                 waiting.append(parameter.grad)
-            if sum(gradient.numel() for gradient in waiting) > MAX_TRAVELLING:
+            if sum(gradient.numel() for gradient in waiting) > MAX_REDUCE_SIZE:
                 _all_reduce_together(waiting)
                 waiting = []
         if waiting:

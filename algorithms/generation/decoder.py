@@ -17,14 +17,14 @@ from fctncalling.algorithms.policy.precision import pass_dtypes
 
 
 class DecoderOutput(NamedTuple):
-    """What a model says behind the last token of each of n rows."""
+    """Next-token logits and hidden states after the last token of each of n rows."""
 
     logits: Tensor  # (n, V)
-    hidden: Tensor | None  # (n, H) the states they come from, where asked for
+    hidden: Tensor | None  # (n, H) the states the logits come from, if requested
 
 
 class Decoder(Protocol):
-    """A model and one growing sequence a row, whose keys and values it keeps."""
+    """A model with a KV cache of one growing sequence per row."""
 
     num_tokens: int  # passed through the model so far, without padding
 
@@ -33,15 +33,15 @@ class Decoder(Protocol):
         """Memory of the keys and values kept, rows' free places included."""
         ...
 
-    def prefill(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> DecoderOutput:
-        """Pass new tokens through the model, one list (not empty) a row; rows are any, each at most
-        once.
+    def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> DecoderOutput:
+        """Append a non-empty list of tokens to each of these (distinct) rows in one or more
+        passes.
         """
         ...
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
-        """Pass one token of each of the first rows through; what comes back for rows not active
-        means nothing.
+        """Append one token to each active row among the first len(active); outputs of the others
+        are undefined.
         """
         ...
 
@@ -56,11 +56,11 @@ class Decoder(Protocol):
         """Let two rows change places."""
 
     def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
-        """Let empty rows begin with the same tokens, which are read once."""
+        """Start empty rows with the same prompt, which passes through the model once."""
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Let empty rows begin with the first `count` tokens of another, those it was opened with
-        if it was.
+        """Start empty rows with the first `count` tokens of another; if that was opened with a
+        prompt, these are the prompt.
         """
 
 
@@ -70,8 +70,8 @@ class TransformersDecoder:
     def __init__(
         self, model: nn.Module, num_rows: int, *, hidden: bool = False, max_tokens: int = 8192
     ) -> None:
-        """hidden: whether states are asked for; max_tokens: padded tokens of one forward over
-        several rows.
+        """hidden: return hidden states too; max_tokens: padded tokens of one forward over several
+        rows.
         """
         check_supported(model)
         self.model = model
@@ -86,22 +86,23 @@ class TransformersDecoder:
         """Memory of the keys and values kept, rows' free places included."""
         return self.cache.num_bytes
 
-    def prefill(self, rows: Sequence[int], news: Sequence[Sequence[int]]) -> DecoderOutput:
+    def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> DecoderOutput:
         """Pass new tokens through the model, rows of like length in one left-padded block."""
-        by_length = sorted(range(len(news)), key=lambda i: len(news[i]))
+        by_length = sorted(range(len(new_tokens)), key=lambda i: len(new_tokens[i]))
         found: dict[int, tuple[Tensor, Tensor | None]] = {}
         while by_length:
-            width = len(news[by_length[-1]])
+            width = len(new_tokens[by_length[-1]])
             # Rows shorter than half the block would be mostly padding, which costs as much as text.
-            group = [i for i in by_length if 2 * len(news[i]) > width][
+            group = [i for i in by_length if 2 * len(new_tokens[i]) > width][
                 -max(1, self.max_tokens // width) :
             ]
             del by_length[-len(group) :]
-            block = [[0] * (width - len(news[i])) + list(news[i]) for i in group]
-            out = self._forward(block, [len(news[i]) for i in group], [rows[i] for i in group])
+            block = [[0] * (width - len(new_tokens[i])) + list(new_tokens[i]) for i in group]
+            counts = [len(new_tokens[i]) for i in group]
+            out = self._forward(block, counts, [rows[i] for i in group])
             for place, i in enumerate(group):
                 found[i] = (out.logits[place], None if out.hidden is None else out.hidden[place])
-        logits, hidden = zip(*(found[i] for i in range(len(news))), strict=True)
+        logits, hidden = zip(*(found[i] for i in range(len(new_tokens))), strict=True)
         return DecoderOutput(torch.stack(logits), torch.stack(hidden) if self.hidden else None)
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
@@ -123,28 +124,28 @@ class TransformersDecoder:
         self.cache.swap(one, other)
 
     def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
-        """Let empty rows begin with the same tokens, which are read once and copied."""
+        """Start empty rows with the same prompt, which passes once and is copied."""
         self.prefill(rows[:1], [prompt])
         self.share(rows[0], rows[1:], len(prompt))
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Let empty rows begin with a copy of the first `count` tokens of another."""
+        """Start empty rows with a copy of the first `count` tokens of another."""
         for row in rows:
             self.cache.share(source, row, count)
 
     def _forward(
         self, block: list[list[int]], counts: list[int], rows: Sequence[int]
     ) -> DecoderOutput:
-        """Return what is said behind the last column of a left-padded block; row i brings
-        `counts[i]` tokens.
+        """Return the outputs after the last column of a left-padded block (n, width) with
+        `counts[i]` tokens in row i.
         """
         device, model = self._parameter.device, self.model
-        places = self.cache.append_plan(counts, len(block[0]), rows, device)
+        positions = self.cache.append_plan(counts, len(block[0]), rows, device)
         self.num_tokens += sum(counts)
         output: Any = model(
             input_ids=torch.tensor(block, device=device),
-            attention_mask=attention_mask(model, places, pass_dtypes(model).decoder),
-            position_ids=places.positions.clamp(min=0),
+            attention_mask=attention_mask(model, positions, pass_dtypes(model).decoder),
+            position_ids=positions.positions.clamp(min=0),
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,

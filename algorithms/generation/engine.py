@@ -23,21 +23,20 @@ class CacheBudgetError(ValueError):
 
 
 class GenerationEngine(Engine):
-    """Samples from any transformers causal language model with a hand-written loop around it.
+    """Continuous-batching sampler for any transformers causal language model.
 
-    Every token is read once: what a slot's sequence held is kept, a request's new ids are read, and
-    the slot joins those that decode, one token a step, until its action ends. Slots join and leave
-    while others go on. Of slots that begin alike (groups of one prompt) the prompt is read once.
-    Sampling is by inverse distribution function from a random stream of each slot's own, so what a
-    slot says does not depend on which others run beside it (beyond rounding). Temperature 0 is
-    greedy, its log-probabilities are those at temperature 1. There is no top-k or top-p: the loss
-    sees the sampled distribution.
+    Every token passes through the model once: a slot's KV cache stays between its requests, a
+    request's new ids are prefilled, and the slot then decodes one token a step with all other busy
+    slots until its action ends. Slots join and leave at any step. A prompt with which several slots
+    begin (a group) is prefilled once. Sampling is by inverse CDF from each slot's own random
+    stream, so a slot's tokens do not depend on the other slots (beyond rounding). Temperature 0 is
+    greedy, with log-probabilities at temperature 1. There is no top-k or top-p: the loss sees the
+    sampled distribution.
 
-    `decode` reads tokens for stop strings. `value_head` maps hidden states (n, H) to values (n,),
-    which then come with the actions. `max_cache_tokens` bounds slots times the longest sequence;
-    CacheBudgetError where it is passed. `generator` is drawn from by slots begun without a seed.
-    `fast_path` chooses between our own forward and the model's; None takes ours where it knows the
-    model.
+    `decode` turns tokens into text for stop strings. `value_head` maps hidden states (n, H) to
+    values (n,), which actions then include. `max_cache_tokens` bounds slots times the longest
+    sequence (CacheBudgetError). `generator` serves slots begun without a seed. `fast_path` selects
+    the fused decoder; None: if it supports the model.
     """
 
     def __init__(
@@ -83,12 +82,12 @@ class GenerationEngine(Engine):
 
     @property
     def num_cache_bytes(self) -> int:
-        """Memory of the kept keys and values."""
+        """Memory of the cached keys and values."""
         return self._decoder.num_bytes
 
     def start(self, num_slots: int) -> None:
-        """Forget everything and offer slots 0..num_slots-1;
-        call it whenever the weights changed.
+        """Clear all slots and provide slots 0..num_slots-1; call it whenever the weights
+        changed.
         """
         self._num_prefilled += self._decoder.num_tokens
         self._decoder = self._new_decoder(num_slots)
@@ -96,7 +95,7 @@ class GenerationEngine(Engine):
         self._row = list(range(num_slots))  # slot -> its row in the cache
         self._slot = list(range(num_slots))  # row -> its slot
         self._busy: set[int] = set()  # slots with a request
-        self._joining: set[int] = (
+        self._prefilling: set[int] = (
             set()
         )  # those of them with more to read than the token they sampled last
         self._finished: list[tuple[int, Action]] = []  # not returned yet
@@ -106,16 +105,14 @@ class GenerationEngine(Engine):
         ] = {}  # a first prompt -> the slots that hold it
 
     def begin(self, slot: int, seed: int | None = None) -> None:
-        """Empty a slot for a new sequence, with a random stream of its own where a seed is
-        given.
-        """
+        """Clear a slot for a new sequence; a seed gives it its own random stream."""
         self.restart(slot)
         self._slots[slot].stream = (
             self.generator if seed is None else torch.Generator().manual_seed(seed)
         )
 
     def restart(self, slot: int) -> None:
-        """Empty a slot for a sequence that is rendered again, and go on with its random stream."""
+        """Clear a slot but keep its random stream (its history was rendered anew)."""
         old = self._slots[slot]
         if slot in (holders := self._prefixes.get(old.prefix, [])):
             holders.remove(slot)
@@ -123,7 +120,7 @@ class GenerationEngine(Engine):
                 del self._prefixes[old.prefix]
         self._slots[slot] = Slot(slot, old.stream)
         self._busy.discard(slot)
-        self._joining.discard(slot)
+        self._prefilling.discard(slot)
         self._finished = [(number, action) for number, action in self._finished if number != slot]
         self._decoder.empty(self._row[slot])
 
@@ -133,30 +130,30 @@ class GenerationEngine(Engine):
             request, self.stop_ids, self.decode, self.max_new_tokens, greedy=self.temperature == 0
         )
         self._busy.add(request.slot)
-        self._joining.add(request.slot)
+        self._prefilling.add(request.slot)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Work on until an eighth of the requests is answered, or as many could join; return (slot,
-        action) of those.
+        """Run until at least 1/8 of the requests finished, or `interrupted`; return (slot, action)
+        pairs.
 
-        A whole eighth, as reading a few tokens of one slot costs nearly as much as those of
-        several. An error of a request's `on_token` or `on_stop` is raised when the others have got
-        their tokens: begin its slot again, go on.
+        An eighth, because a prefill of one slot costs nearly as much as one of several. An error
+        in a request's `on_token` or `on_stop` is raised after the other slots got their tokens:
+        begin that slot again and go on.
         """
-        wanted = max(1, len(self._busy) // 8)
+        target = max(1, len(self._busy) // 8)
         training = self.model.training
         if training:
             self.model.eval()
         try:
             with torch.inference_mode():
-                while self._busy and len(self._finished) < wanted:
-                    if self._joining:
+                while self._busy and len(self._finished) < target:
+                    if self._prefilling:
                         self._prefill()
                     else:
                         self._step()
                     if self._failed:
                         raise self._failed.pop()
-                    if self.interrupted(wanted):
+                    if self.interrupted(target):
                         break
         finally:
             if training:
@@ -166,16 +163,16 @@ class GenerationEngine(Engine):
 
     @timed("prefill")
     def _prefill(self) -> None:
-        """Let slots read what they have not read, and sample a token each."""
+        """Prefill the pending tokens of slots and sample a token for each."""
         joining = [
             self._slots[number]
-            for number in sorted(self._joining, key=lambda number: self._row[number])
+            for number in sorted(self._prefilling, key=lambda number: self._row[number])
         ]
         lengths = [self._decoder.length(self._row[slot.number]) for slot in joining]
         self._check_budget(
             [length + len(slot.pending) for length, slot in zip(lengths, joining, strict=True)]
         )
-        self._joining.clear()
+        self._prefilling.clear()
         alike: dict[tuple[int, ...], list[Slot]] = {}
         for slot, length in zip(joining, lengths, strict=True):
             if not length and not slot.prefix:
@@ -198,8 +195,9 @@ class GenerationEngine(Engine):
                 self._sample(slots, read)
 
     def _share_prefix(self, opening: tuple[int, ...], slots: Sequence[Slot]) -> bool:
-        """Let slots begin alike; return whether they share all but the last token, which each
-        reads.
+        """Share a common prompt between slots; return whether they share all but its last token.
+
+        The last token stays pending: each slot needs the logits after it.
         """
         holders = self._prefixes.setdefault(opening, [])
         rows, shared = [self._row[slot.number] for slot in slots], opening[:-1]
@@ -218,7 +216,7 @@ class GenerationEngine(Engine):
 
     @timed("decode")
     def _step(self) -> None:
-        """Let the busy slots decode one token each."""
+        """Decode one token for each busy slot."""
         span = self._compact()
         rows: list[Slot | None] = [
             self._slots[number] if number in self._busy else None for number in self._slot[:span]
@@ -252,11 +250,11 @@ class GenerationEngine(Engine):
                 self._busy.discard(slot.number)
                 self._finished.append((slot.number, slot.action))
             elif len(slot.pending) > 1:
-                self._joining.add(slot.number)
+                self._prefilling.add(slot.number)
 
     def _compact(self) -> int:
-        """Return how many first rows hold all busy slots, after moving some where too many idle
-        ones lie between.
+        """Return how many first rows hold all busy slots; if over 1/8 of them are idle, compact
+        them first.
         """
         rows = sorted(self._row[number] for number in self._busy)
         if rows[-1] + 1 - len(rows) > len(rows) // 8:

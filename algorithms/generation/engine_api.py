@@ -9,32 +9,27 @@ from typing import Any
 
 
 class EngineError(Exception):
-    """An action cannot be had, through no fault of the policy: its episode is invalid."""
+    """The engine failed to produce an action; the episode is invalid."""
 
 
 class RolloutError(RuntimeError):
-    """Episodes cannot be played any more, through no fault of the policy: the run ends, and can go
-    on later.
-    """
+    """Infrastructure failed for good: the run ends, and can be resumed later."""
 
 
 @dataclass
 class Request:
-    """What a slot's sequence grows by before the next action is sampled, and how that action may
-    end.
+    """New prompt tokens for a slot, and the stop conditions of the action to sample.
 
-    An action ends at one of the actor's end tokens, at one of the request's own (`stop_ids`), where
-    its text comes to hold one of the strings in `stop`, or at its limit. `on_stop` may answer a
-    string or an id of the request's own: the ids it returns are read as if they had been written (a
-    tool's result, in mid-action) and the action goes on; None ends it. `on_token` is called with
-    every id as it comes, and its log-probability, None where it was not sampled.
+    An action ends at one of the engine's end tokens, at one of `stop_ids`, when its text contains
+    one of the strings in `stop`, or at its limit. `on_stop` is called at a stop of the request's
+    own: ids that it returns (a tool's result in mid-action) are appended, not sampled, and the
+    action goes on; None ends it. `on_token` is called with every id as it comes and its
+    log-probability, None if not sampled.
     """
 
     slot: int
     new_ids: list[int]
-    max_new_tokens: int | None = (
-        None  # a tighter limit than the actor's, where an episode's budget runs out
-    )
+    max_new_tokens: int | None = None  # lowers the engine's limit, for an episode's token budget
     stop: Sequence[str] = ()  # strings at which the action pauses; they stay part of it
     stop_ids: Sequence[int] = ()  # tokens that do the same
     on_stop: Callable[[Action], Sequence[int] | None] | None = None
@@ -47,20 +42,18 @@ class Request:
 
 @dataclass
 class Action:
-    """The tokens of an action, their log-probabilities at the sampling temperature, and why it
+    """Sampled tokens of an action, their log-probs at the sampling temperature, and why it
     ended.
     """
 
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)  # 0.0 where not acted
     acted: list[bool] = field(default_factory=list)  # false on ids that `on_stop` put in
-    # end: an end token of the actor's; stop: an id or a string of the request's; length: cut
+    # end: an end token of the engine; stop: an id or a string of the request's; length: cut
     stop_reason: str = ""
     stop: str = ""  # the string that was found
-    values: list[float] = field(
-        default_factory=list
-    )  # of the state before each token, where a value head is given
-    failure: EngineError | None = None  # why there is no action; all else means nothing then
+    values: list[float] = field(default_factory=list)  # V(state before each token), if requested
+    failure: EngineError | None = None  # why there is no action; the other fields are then unset
 
     @property
     def truncated(self) -> bool:
@@ -77,65 +70,58 @@ class Action:
 
 
 class Engine(ABC):
-    """Answers requests: a model behind a `GenerationEngine`, a `ScriptedEngine`.
+    """Generation engine interface: `GenerationEngine`, `VllmEngine`, `ScriptedEngine`.
 
-    A slot holds one growing sequence. Requests of several slots are worked on side by side:
-    `submit` hands one over, `advance` works until some are answered. `generate` does both and waits
-    for all of them.
+    A slot holds one growing sequence. Requests of several slots run concurrently: `submit` adds
+    one, `advance` works until some are finished, `generate` does both and waits for all.
 
-    `interrupted` is asked between two passes of the model: whether `advance` is to return at once,
-    as so many could join. An actor that leaves the work to others need not ask.
+    `interrupted(n)` is called between two passes of the model; if true, `advance` returns at once,
+    because n environments have responded meanwhile. Engines that sample elsewhere need not call it.
     """
 
     interrupted: Callable[[int], bool] = staticmethod(lambda wanted: False)
 
     @abstractmethod
     def start(self, num_slots: int) -> None:
-        """Forget everything and offer slots 0..num_slots-1;
-        call it whenever the weights changed.
+        """Clear all slots and provide slots 0..num_slots-1; call it whenever the weights
+        changed.
         """
 
     @abstractmethod
     def begin(self, slot: int, seed: int | None = None) -> None:
-        """Empty a slot for a new sequence, with a random stream of its own where a seed is
-        given.
-        """
+        """Clear a slot for a new sequence; a seed gives it its own random stream."""
 
     @abstractmethod
     def restart(self, slot: int) -> None:
-        """Empty a slot for a sequence that is rendered again, and go on with its random stream.
+        """Clear a slot but keep its random stream (its history was rendered anew).
 
-        A request of the slot that is not answered yet is dropped.
+        A pending request of the slot is dropped.
         """
 
     @abstractmethod
     def submit(self, request: Request) -> None:
-        """Take a request; its slot must have none that waits for an answer."""
+        """Add a request; its slot must have no pending one."""
 
     @abstractmethod
     def advance(self) -> list[tuple[int, Action]]:
-        """Work on until some requests are answered; return (slot, action) of each, nothing where
-        none was left.
+        """Run until some requests finished; return their (slot, action) pairs, none if there was
+        no request.
         """
 
     def generate(self, requests: Sequence[Request]) -> list[Action]:
-        """Return one action a request, in their order; no other request may wait for its answer
-        meanwhile.
-        """
+        """Return the action of each request, in their order; no other request may be pending."""
         for request in requests:
             self.submit(request)
-        answered: dict[int, Action] = {}
-        while any(request.slot not in answered for request in requests):
-            answered |= dict(self.advance())
-        return [answered[request.slot] for request in requests]
+        finished: dict[int, Action] = {}
+        while any(request.slot not in finished for request in requests):
+            finished |= dict(self.advance())
+        return [finished[request.slot] for request in requests]
 
 
 class ScriptedEngine(Engine):
-    """Answers with the texts of a callable (task_id, turn, step_in_turn, info) -> text, encoded,
-    end of turn included.
+    """Engine that encodes the texts of a callable (task_id, turn, step_in_turn, info) -> text.
 
-    Played through the same rollout as a model, it makes demonstrations with the ids and masks that
-    learning will see.
+    In the same rollout as a model, it makes demonstrations with the ids and masks of training.
     """
 
     def __init__(
@@ -147,11 +133,11 @@ class ScriptedEngine(Engine):
         self.script = script
         self.encode = encode
         self.end_of_turn_id = end_of_turn_id
-        self._waiting: list[Request] = []
+        self._requests: list[Request] = []
 
     def start(self, num_slots: int) -> None:
-        """Forget what was asked."""
-        self._waiting = []
+        """Drop all requests."""
+        self._requests = []
 
     def begin(self, slot: int, seed: int | None = None) -> None:
         """Forget what the slot was asked: a script keeps no sequences."""
@@ -159,16 +145,16 @@ class ScriptedEngine(Engine):
 
     def restart(self, slot: int) -> None:
         """Forget what the slot was asked: a script keeps no sequences."""
-        self._waiting = [request for request in self._waiting if request.slot != slot]
+        self._requests = [request for request in self._requests if request.slot != slot]
 
     def submit(self, request: Request) -> None:
         """Take a request."""
-        self._waiting.append(request)
+        self._requests.append(request)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Answer every request; log-probabilities are 0."""
-        answered = []
-        for request in self._waiting:
+        """Finish every request; log-probabilities are 0."""
+        finished = []
+        for request in self._requests:
             text = self.script(request.task_id, request.turn, request.step_in_turn, request.info)
             found = next(
                 (stop for stop in request.stop if text.endswith(stop)), ""
@@ -176,6 +162,6 @@ class ScriptedEngine(Engine):
             action = Action(stop_reason="stop" if found else "end", stop=found)
             for token in (*self.encode(text), *([] if found else [self.end_of_turn_id])):
                 action.append(token, 0.0)
-            answered.append((request.slot, action))
-        self._waiting = []
-        return answered
+            finished.append((request.slot, action))
+        self._requests = []
+        return finished

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
-from fctncalling.algorithms.generation.transformers_cache import grown
+from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
-MOST_SCORES = (
+MAX_SCORES = (
     2**22
 )  # of one layer, held thrice at once; where there would be more, attention goes piece by piece
 
@@ -148,7 +148,7 @@ class KVCache:
         num_scores = last.numel() * heads * groups * (block.begin + block.width)
         # Products round scores to the buffers' precision; where that is half, only one token a row
         # is read so.
-        if num_scores > MOST_SCORES or self.keys.dtype != torch.float32:
+        if num_scores > MAX_SCORES or self.keys.dtype != torch.float32:
             return self.hidden_behind(last.flatten(), block.width).view(
                 len(last), 1, block.longest, -1
             )
@@ -252,7 +252,7 @@ class KVCache:
         for them.
         """
         if longest > self._capacity:
-            self.resize(whole_lines(grown(self._capacity, longest)))
+            self.resize(whole_lines(next_capacity(self._capacity, longest)))
         return whole_lines(longest)
 
     def resize(

@@ -20,11 +20,10 @@ from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlo
 
 
 class PrefixKVCache(KVCache):
-    """Kept rows, each with a prompt before its first column or none; a prompt lives as long as a
-    row has it.
+    """KV cache with prefix sharing: each row follows a shared prompt, or none.
 
-    Attention is over the columns of prompts, as many as the longest has, and behind them a row's
-    own.
+    A prompt lives as long as a row follows it. Attention is over [prompt | own] columns: as many
+    prompt columns as the longest prompt has, then the row's own.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class PrefixKVCache(KVCache):
         self._prompt_of: list[int | None] = [
             None
         ] * num_rows  # a row -> its prompt's row among the prompts
-        self._seated: list[int | None] = []  # prompts of the rows that `_seats` are of
+        self._grouped_prompts: list[int | None] = []  # prompt of each row that `_groups` is made of
         self._groups: PrefixGroups | None = None
 
     @property
@@ -44,7 +43,7 @@ class PrefixKVCache(KVCache):
         return super().num_bytes + self.prompts.num_bytes
 
     def empty(self, row: int) -> None:
-        """Forget a row's tokens, and its prompt where no other row has it."""
+        """Forget a row's tokens, and its prompt if no other row follows it."""
         left, held = (
             self._prompt_of[row],
             self.lengths[row] + 1,
@@ -64,7 +63,7 @@ class PrefixKVCache(KVCache):
         self._prompt_of = [
             None if prompt is None else prompt - (prompt > left) for prompt in self._prompt_of
         ]
-        self._seated = []
+        self._grouped_prompts = []
 
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places; what an empty one holds is not kept."""
@@ -75,17 +74,17 @@ class PrefixKVCache(KVCache):
     def new_prompt(self, count: int) -> int:
         """Return the number of a prompt that there is room for, of `count` tokens."""
         self.prompts.resize(whole_lines(max([count, *self.prompts.lengths])), new_rows=1)
-        self._seated = []
+        self._grouped_prompts = []
         return len(self.prompts.lengths) - 1
 
     def begin(self, rows: Sequence[int], prompt: int) -> None:
-        """Let empty rows begin with a prompt."""
+        """Start empty rows with a cached prompt."""
         for row in rows:
             self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Let empty rows begin with the first `count` tokens of another: its prompt, or a copy of
-        what is its own.
+        """Start empty rows with the first `count` tokens of another: its prompt, or a copy of its
+        own tokens made a prompt.
         """
         prompt = self._prompt_of[source]
         if prompt is None:
@@ -96,66 +95,72 @@ class PrefixKVCache(KVCache):
         self.begin(rows, prompt)
 
     def prefix_groups_of(self, rows: Sequence[int]) -> PrefixGroups | None:
-        """Return how rows sit at shared prompts, where any of them does."""
+        """Return the assignment of rows to shared prompts; None if no row has one."""
         prompts = [self._prompt_of[row] for row in rows]
         if not self.prompts.lengths or prompts.count(None) == len(prompts):
             return None
-        if prompts != self._seated:
+        if prompts != self._grouped_prompts:
             self._groups = self._new_prefix_groups(prompts)
-            self._seated = prompts
+            self._grouped_prompts = prompts
         return self._groups
 
     def _new_prefix_groups(self, prompts: Sequence[int | None]) -> PrefixGroups:
         device, lengths = self.keys.device, self.prompts.lengths
-        parties: list[list[int]] = [[] for _ in lengths]
+        rows_by_prompt: list[list[int]] = [[] for _ in lengths]
         for row, prompt in enumerate(prompts):
-            parties[prompt or 0].append(row)
-        places = max(map(len, parties))
-        rows = [row for party in parties for row in (*party, *[0] * (places - len(party)))]
+            rows_by_prompt[prompt or 0].append(row)
+        places = max(map(len, rows_by_prompt))
+        rows = [row for party in rows_by_prompt for row in (*party, *[0] * (places - len(party)))]
         ordered = rows == list(range(len(prompts)))
         back = [0] * len(prompts)
-        for number, party in enumerate(parties):
+        for number, party in enumerate(rows_by_prompt):
             for place, row in enumerate(party):
                 back[row] = number * places + place
         last = torch.tensor(lengths, device=device).repeat_interleave(self.keys.shape[2]) - 1
         none = [row for row, prompt in enumerate(prompts) if prompt is None]
         return PrefixGroups(
-            torch.tensor([prompt or 0 for prompt in prompts], device=device),
-            self.prompts.hidden_behind(last, whole_lines(max(lengths))).unsqueeze(1),
-            torch.tensor(none, device=device) if none else None,
-            None if ordered else torch.tensor(rows, device=device),
-            None if ordered else torch.tensor(back, device=device),
+            prompts=torch.tensor([prompt or 0 for prompt in prompts], device=device),
+            mask=self.prompts.hidden_behind(last, whole_lines(max(lengths))).unsqueeze(1),
+            none=torch.tensor(none, device=device) if none else None,
+            rows=None if ordered else torch.tensor(rows, device=device),
+            back=None if ordered else torch.tensor(back, device=device),
         )
 
     def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
         """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one
         product.
         """
-        if (seats := block.prefix_groups) is None:
+        if (groups := block.prefix_groups) is None:
             return super()._products(layer, block, queries, mask)
         keys, values = self._flat_own(layer, block)
         shared_keys, shared_values = self.prompts.flat[layer]
         by_row = (len(block.chosen), self.keys.shape[2], queries.shape[1], -1)
         own = torch.baddbmm(mask, queries, keys, alpha=self.scale).view(by_row)
-        scores = _per_prefix(seats, queries.view(by_row), shared_keys, seats.mask, self.scale)
-        if seats.none is not None:
-            scores = scores.index_fill(0, seats.none, float("-inf"))
+        scores = _per_prefix(
+            groups, queries.view(by_row), shared_keys, groups.mask, scale=self.scale
+        )
+        if groups.none is not None:
+            scores = scores.index_fill(0, groups.none, float("-inf"))
         shared_weights, own_weights = (
             torch.cat((scores, own), -1).softmax(-1).tensor_split((block.begin,), -1)
         )
-        read = _per_prefix(seats, shared_weights, shared_values).flatten(0, 1)
+        read = _per_prefix(groups, shared_weights, shared_values).flatten(0, 1)
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
     def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
-        """Return what `KVCache.mask` does: for products of a row's own columns, else of its
-        prompt's too.
+        """Return the additive mask: as `KVCache.mask` over own columns where `_products` adds the
+        prompts; else (n, 1, q, k) over [prompt | own] columns.
         """
         mask = super().mask(block, groups)
-        if mask is None or mask.dim() == 3 or (seats := block.prefix_groups) is None:
+        if mask is None or mask.dim() == 3 or (prefix_groups := block.prefix_groups) is None:
             return mask
-        seen = seats.mask[:: self.keys.shape[2]].unsqueeze(1).index_select(0, seats.prompts)
-        if seats.none is not None:
-            seen = seen.index_fill(0, seats.none, float("-inf"))
+        seen = (
+            prefix_groups.mask[:: self.keys.shape[2]]
+            .unsqueeze(1)
+            .index_select(0, prefix_groups.prompts)
+        )
+        if prefix_groups.none is not None:
+            seen = seen.index_fill(0, prefix_groups.none, float("-inf"))
         return torch.cat((seen.expand(-1, -1, block.longest, -1), mask), -1)
 
     def _columns(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
@@ -172,35 +177,34 @@ class PrefixKVCache(KVCache):
 
 
 def _per_prefix(
-    seats: PrefixGroups,
+    prefix_groups: PrefixGroups,
     states: Tensor,
     matrices: Tensor,
-    added: Tensor | None = None,
+    mask: Tensor | None = None,
     scale: float = 1.0,
 ) -> Tensor:
-    """Return states (n, heads, g, x) times the matrices (G x heads, x, y) they sit at, (n, heads,
+    """Return states (n, heads, g, x) times their prompt's matrix of (G x heads, x, y), (n, heads,
     g, y).
 
-    For each prompt and head it is one product, times `scale` and with `added` (G x heads, 1, y)
-    where given.
+    One product per prompt and head, times `scale` and plus `mask` (G x heads, 1, y) where given.
     """
-    if seats.rows is not None:
-        states = states.index_select(0, seats.rows)
+    if prefix_groups.rows is not None:
+        states = states.index_select(0, prefix_groups.rows)
     _, heads, queries, width = states.shape
     shape = (len(matrices) // heads, -1, heads, queries, width)  # by prompt and place
-    seated = states.transpose(0, 1) if shape[0] == 1 else states.view(shape).transpose(1, 2)
-    seated = seated.reshape(len(matrices), -1, width)
+    by_prompt = states.transpose(0, 1) if shape[0] == 1 else states.view(shape).transpose(1, 2)
+    by_prompt = by_prompt.reshape(len(matrices), -1, width)
     product = (
-        torch.bmm(seated, matrices)
-        if added is None
-        else torch.baddbmm(added, seated, matrices, alpha=scale)
+        torch.bmm(by_prompt, matrices)
+        if mask is None
+        else torch.baddbmm(mask, by_prompt, matrices, alpha=scale)
     )
     if shape[0] == 1:  # the same as below, by fewer steps
-        unseated = product.view(heads, -1, queries, matrices.shape[-1]).transpose(0, 1)
+        by_row = product.view(heads, -1, queries, matrices.shape[-1]).transpose(0, 1)
     else:
-        unseated = (
+        by_row = (
             product.view(shape[0], heads, -1, queries, matrices.shape[-1])
             .transpose(1, 2)
             .flatten(0, 1)
         )
-    return unseated if seats.back is None else unseated.index_select(0, seats.back)
+    return by_row if prefix_groups.back is None else by_row.index_select(0, prefix_groups.back)

@@ -1,4 +1,4 @@
-"""From logits and uniform noise to tokens and their log-probabilities."""
+"""Inverse-CDF sampling: tokens and log-probabilities from logits and uniform noise."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-BELOW_ONE = (
-    1 - 2**-23
-)  # in single precision a number closer to 1 may become 1, past the last likely token
+# Largest uniform sample used: in fp32 one closer to 1 may round to 1, past the last likely token.
+BELOW_ONE = 1 - 2**-23
 
 
 class Sampled(NamedTuple):
-    """One token a row of logits. n rows."""
+    """Sampled token and log-probability of each of n rows of logits."""
 
     tokens: Tensor  # (n,) int64
     logprobs: Tensor  # (n,) float32, at the sampling temperature

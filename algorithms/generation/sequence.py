@@ -10,9 +10,7 @@ from fctncalling.algorithms.generation.engine_api import Action, Request
 
 
 class Slot:
-    """What a slot holds beside its cache: tokens not read yet, the action it is at and where that
-    ends.
-    """
+    """State of a slot besides its KV cache: pending tokens, current request and action."""
 
     def __init__(self, number: int, stream: torch.Generator) -> None:
         self.number = number
@@ -21,7 +19,7 @@ class Slot:
         self.prefix: tuple[int, ...] = ()  # what the sequence began with
         self.action = Action()
         self._request: Request | None = None
-        self._noise: list[float] = []
+        self._uniforms: list[float] = []
 
     def start_request(
         self,
@@ -32,7 +30,7 @@ class Slot:
         *,
         greedy: bool,
     ) -> None:
-        """Take a request; ValueError where the slot has one already, or nothing to read."""
+        """Start a request; ValueError if the slot has one already, or no token to continue."""
         if self._request is not None:
             raise ValueError(
                 f"slot {self.number} has a request already: wait for its action, or begin the slot "
@@ -52,7 +50,7 @@ class Slot:
         self._num_sampled = 0
         # Always max_new_tokens numbers an action: a stream must not depend on how long its actions
         # are.
-        self._noise = (
+        self._uniforms = (
             []
             if greedy
             else torch.rand(max_new_tokens, generator=self.stream, dtype=torch.float64).tolist()
@@ -60,8 +58,8 @@ class Slot:
 
     @property
     def uniform(self) -> float:
-        """The next token's number, uniform in [0, 1)."""
-        return self._noise[self._num_sampled]
+        """Uniform sample in [0, 1) for the next token."""
+        return self._uniforms[self._num_sampled]
 
     def append(self, token: int, logprob: float, value: float | None) -> bool:
         """Add a sampled token to the action; return whether the action ends with it."""
@@ -79,8 +77,9 @@ class Slot:
         return bool(reason)
 
     def _reason(self, token: int, logprob: float) -> str:
-        """Return why the action ends with its last token, after what answers a stop is put in; ""
-        where it goes on.
+        """Return the stop reason after the last token, "" if the action goes on.
+
+        At a stop that `on_stop` answers, its ids are appended and the action goes on.
         """
         request, action = self._request, self.action
         if request is None:
@@ -102,11 +101,11 @@ class Slot:
 
 
 class StopCondition:
-    """Watches one action for the ends its request names.
+    """Stop condition of one action: end tokens, stop ids and stop strings.
 
-    Text is decoded from a window of last tokens just long enough for the longest string, so that a
-    long action costs no more a token than a short one; what came before an end that was answered is
-    not searched again.
+    Stop strings are searched in a window of last tokens just long enough for the longest of them,
+    so the cost per token does not grow with the action. Text before an answered stop is not
+    searched again.
     """
 
     def __init__(
@@ -146,6 +145,6 @@ class StopCondition:
         return ""
 
     def resume_after(self, action: Action) -> None:
-        """Go on behind an end that was answered by ids put in."""
+        """Continue after a stop that was answered: search only what follows."""
         self._first = len(action.ids)
         action.stop = ""

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 
-class Places(NamedTuple):
-    """Where a block of new tokens goes: n rows, q columns, k the longest row after them."""
+class BlockPositions(NamedTuple):
+    """Positions of a block of new tokens: n rows, q columns; k is the longest row's new length."""
 
     positions: Tensor  # (n, q) int64, position of each token in its own row; negative on padding
     width: int  # k
@@ -44,8 +44,8 @@ class RaggedCache(Cache):
 
     def append_plan(
         self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any
-    ) -> Places:
-        """Announce a left-padded block: its row i brings `counts[i]` tokens, 0 or more, to row
+    ) -> BlockPositions:
+        """Reserve positions for a left-padded block: `counts[i]` >= 0 new tokens for row
         `rows[i]`.
         """
         before = [self.lengths[row] for row in rows]
@@ -65,13 +65,13 @@ class RaggedCache(Cache):
             if list(rows) == list(range(len(counts)))
             else torch.tensor(list(rows), device=device)
         )
-        return Places(positions, self._width)
+        return BlockPositions(positions, self._width)
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write the announced block's keys and values (n, heads, q, size); return those rows (n,
-        heads, k, size).
+        """Write the reserved block's keys and values (n, heads, q, size); return those of the whole
+        rows (n, heads, k, size).
         """
         if layer_idx >= len(self._keys):
             shape = (self.num_rows, key_states.shape[1], self._capacity + 1)
@@ -113,7 +113,7 @@ class RaggedCache(Cache):
     def _grow(self, width: int) -> None:
         if width <= self._capacity:
             return
-        capacity = grown(self._capacity, width)
+        capacity = next_capacity(self._capacity, width)
         for buffers in (self._keys, self._values):
             for i, old in enumerate(buffers):
                 new = old.new_zeros(*old.shape[:2], capacity + 1, old.shape[3])
@@ -122,26 +122,25 @@ class RaggedCache(Cache):
         self._capacity = capacity
 
 
-def grown(capacity: int, width: int) -> int:
-    """Return the next capacity of a buffer that is to hold `width` tokens: a fourth at a time, so
-    little is free.
+def next_capacity(capacity: int, width: int) -> int:
+    """Return the next capacity of a buffer for `width` tokens: it grows by a fourth, so little is
+    unused.
     """
     return max(width, capacity + max(32, capacity // 4))
 
 
 def attention_mask(
-    model: nn.Module, places: Places, dtype: torch.dtype
+    model: nn.Module, block: BlockPositions, dtype: torch.dtype
 ) -> Tensor | dict[str, Tensor]:
-    """Return what each new token may attend to, (n, 1, q, k), or one such mask a layer type where
-    types are mixed.
+    """Return the additive attention mask (n, 1, q, k), or one per layer type if these are mixed.
 
     Additive: every attention implementation takes it, and scaled dot-product attention on a CPU is
     10-15 % faster with it than with a boolean one. Padding looks at column 0, as a token that may
     look at nothing would be NaN.
     """
     config: Any = model.config
-    columns = torch.arange(places.width, device=places.positions.device)
-    last = places.positions.clamp(min=0).unsqueeze(-1)  # (n, q, 1)
+    columns = torch.arange(block.width, device=block.positions.device)
+    last = block.positions.clamp(min=0).unsqueeze(-1)  # (n, q, 1)
     full = columns <= last
     window = getattr(config, "sliding_window", None)
     types = set(getattr(config, "layer_types", None) or ())
@@ -167,15 +166,15 @@ def check_supported(model: nn.Module) -> None:
         raise ValueError(
             f"{type(model).__name__} has no transformers config: give a causal one of transformers"
         )
-    odd = {
+    unsupported = {
         t
         for t in getattr(config, "layer_types", None) or ()
         if t not in ("full_attention", "sliding_attention")
     }
-    if odd or getattr(config, "is_encoder_decoder", False):
+    if unsupported or getattr(config, "is_encoder_decoder", False):
         raise ValueError(
-            f"{type(model).__name__} has layers ({', '.join(sorted(odd)) or 'encoder-decoder'}) "
-            "whose cache cannot be "
+            f"{type(model).__name__} has layers "
+            f"({', '.join(sorted(unsupported)) or 'encoder-decoder'}) whose cache cannot be "
             "kept row by row: use a decoder with full or sliding-window attention"
         )
     if config._attn_implementation not in ("sdpa", "eager"):

@@ -65,11 +65,11 @@ class AsyncEnvPool(EnvPool):
         """Forget all that was asked: answers that come later are dropped."""
         self._pending.clear()
 
-    def send(self, slot: int, question: EnvRequest, within_s: float) -> None:
+    def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
         """Hand a question over."""
         self._ticket += 1
         self._pending[slot] = _PendingRequest(self._ticket, time.monotonic() + within_s, within_s)
-        self._hand_over(slot, self._ticket, question)
+        self._dispatch(slot, self._ticket, request)
 
     @timed("wait")
     def recv(self, *, wait: bool) -> list[EnvResponse]:
@@ -91,7 +91,7 @@ class AsyncEnvPool(EnvPool):
                     self._stop_waiting()
 
     @abstractmethod
-    def _hand_over(self, slot: int, ticket: int, question: EnvRequest) -> None:
+    def _dispatch(self, slot: int, ticket: int, request: EnvRequest) -> None:
         """Let the slot's environment work on a question."""
 
     def _flush(self) -> None:

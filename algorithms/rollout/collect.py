@@ -60,13 +60,13 @@ def collect(
         raise ValueError("no environment to play in: give at least one")
     envs = InlineEnvPool(envs, make_env) if isinstance(envs, list) else envs
     seeds = _seeds(seed, numbers or range(len(task_ids)), group_size)
-    plays = [
+    running = [
         RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens)
         for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
     ]
     collection = _Collection(envs, engine, arrivals or ArrivalOrder(envs), deadline_s, on_episode)
-    collection.run(plays)
-    return _checked([collection.done[index] for index in range(len(plays))], max_episode_tokens)
+    collection.run(running)
+    return _checked([collection.done[index] for index in range(len(running))], max_episode_tokens)
 
 
 def _seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
@@ -85,13 +85,13 @@ class _Collection:
     def __init__(
         self,
         envs: EnvPool,
-        actor: Engine,
+        engine: Engine,
         order: ArrivalOrder,
         deadline_s: float,
         on_episode: Callable[[EpisodeRecord], None] | None,
     ) -> None:
         self.envs = envs
-        self.engine = actor
+        self.engine = engine
         self.arrivals = order
         self.deadline_s = deadline_s
         self.on_episode = on_episode
@@ -99,29 +99,29 @@ class _Collection:
         self.generating: set[int] = set()  # slots that the actor has a request of
         self.done: dict[int, _Ended] = {}
 
-    def run(self, plays: Sequence[RunningEpisode]) -> None:
+    def run(self, episodes: Sequence[RunningEpisode]) -> None:
         """Play all episodes."""
-        waiting = list(reversed(plays))
+        waiting = list(reversed(episodes))
         self.envs.start()
         self.engine.start(len(self.envs))
         self.engine.interrupted = self.arrivals.interrupted
         while waiting or self.running:
             for slot in range(len(self.envs)):
                 if slot not in self.running and waiting:
-                    self.running[slot] = play = waiting.pop()
-                    play.slot = slot
-                    self.envs.send(slot, play.opening_question(), self.deadline_s)
+                    self.running[slot] = episode = waiting.pop()
+                    episode.slot = slot
+                    self.envs.send(slot, episode.reset_request(), self.deadline_s)
             for answer in self.arrivals.recv(wait=not self.generating):
                 self._take(answer)
             for slot, action in self.engine.advance():
-                play = self.running[slot]
+                episode = self.running[slot]
                 self.generating.discard(slot)
                 if action.failure is not None:
-                    play.fail(action.failure)
-                    self._end(play)
+                    episode.fail(action.failure)
+                    self._end(episode)
                     continue
                 self.envs.send(
-                    slot, play.on_action(action), max(0.0, self.deadline_s - play.env_seconds)
+                    slot, episode.on_action(action), max(0.0, self.deadline_s - episode.env_seconds)
                 )
         self.engine.start(
             0
@@ -129,28 +129,28 @@ class _Collection:
 
     def _take(self, answer: EnvResponse) -> None:
         """Go on with an episode whose environment has answered."""
-        play = self.running[answer.slot]
-        play.env_seconds += answer.seconds
+        episode = self.running[answer.slot]
+        episode.env_seconds += answer.seconds
         if answer.error is not None and not isinstance(answer.error, Exception):
             raise answer.error  # an interrupt
         if answer.error is not None:
-            play.fail(answer.error)
+            episode.fail(answer.error)
             self.envs.replace(answer.slot)
-        elif play.rows:
-            play.on_step(*answer.result)
+        elif episode.rows:
+            episode.on_step(*answer.result)
         else:
-            play.on_reset(self.engine, *answer.result)
-        if play.ended:
-            self._end(play)
+            episode.on_reset(self.engine, *answer.result)
+        if episode.ended:
+            self._end(episode)
         else:
-            self.engine.submit(play.next_request(self.engine))
-            self.generating.add(play.slot)
+            self.engine.submit(episode.next_request(self.engine))
+            self.generating.add(episode.slot)
 
-    def _end(self, play: RunningEpisode) -> None:
-        del self.running[play.slot]
-        self.done[play.index] = _Ended(play.to_record(), play.cause, play.overflow)
+    def _end(self, episode: RunningEpisode) -> None:
+        del self.running[episode.slot]
+        self.done[episode.index] = _Ended(episode.to_record(), episode.cause, episode.overflow)
         if self.on_episode is not None:
-            self.on_episode(self.done[play.index].record)
+            self.on_episode(self.done[episode.index].record)
 
 
 def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRecord]:

@@ -66,7 +66,7 @@ class EnvPool(ABC):
         """Forget all that was asked: answers that come later are dropped."""
 
     @abstractmethod
-    def send(self, slot: int, question: EnvRequest, within_s: float) -> None:
+    def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
         """Hand a question to a slot, whose last one was answered; no answer within so many seconds
         is a failure.
         """
@@ -101,7 +101,7 @@ class InlineEnvPool(EnvPool):
     def __init__(self, envs: list[TextEnv], make_env: MakeEnv | None = None) -> None:
         self._envs = envs
         self._make_env = make_env
-        self._answers: list[EnvResponse] = []
+        self._responses: list[EnvResponse] = []
 
     def __len__(self) -> int:
         """Return the number of slots."""
@@ -109,15 +109,15 @@ class InlineEnvPool(EnvPool):
 
     def start(self) -> None:
         """Forget all that was asked."""
-        self._answers = []
+        self._responses = []
 
-    def send(self, slot: int, question: EnvRequest, within_s: float) -> None:
+    def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
         """Ask at once; nothing can end an answer that takes too long."""
-        self._answers.append(call_env(slot, self._envs[slot], question))
+        self._responses.append(call_env(slot, self._envs[slot], request))
 
     def recv(self, *, wait: bool) -> list[EnvResponse]:
         """Return all answers."""
-        found, self._answers = sorted(self._answers, key=lambda answer: answer.slot), []
+        found, self._responses = sorted(self._responses, key=lambda answer: answer.slot), []
         return found
 
     def replace(self, slot: int) -> None:
@@ -135,22 +135,22 @@ class InlineEnvPool(EnvPool):
 
 
 @timed("environment")
-def call_env(slot: int, env: TextEnv, question: EnvRequest) -> EnvResponse:
+def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
     """Return an environment's answer; what it raises is part of it."""
     started = time.perf_counter()
     try:
-        if question.text is None:
-            told: tuple[Any, ...] = env.reset(
-                seed=question.seed, options={"task_id": question.task_id}
+        if request.text is None:
+            result: tuple[Any, ...] = env.reset(
+                seed=request.seed, options={"task_id": request.task_id}
             )
         else:
-            told = env.step(question.text)
+            result = env.step(request.text)
     except BaseException as error:  # a KeyboardInterrupt too must get back to the thread that asked
         return EnvResponse(slot, (), error, time.perf_counter() - started)
-    return EnvResponse(slot, told, None, time.perf_counter() - started)
+    return EnvResponse(slot, result, None, time.perf_counter() - started)
 
 
-def answers_in_process(envs: Sequence[TextEnv]) -> bool:
+def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:
     """Return whether all of these say that their tools are quick and follow from seed and
     actions.
     """

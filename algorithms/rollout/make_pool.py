@@ -11,13 +11,13 @@ from fctncalling.algorithms.rollout.process_pool import ProcessEnvPool
 from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
 
 
-def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
+def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
     """Return the environments of one of `share` processes that play.
 
     SettingError where --env_processes cannot be had, or --max_cache_tokens holds less than an
     episode for each.
     """
-    count = num_side_by_side(config, share)
+    count = num_parallel_episodes(config, share)
     envs: AsyncEnvPool
     if config.env_processes:
         try:
@@ -37,17 +37,17 @@ def env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
     return envs
 
 
-def num_side_by_side(config: TrainConfig, share: int = 1) -> int:
+def num_parallel_episodes(config: TrainConfig, share: int = 1) -> int:
     """Return how many episodes run at a time: --n_rollout_threads, or as many as --max_cache_tokens
     surely holds.
     """
-    wanted = -(-config.n_rollout_threads // share)
+    requested = -(-config.n_rollout_threads // share)
     room = (
         math.inf
         if config.max_cache_tokens is None
         else config.max_cache_tokens // config.max_episode_tokens
     )
-    return int(min(wanted, max(1, room)))
+    return int(min(requested, max(1, room)))
 
 
 def deadline_s(config: TrainConfig) -> float:

@@ -23,7 +23,7 @@ from fctncalling.algorithms.rollout.env_pool import (
     EnvResponse,
     MakeEnv,
     NoResponseError,
-    answers_in_process,
+    have_in_process_tools,
 )
 from fctncalling.algorithms.rollout.thread_pool import EnvThread
 
@@ -80,8 +80,8 @@ class ProcessEnvPool(AsyncEnvPool):
         for process in self._processes:
             process.end()
 
-    def _hand_over(self, slot: int, ticket: int, question: EnvRequest) -> None:
-        self._processes[slot % len(self._processes)].post(ticket, slot, question)
+    def _dispatch(self, slot: int, ticket: int, request: EnvRequest) -> None:
+        self._processes[slot % len(self._processes)].post(ticket, slot, request)
 
     def _flush(self) -> None:
         for process in self._processes:
@@ -101,7 +101,7 @@ class _Process:
     def __init__(self, maker: bytes, slots: Sequence[int], inbox: Inbox) -> None:
         self._inbox = inbox
         self._slots = slots
-        self._letters: list[tuple[int, int, EnvRequest]] = []  # to be sent in one message
+        self._outbox: list[tuple[int, int, EnvRequest]] = []  # to be sent in one message
         self._out: dict[int, int] = {}  # slot -> ticket of what is out
         self._reports: queue.SimpleQueue[bool | str] = queue.SimpleQueue()
         self._pipe, theirs = _SPAWN.Pipe()
@@ -134,17 +134,17 @@ class _Process:
             raise RuntimeError(f"process {self.id} could not make its environments: {report}")
         return report
 
-    def post(self, ticket: int, slot: int, question: EnvRequest) -> None:
+    def post(self, ticket: int, slot: int, request: EnvRequest) -> None:
         """Put a question among those that are sent next."""
-        self._letters.append((ticket, slot, question))
+        self._outbox.append((ticket, slot, request))
 
     def send(self) -> None:
         """Send what was posted; what an ended process is asked has failed."""
-        letters, self._letters = self._letters, []
-        self._out |= {slot: ticket for ticket, slot, _ in letters if ticket != REPLACE}
+        messages, self._outbox = self._outbox, []
+        self._out |= {slot: ticket for ticket, slot, _ in messages if ticket != REPLACE}
         try:
-            if letters:
-                self._pipe.send(letters)
+            if messages:
+                self._pipe.send(messages)
         except OSError:
             self._fail()
 
@@ -193,7 +193,7 @@ def _serve(pipe: Connection, maker: bytes, slots: Sequence[int]) -> None:
         envs = {slot: make_env() for slot in slots}
     except Exception as error:
         return pipe.send(f"{type(error).__name__}: {error}")
-    pipe.send(answers_in_process(list(envs.values())))
+    pipe.send(have_in_process_tools(list(envs.values())))
     threads = {slot: EnvThread(slot, env, inbox) for slot, env in envs.items()}
     threading.Thread(target=_listen, args=(pipe, threads, inbox, make_env), daemon=True).start()
     while True:
@@ -208,13 +208,13 @@ def _listen(
 ) -> None:
     """Hand questions to the environments' threads; end the process with the last of them."""
     with contextlib.suppress(EOFError, OSError):
-        while (letters := pipe.recv()) is not None:
-            for ticket, slot, question in letters:
+        while (messages := pipe.recv()) is not None:
+            for ticket, slot, request in messages:
                 if ticket == REPLACE:
                     threads[slot].leave()
                     threads[slot] = EnvThread(slot, make_env(), inbox)
                 else:
-                    threads[slot].send(ticket, question)
+                    threads[slot].send(ticket, request)
     for thread in threads.values():
         thread.leave()
     for thread in threads.values():

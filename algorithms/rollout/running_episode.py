@@ -41,7 +41,9 @@ class RunningEpisode:
     new_ids: list[int] = field(default_factory=list)  # context the actor has not read yet
     history: list[Message] = field(default_factory=list)  # kept for templates that rewrite it
     messages: list[list[Message]] = field(default_factory=list)  # for the episode log
-    written: set[int] = field(default_factory=set)  # indices of the history that the policy wrote
+    policy_messages: set[int] = field(
+        default_factory=set
+    )  # indices of the history that the policy wrote
     text: str = ""  # of the last action
     unfinished: str = ""  # an assistant message that the environment's text continues
     opening: tuple[Sequence[Any], str] = ((), "")  # tools, instructions
@@ -55,14 +57,14 @@ class RunningEpisode:
     cause: Exception | None = None  # what the environment raised, or says has failed
     env_seconds: float = 0.0  # that the environment worked
 
-    def opening_question(self) -> EnvRequest:
+    def reset_request(self) -> EnvRequest:
         """Return what asks the environment for this episode."""
         return EnvRequest(self.task_id, self.env_seed)
 
-    def on_reset(self, actor: Engine, observation: Any, info: dict[str, Any]) -> None:
+    def on_reset(self, engine: Engine, observation: Any, info: dict[str, Any]) -> None:
         """Take what the environment was reset to, and render the first prompt."""
         self.info = info
-        actor.begin(self.slot, self.seed)
+        engine.begin(self.slot, self.seed)
         self.opening = (info.get("tools") or (), info.get("instructions") or "")
         self.history = _messages(info, observation)
         self.messages = [list(self.history)]
@@ -70,11 +72,11 @@ class RunningEpisode:
         self.rows.append(TokenRecord([], [], [], [], []))
         self._check_budget()
 
-    def next_request(self, actor: Engine) -> Request:
+    def next_request(self, engine: Engine) -> Request:
         """Put the unread context into the current row and return what the actor is to answer."""
         row = self.rows[-1]
         if not row.ids and len(self.rows) > 1:
-            actor.restart(self.slot)
+            engine.restart(self.slot)
         new_ids, self.new_ids = self.new_ids, []
         _append_context(row, new_ids)
         return Request(
@@ -179,14 +181,14 @@ class RunningEpisode:
             )
         else:
             messages = _messages(self.info, observation)
-            self.written.add(len(self.history))
+            self.policy_messages.add(len(self.history))
             self.history += [{"role": "assistant", "content": self.unfinished + text}, *messages]
             self.unfinished = ""
             if self.template.append_only:
                 self.new_ids = self.template.render_delta(messages, last_id)
             else:
                 self.new_ids = self.template.render_full(
-                    self.history, *self.opening, trusted=sorted(self.written)
+                    self.history, *self.opening, trusted=sorted(self.policy_messages)
                 )
                 self.rows.append(TokenRecord([], [], [], [], []))
         self._check_budget()

@@ -26,8 +26,8 @@ checkpoint.
 
 FADE = 0.9  # what a record keeps at each update: an estimate speaks of the last ten or so
 PRIOR_EPISODES = 2.0  # how many episodes at its category's rate a task starts with
-LEAST_WEIGHT = 0.05  # of a task that always or never succeeds: it stays in play, should that change
-FORGOTTEN = 0.01  # episodes below which a record is dropped
+MIN_WEIGHT = 0.05  # of a task that always or never succeeds: it stays in play, should that change
+MIN_EPISODES = 0.01  # episodes below which a record is dropped
 _DIFFICULTY = re.compile(r"0\.\d+|1\.0*")
 
 
@@ -114,7 +114,7 @@ class TaskSampler:
         if not self._by_success:
             return {}
         faded = {task: [FADE * number for number in record] for task, record in successes.items()}
-        kept = {task: record for task, record in faded.items() if record[0] >= FORGOTTEN}
+        kept = {task: record for task, record in faded.items() if record[0] >= MIN_EPISODES}
         for task, success in outcomes:
             record = kept.setdefault(task, [0.0, 0.0])
             record[0] += 1.0
@@ -184,7 +184,7 @@ class TaskSampler:
             of_band = [np.bincount(self._band, numbers)[self._band] for numbers in (played, solved)]
             expected = (of_band[1] + PRIOR_EPISODES * expected) / (of_band[0] + PRIOR_EPISODES)
         chance = (solved + PRIOR_EPISODES * expected) / (played + PRIOR_EPISODES)
-        uncertainty: NDArray[np.float64] = np.maximum(4.0 * chance * (1.0 - chance), LEAST_WEIGHT)
+        uncertainty: NDArray[np.float64] = np.maximum(4.0 * chance * (1.0 - chance), MIN_WEIGHT)
         return uncertainty
 
     def _check(self, names: Sequence[str]) -> None:

@@ -11,9 +11,9 @@ from fctncalling.algorithms.rollout.env_pool import (
     EnvRequest,
     MakeEnv,
     TextEnv,
-    answers_in_process,
     call_env,
     close_quietly,
+    have_in_process_tools,
 )
 
 CLOSING_S = 5.0  # in which environments may close; later ones are left to themselves
@@ -30,26 +30,26 @@ class EnvThread:
         self._slot = slot
         self._env = env
         self._inbox = inbox
-        self._questions: queue.SimpleQueue[tuple[int, EnvRequest] | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[int, EnvRequest] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, daemon=True, name=f"environment {slot}")
         self._thread.start()
 
-    def send(self, ticket: int, question: EnvRequest) -> None:
+    def send(self, ticket: int, request: EnvRequest) -> None:
         """Have a question answered, after those before it."""
-        self._questions.put((ticket, question))
+        self._requests.put((ticket, request))
 
     def leave(self) -> None:
         """Close the environment when it has answered what it was asked; do not wait for that."""
-        self._questions.put(None)
+        self._requests.put(None)
 
     def join(self, timeout_s: float) -> None:
         """Wait until the environment is closed."""
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
-        while (item := self._questions.get()) is not None:
-            ticket, question = item
-            self._inbox.put((ticket, call_env(self._slot, self._env, question)))
+        while (item := self._requests.get()) is not None:
+            ticket, request = item
+            self._inbox.put((ticket, call_env(self._slot, self._env, request)))
         close_quietly(self._env)
 
 
@@ -60,7 +60,7 @@ class ThreadEnvPool(AsyncEnvPool):
         super().__init__(num_slots)
         self._make_env = make_env
         envs = [make_env() for _ in range(num_slots)]
-        self.patience_s = math.inf if answers_in_process(envs) else PATIENCE_S
+        self.patience_s = math.inf if have_in_process_tools(envs) else PATIENCE_S
         self._threads = [EnvThread(slot, env, self._inbox) for slot, env in enumerate(envs)]
 
     def replace(self, slot: int) -> None:
@@ -77,5 +77,5 @@ class ThreadEnvPool(AsyncEnvPool):
         for thread in self._threads:
             thread.join(CLOSING_S / max(1, len(self._threads)))
 
-    def _hand_over(self, slot: int, ticket: int, question: EnvRequest) -> None:
-        self._threads[slot].send(ticket, question)
+    def _dispatch(self, slot: int, ticket: int, request: EnvRequest) -> None:
+        self._threads[slot].send(ticket, request)

@@ -86,12 +86,12 @@ def _remove_old(folder: Path, newest: Path, keep: int) -> None:
             _remove(old)
 
 
-def find_checkpoint(folder: Path, wanted: str | None = None) -> Path:
+def find_checkpoint(folder: Path, name: str | None = None) -> Path:
     """Return the checkpoint to go on from: a path, "best", or ("last", "auto", nothing) the newest
     below `folder`.
     """
-    if wanted not in (None, "", "auto", LAST, BEST):
-        path = Path(str(wanted))
+    if name not in (None, "", "auto", LAST, BEST):
+        path = Path(str(name))
         if not (path / STATE_FILE).is_file():
             raise CheckpointError(
                 f"--resume {path}: no checkpoint there ({STATE_FILE} is missing). Give a folder "
@@ -100,14 +100,14 @@ def find_checkpoint(folder: Path, wanted: str | None = None) -> Path:
             )
         return path
     _recover(folder)
-    link = folder / (BEST if wanted == BEST else LAST)
+    link = folder / (BEST if name == BEST else LAST)
     if (link / STATE_FILE).is_file():
         return link.resolve()
-    complete = _complete(folder) if wanted != BEST and folder.is_dir() else []
+    complete = _complete(folder) if name != BEST and folder.is_dir() else []
     if complete:
         return complete[-1]
     raise CheckpointError(
-        f"--resume {wanted or 'auto'}: no checkpoint below {folder}. Start the run without "
+        f"--resume {name or 'auto'}: no checkpoint below {folder}. Start the run without "
         "--resume; "
         "--save_interval sets how often it saves, --eval_interval how often the best may change."
     )
@@ -122,12 +122,12 @@ def check_digests(checkpoint: Path) -> None:
         return
     try:
         digests = dict(json.loads(path.read_text(encoding="utf-8"))["sha256"])
-        strange = [name for name, digest in digests.items() if _digest(checkpoint / name) != digest]
+        changed = [name for name, digest in digests.items() if _digest(checkpoint / name) != digest]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        strange = [str(getattr(error, "filename", None) or DIGEST_FILE)]
-    if strange:
+        changed = [str(getattr(error, "filename", None) or DIGEST_FILE)]
+    if changed:
         raise CheckpointError(
-            f"--resume {checkpoint}: the checkpoint cannot be loaded: {strange[0]} is not as it "
+            f"--resume {checkpoint}: the checkpoint cannot be loaded: {changed[0]} is not as it "
             "was saved "
             f"({DIGEST_FILE}). Move that folder away and --resume again: the checkpoint before it "
             "is taken, where "

@@ -10,22 +10,22 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 
 logger = logging.getLogger(__name__)
 
-MANY = 0.5  # the share of actions from which on it is said
+WARN_SHARE = 0.5  # the share of actions from which on it is said
 
 
 class AllCutError(RuntimeError):
     """For several updates every action was cut and nothing could be learned."""
 
 
-class CutActions:
+class CutActionMonitor:
     """Looks at the episodes of every update."""
 
     def __init__(self, config: TrainConfig) -> None:
         self._config = config
-        self._told = False
+        self._warned = False
         self._in_a_row = 0  # updates without an action that came to its end
 
-    def look(self, episodes: Sequence[EpisodeRecord]) -> None:
+    def check(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Warn once where most actions were cut; AllCutError after --cut_patience updates of cut
         actions for nothing.
 
@@ -35,8 +35,8 @@ class CutActions:
         valid = [episode for episode in episodes if not episode.invalid]
         cut = sum(episode.num_actions_truncated for episode in valid)
         actions = sum(episode.num_steps for episode in valid)
-        if not self._told and cut > MANY * actions:
-            self._told = True
+        if not self._warned and cut > WARN_SHARE * actions:
+            self._warned = True
             logger.warning(
                 "%d of %d actions were cut before their end: raise --max_new_tokens (now %d) or "
                 "--max_episode_tokens "

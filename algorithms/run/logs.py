@@ -20,7 +20,7 @@ from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Episode
 
 Spell = Callable[[Sequence[int]], str]
-OWN_ENVIRONMENTS = frozenset({"fctncalling_env", "calculator", "python_math", "tool_text"})
+BUILTIN_ENVIRONMENTS = frozenset({"fctncalling_env", "calculator", "python_math", "tool_text"})
 
 
 class RunExistsError(FileExistsError):
@@ -31,14 +31,16 @@ def results_folder(config: TrainConfig) -> Path:
     """Return results/<experiment>/<model>/<dataset, or a user's environment>/<algorithm> of a
     TrainConfig.
     """
-    model = _model_name(config.model_name_or_path) if config.model_name_or_path else "embedded"
+    model = (
+        model_folder_name(config.model_name_or_path) if config.model_name_or_path else "embedded"
+    )
     dataset = Path(config.dataset_path).stem if config.dataset_path else "embedded"
-    if config.env_name not in OWN_ENVIRONMENTS:  # of which the name says what is learned
+    if config.env_name not in BUILTIN_ENVIRONMENTS:  # of which the name says what is learned
         dataset = config.env_name.rpartition(":")[2]
     return Path(config.results_dir, config.experiment_name, model, dataset, config.algorithm_name)
 
 
-def _model_name(name_or_path: str) -> str:
+def model_folder_name(name_or_path: str) -> str:
     """Return the last part of a model's name,
     also where a path such as ".." has none of its own.
     """

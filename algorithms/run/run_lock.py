@@ -30,13 +30,13 @@ class RunLock:
         self.path = folder / LOCK_FILE
         key = self.path.resolve()
         if key in _HELD:
-            raise RunLockedError(_told(folder, f"process {os.getpid()} (this one)"))
+            raise RunLockedError(_in_use_message(folder, f"process {os.getpid()} (this one)"))
         self._file = self.path.open("a+", encoding="utf-8")
-        if not _locked(self._file):
+        if not _try_lock(self._file):
             self._file.seek(0)
             holder = " ".join(self._file.read(200).split()) or "another process"
             self._file.close()
-            raise RunLockedError(_told(folder, holder))
+            raise RunLockedError(_in_use_message(folder, holder))
         self._file.truncate(0)
         self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         self._file.flush()
@@ -52,7 +52,7 @@ class RunLock:
 _HELD: weakref.WeakValueDictionary[Path, RunLock] = weakref.WeakValueDictionary()
 
 
-def refuse_locked(folder: Path) -> None:
+def require_unlocked(folder: Path) -> None:
     """Raise RunLockedError where a process works in a folder; nothing is written where none ever
     did.
     """
@@ -60,14 +60,14 @@ def refuse_locked(folder: Path) -> None:
         RunLock(folder).release()
 
 
-def _told(folder: Path, holder: str) -> str:
+def _in_use_message(folder: Path, holder: str) -> str:
     return (
         f"{folder} is in use by {holder}: wait for it or end it first, or start another run with "
         "--experiment_name NAME"
     )
 
 
-def _locked(file: Any) -> bool:
+def _try_lock(file: Any) -> bool:
     """Lock a file without waiting; return False where another process has it, True where there are
     no such locks.
     """

@@ -15,7 +15,7 @@ from uuid import uuid4
 from fctncalling.algorithms.policy.lora import ACTOR, Adapters
 from fctncalling.algorithms.vllm.client import VllmClient
 
-KEPT = 2  # versions that stay: what is asked with the last but one may still be on its way
+NUM_SERVED = 2  # versions that stay: what is asked with the last but one may still be on its way
 
 
 class Version(NamedTuple):
@@ -39,7 +39,7 @@ class PublishedAdapters:
         ]  # of this process: a resumed run goes over the same numbers with other weights
         self._versions: list[Version] = []
         self._lock = threading.Lock()
-        server.missing = self.republish
+        server.on_missing_model = self.republish
 
     def publish(self, adapters: Adapters, number: int) -> str:
         """Return the name under which the adapter as it is is served; `number`: the updates behind
@@ -55,9 +55,9 @@ class PublishedAdapters:
         )
         self.server.load_adapter(name, str(version.folder))
         self._versions.append(version)
-        for old in self._versions[:-KEPT]:
+        for old in self._versions[:-NUM_SERVED]:
             self._drop(old)
-        self._versions = self._versions[-KEPT:]
+        self._versions = self._versions[-NUM_SERVED:]
         return name
 
     def republish(self, name: str) -> None:

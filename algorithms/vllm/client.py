@@ -14,13 +14,13 @@ from fctncalling.algorithms.generation.engine_api import EngineError, RolloutErr
 
 logger = logging.getLogger(__name__)
 
-AWAY = (
+RETRY_STATUSES = (
     429,
     502,
     503,
     504,
 )  # answers of a server, or of what stands before it, that is starting or full
-REFUSED = (401, 403)
+AUTH_STATUSES = (401, 403)
 MAX_WAIT_S = 5.0  # between two attempts
 TRIES = 4  # at a request that the server itself fails at
 
@@ -58,7 +58,7 @@ class VllmClient:
         self.patience_s = patience_s
         self._first_wait_s = first_wait_s
         self._clock = clock
-        self.missing: Callable[[str], None] = lambda name: None
+        self.on_missing_model: Callable[[str], None] = lambda name: None
         key = os.environ.get("VLLM_API_KEY", "")  # as vLLM itself reads it
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout_s, connect=10.0),
@@ -84,7 +84,7 @@ class VllmClient:
         reply = self._post("/v1/completions", body)
         for _ in range(TRIES - 1):
             if reply.status_code == 404:
-                self.missing(model)
+                self.on_missing_model(model)
                 reply = self._post("/v1/completions", body)
         try:
             [choice] = _json(reply)["choices"]
@@ -153,38 +153,39 @@ class VllmClient:
         while True:
             try:
                 reply = self._client.post(self.url + path, json=body)
-                told = f"HTTP {reply.status_code}: {reply.text[:200]}"
+                outcome = f"HTTP {reply.status_code}: {reply.text[:200]}"
             except (self.errors, RuntimeError) as error:  # RuntimeError: the client was closed
-                reply, told = None, f"{type(error).__name__}: {error}"
-            if reply is None or reply.status_code in AWAY:
-                self._away(told)
-            elif reply.status_code in REFUSED:
-                raise RolloutError(f"{self.url}: {told}. Is its key in VLLM_API_KEY?")
+                reply, outcome = None, f"{type(error).__name__}: {error}"
+            if reply is None or reply.status_code in RETRY_STATUSES:
+                self._note_outage(outcome)
+            elif reply.status_code in AUTH_STATUSES:
+                raise RolloutError(f"{self.url}: {outcome}. Is its key in VLLM_API_KEY?")
             elif reply.status_code >= 500 and failures + 1 < TRIES:
                 failures += 1
             else:
-                self._back()
+                self._note_recovery()
                 return reply
             if self._closed.wait(wait_s):
                 raise EngineError(f"{self.url}: the run ended before there was an answer")
             wait_s = min(MAX_WAIT_S, 2.0 * wait_s)
 
-    def _away(self, told: str) -> None:
+    def _note_outage(self, failure: str) -> None:
         with self._lock:
             if self._away_since is None:
                 self._away_since = self._clock()
                 logger.warning(
                     "the vLLM server at %s does not answer (%s); waiting for it up to %.0f s, no "
                     "episode is lost",
-                    *(self.url, told, self.patience_s),
+                    *(self.url, failure, self.patience_s),
                 )
             away_s = self._clock() - self._away_since
         if away_s > self.patience_s:
             raise RolloutError(
-                f"the vLLM server at {self.url} has been away for {away_s:.0f} s; the last: {told}"
+                f"the vLLM server at {self.url} has been away for {away_s:.0f} s; "
+                f"the last: {failure}"
             )
 
-    def _back(self) -> None:
+    def _note_recovery(self) -> None:
         with self._lock:
             since, self._away_since = self._away_since, None
         if since is not None:

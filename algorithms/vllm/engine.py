@@ -47,7 +47,7 @@ class VllmEngine(Engine):
         self._threads = ThreadPoolExecutor(num_slots, "vllm") if num_slots else None
         self._ids: list[list[int]] = [[] for _ in range(num_slots)]
         self._streams = [np.random.default_rng(slot) for slot in range(num_slots)]
-        self._asked: dict[int, Future[Action]] = {}
+        self._pending: dict[int, Future[Action]] = {}
 
     def begin(self, slot: int, seed: int | None = None) -> None:
         """Empty a slot for a new sequence, with a random stream of its own where a seed is
@@ -60,14 +60,14 @@ class VllmEngine(Engine):
     def restart(self, slot: int) -> None:
         """Empty a slot for a sequence that is rendered again; an unanswered request is dropped."""
         self._ids[slot] = []
-        if slot in self._asked:
-            self._asked.pop(slot).cancel()
+        if slot in self._pending:
+            self._pending.pop(slot).cancel()
 
     def submit(self, request: Request) -> None:
         """Send a request; ValueError where the slot waits for an answer, or there is nothing to
         read.
         """
-        if request.slot in self._asked or self._threads is None:
+        if request.slot in self._pending or self._threads is None:
             raise ValueError(
                 f"slot {request.slot} has a request already: wait for its action, or begin the "
                 "slot again"
@@ -80,40 +80,42 @@ class VllmEngine(Engine):
             )
         seed = int(self._streams[request.slot].integers(2**31))
         prompt = list(self._ids[request.slot])
-        self._asked[request.slot] = self._threads.submit(self._speak, prompt, request, seed)
+        self._pending[request.slot] = self._threads.submit(
+            self._generate_action, prompt, request, seed
+        )
 
     def advance(self) -> list[tuple[int, Action]]:
         """Wait until some requests are answered, or environments have; return (slot, action) of
         each that is.
         """
-        while self._asked:
-            wait(self._asked.values(), timeout=POLL_S, return_when=FIRST_COMPLETED)
-            answered = [
-                (slot, self._taken(slot))
-                for slot, future in list(self._asked.items())
+        while self._pending:
+            wait(self._pending.values(), timeout=POLL_S, return_when=FIRST_COMPLETED)
+            finished = [
+                (slot, self._take_result(slot))
+                for slot, future in list(self._pending.items())
                 if future.done()
             ]
-            if answered or self.interrupted(1):
-                return answered
+            if finished or self.interrupted(1):
+                return finished
         return []
 
-    def _taken(self, slot: int) -> Action:
+    def _take_result(self, slot: int) -> Action:
         try:
-            action = self._asked.pop(slot).result()
+            action = self._pending.pop(slot).result()
         except EngineError as error:
             return Action(failure=error)
         self._ids[slot] += action.ids
         self.num_sampled_tokens += sum(action.acted)
         return action
 
-    def _speak(self, prompt: list[int], request: Request, seed: int) -> Action:
+    def _generate_action(self, prompt: list[int], request: Request, seed: int) -> Action:
         """Return an action, asking again after each stop that the request has an answer to."""
         action, limit = (
             Action(),
             min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens),
         )
         while True:
-            told = self.server.complete(
+            completion = self.server.complete(
                 self.model,
                 [*prompt, *action.ids],
                 max_tokens=limit - len(action.ids),
@@ -126,25 +128,25 @@ class VllmEngine(Engine):
                 include_stop_str_in_output=True,
                 skip_special_tokens=False,
             )
-            for token, logprob in zip(told.ids, told.logprobs, strict=True):
+            for token, logprob in zip(completion.ids, completion.logprobs, strict=True):
                 action.append(token, logprob)
                 if request.on_token is not None:
                     request.on_token(token, logprob)
-            if self._ended(action, told, request, limit):
+            if self._ended(action, completion, request, limit):
                 return action
 
-    def _ended(self, action: Action, told: Completion, request: Request, limit: int) -> bool:
+    def _ended(self, action: Action, completion: Completion, request: Request, limit: int) -> bool:
         """Set why the action ended; or append what answers its stop, and return False."""
-        if not told.ids:
+        if not completion.ids:
             raise EngineError(f"{self.server.url}: an answer without a token")
         action.stop_reason = "length"
-        if told.reason == "length" and action.ids[-1] not in self.stop_ids:
+        if completion.reason == "length" and action.ids[-1] not in self.stop_ids:
             return True
         if action.ids[-1] in self.stop_ids:
             action.stop_reason = "end"
             return True
         action.stop_reason = "stop"
-        action.stop = told.stop if isinstance(told.stop, str) else ""
+        action.stop = completion.stop if isinstance(completion.stop, str) else ""
         if request.on_stop is None or (ids := request.on_stop(action)) is None:
             return True
         if len(action.ids) + len(ids) >= limit:

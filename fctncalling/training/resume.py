@@ -42,10 +42,10 @@ def checkpoint_to_resume(
         find_checkpoint,
     )
     from fctncalling.algorithms.run.logs import require_empty_run_folder
-    from fctncalling.algorithms.run.run_lock import refuse_locked
+    from fctncalling.algorithms.run.run_lock import require_unlocked
 
     if is_first:
-        refuse_locked(folder)
+        require_unlocked(folder)
     if config.resume is None:
         if is_first:
             require_empty_run_folder(folder)

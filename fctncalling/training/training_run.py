@@ -23,7 +23,7 @@ from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import CheckpointError, load_state, save_checkpoint
-from fctncalling.algorithms.run.cut_actions import CutActions
+from fctncalling.algorithms.run.cut_actions import CutActionMonitor
 from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
@@ -77,7 +77,7 @@ class TrainingRun:
         self.sampler = sampler
         self._planner = RoundPlanner(config, sampler)
         self.held_out_ids = held_out_ids
-        self._cut_actions = CutActions(config)
+        self._cut_actions = CutActionMonitor(config)
         self.log_episodes_interval = log_episodes_interval
         self.processes = processes
         self.interruption = Interruption(alone=processes.count == 1)
@@ -153,7 +153,7 @@ class TrainingRun:
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         self._log_update(episodes, usable, metrics, seconds)
-        self._cut_actions.look(episodes)
+        self._cut_actions.check(episodes)
         return metrics
 
     def _update(

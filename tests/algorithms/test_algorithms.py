@@ -20,8 +20,8 @@ from token_worlds import (
     settings,
     some_episodes,
     targets_of,
-    timelines,
     tiny_policy,
+    trajectories,
 )
 
 from fctncalling.algorithms.algorithm import TokenGroups, Trajectories, span_mean, span_sum
@@ -69,7 +69,7 @@ TWO_ACTIONS: list[Action] = [([0.1, 0.3, 0.2], 0.5), ([0.4, 0.6], 1.0)]
 def test_each_algorithm_has_its_hand_computed_estimate(
     name: str, advantages: list[float], returns: list[float]
 ) -> None:
-    got = estimate(name, timelines(TWO_ACTIONS), gamma=0.9, lam=0.8)
+    got = estimate(name, trajectories(TWO_ACTIONS), gamma=0.9, lam=0.8)
     assert got[0][0] == pytest.approx(advantages, abs=1e-5)
     assert got[1][0] == pytest.approx(returns, abs=1e-5)
 
@@ -77,7 +77,7 @@ def test_each_algorithm_has_its_hand_computed_estimate(
 @pytest.mark.parametrize("name", WITH_CRITIC)
 def test_on_actions_of_one_token_all_algorithms_with_a_critic_are_one(name: str) -> None:
     short: list[Action] = [([0.1], 0.5), ([0.4], 1.0)]
-    assert estimate(name, timelines(short), gamma=0.9, lam=0.8)[0][0] == pytest.approx(
+    assert estimate(name, trajectories(short), gamma=0.9, lam=0.8)[0][0] == pytest.approx(
         [1.192, 0.6], abs=1e-6
     )
     policy = policy_with_values()
@@ -97,7 +97,7 @@ def test_on_actions_of_one_token_all_algorithms_with_a_critic_are_one(name: str)
 
 @pytest.mark.parametrize("name", WITH_CRITIC)
 def test_the_critics_lambda_moves_its_targets_and_no_advantage(name: str) -> None:
-    lines = timelines(TWO_ACTIONS)
+    lines = trajectories(TWO_ACTIONS)
     both, ahead = (
         estimate(name, lines, gamma=0.9, lam=0.5),
         estimate(name, lines, gamma=0.9, lam=1.0),
@@ -217,7 +217,7 @@ def test_appo_is_tppo_at_the_first_token_of_each_action_whatever_stands_inside(
     one: list[Action], two: list[Action], gamma: float, lam: float, lam_value: float
 ) -> None:
     lines, config = (
-        timelines(one, two, bootstrap=0.7),
+        trajectories(one, two, bootstrap=0.7),
         settings(gamma=gamma, lam=lam, lam_value=lam_value),
     )
     by_token, by_action = (ALGORITHMS[name].estimate(lines, config) for name in ("TPPO", "APPO"))
@@ -241,17 +241,17 @@ def outcome(*rewards: float, task: str = "task") -> EpisodeRecord:
 
 def test_an_episode_is_compared_with_those_of_its_task_alone() -> None:
     episodes: list[list[Action]] = [[([9.0, 9.0], r)] for r in (1.0, 0.0, 0.0, 1.0, 5.0, 3.0)]
-    got, _ = estimate("GRPO", timelines(*episodes, groups=[0, 0, 0, 0, 1, 1]))
+    got, _ = estimate("GRPO", trajectories(*episodes, groups=[0, 0, 0, 0, 1, 1]))
     assert [tokens[0] for tokens in got] == pytest.approx(
         [1.0, -1.0, -1.0, 1.0, 1.0, -1.0], abs=1e-5
     )
     assert all(tokens[0] == tokens[1] for tokens in got)
-    raw, _ = estimate("GRPO", timelines(*episodes, groups=[0, 0, 0, 0, 1, 1]), group_std=False)
+    raw, _ = estimate("GRPO", trajectories(*episodes, groups=[0, 0, 0, 0, 1, 1]), group_std=False)
     assert [tokens[0] for tokens in raw] == pytest.approx([0.5, -0.5, -0.5, 0.5, 1.0, -1.0])
 
 
 def test_by_episode_all_tokens_share_the_return_and_by_step_each_action_has_its_own() -> None:
-    lines = timelines(
+    lines = trajectories(
         [([0.0], 1.0), ([0.0] * 2, 0.0)], [([0.0] * 2, 0.0), ([0.0], 4.0)], groups=[0, 0]
     )
     whole, _ = estimate("GRPO", lines, gamma=0.5, group_std=False)
@@ -261,7 +261,7 @@ def test_by_episode_all_tokens_share_the_return_and_by_step_each_action_has_its_
 
 
 def test_a_group_that_agrees_teaches_nothing_and_is_left_out_by_dynamic_sampling() -> None:
-    agreeing, _ = estimate("GRPO", timelines([([0.0], 0.7)], [([0.0], 0.7)], groups=[0, 0]))
+    agreeing, _ = estimate("GRPO", trajectories([([0.0], 0.7)], [([0.0], 0.7)], groups=[0, 0]))
     assert agreeing == [[0.0], [0.0]]
     told = [outcome(1.0, task="a"), outcome(0.0, task="a")]
     episodes = [*told, outcome(1.0, task="b"), outcome(1.0, task="b"), outcome(3.0, task="c")]
@@ -346,7 +346,7 @@ def test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm(
         chances = preference.softmax(0)
 
         def episodes(value: float) -> Trajectories:
-            return timelines([([value], 0.8)], [([value, 0.0, 0.0, 0.0], 1.0)])
+            return trajectories([([value], 0.8)], [([value, 0.0, 0.0, 0.0], 1.0)])
 
         returns = [tokens[0] for tokens in estimate(name, episodes(0.0), gamma=0.9, lam=1.0)[1]]
         baseline = float(chances @ torch.tensor(returns))  # a critic that has converged

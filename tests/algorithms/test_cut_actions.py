@@ -8,7 +8,7 @@ import pytest
 from token_worlds import episode, settings
 
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.run.cut_actions import AllCutError, CutActions
+from fctncalling.algorithms.run.cut_actions import AllCutError, CutActionMonitor
 
 
 def played(*, steps: int = 2, cut: int = 0, earned: float = 0.0) -> EpisodeRecord:
@@ -19,18 +19,18 @@ def played(*, steps: int = 2, cut: int = 0, earned: float = 0.0) -> EpisodeRecor
 
 
 def test_most_actions_cut_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    watch = CutActions(settings())
-    watch.look([played(cut=1), played(cut=1)])  # a half is not most
+    watch = CutActionMonitor(settings())
+    watch.check([played(cut=1), played(cut=1)])  # a half is not most
     assert not caplog.records
     for _ in range(2):
-        watch.look([played(cut=2), played(cut=1)])
+        watch.check([played(cut=2), played(cut=1)])
     [line] = caplog.messages
     assert "3 of 4 actions were cut" in line
     assert "--max_new_tokens" in line
 
 
 def test_the_run_ends_where_for_long_every_action_was_cut_for_nothing() -> None:
-    watch = CutActions(settings(cut_patience=3))
+    watch = CutActionMonitor(settings(cut_patience=3))
     hopeless = [played(cut=2), played(cut=2), played(steps=0)]
     for episodes in (
         hopeless,
@@ -42,12 +42,12 @@ def test_the_run_ends_where_for_long_every_action_was_cut_for_nothing() -> None:
         hopeless,
         hopeless,
     ):
-        watch.look(episodes)
+        watch.check(episodes)
     with pytest.raises(AllCutError, match=r"in 3 updates in a row .* --cut_patience 0"):
-        watch.look(hopeless)
+        watch.check(hopeless)
 
 
 def test_patience_zero_never_ends() -> None:
-    watch = CutActions(settings(cut_patience=0))
+    watch = CutActionMonitor(settings(cut_patience=0))
     for _ in range(20):
-        watch.look([played(cut=2)])
+        watch.check([played(cut=2)])

@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 import torch
-from token_worlds import Action, settings, timelines
+from token_worlds import Action, settings, trajectories
 from torch import Tensor
 
 from fctncalling.algorithms.advantages import decomposed_gae
@@ -40,7 +40,7 @@ def enumerated(values: dict[tuple[int, ...], float]) -> Trajectories:
         solved = float(tokens == (0, 1, 1, 0))
         return [(seen[:2], 0.0), (seen[2:], solved)] if len(tokens) == 4 else [(seen, 0.0)]
 
-    return timelines(*(actions(tokens) for tokens in TRAJECTORIES))
+    return trajectories(*(actions(tokens) for tokens in TRAJECTORIES))
 
 
 def reach(policy: dict[tuple[int, ...], Tensor]) -> list[Tensor]:

@@ -21,7 +21,7 @@ from fctncalling.algorithms.rollout import async_pool
 from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalLogError, ArrivalOrder
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.rollout.env_pool import EnvPool
-from fctncalling.algorithms.rollout.make_pool import env_pool, num_side_by_side
+from fctncalling.algorithms.rollout.make_pool import make_env_pool, num_parallel_episodes
 from fctncalling.algorithms.rollout.process_pool import ProcessEnvPool
 from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_made_in_another_process_is_told_by_the_flag() -> None:
     with pytest.raises(
         SettingError, match=r"--env_processes: got 1.*cannot be made in another process"
     ):
-        env_pool(TrainConfig(env_processes=1), lambda: TwoStepEnv({"t1": gate}))
+        make_env_pool(TrainConfig(env_processes=1), lambda: TwoStepEnv({"t1": gate}))
 
 
 def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_nothing_behind() -> (
@@ -203,8 +203,8 @@ def test_as_many_episodes_run_side_by_side_as_the_cache_budget_surely_holds() ->
     config = TrainConfig(
         n_rollout_threads=16, max_episode_tokens=100, max_new_tokens=20, max_cache_tokens=750
     )
-    assert num_side_by_side(config) == 7
-    assert num_side_by_side(config, share=4) == 4
+    assert num_parallel_episodes(config) == 7
+    assert num_parallel_episodes(config, share=4) == 4
     with pytest.raises(
         SettingError,
         match=r"--max_cache_tokens: got 99.*one episode of --max_episode_tokens \(100\)",

@@ -17,8 +17,8 @@ from token_worlds import (
     policy_with_values,
     settings,
     targets_of,
-    timelines,
     tiny_policy,
+    trajectories,
 )
 
 from fctncalling.algorithms.episodes import EpisodeRecord
@@ -170,7 +170,7 @@ def test_by_step_an_episode_is_informative_where_any_of_its_actions_is() -> None
 def test_outcomes_spread_where_actions_of_one_number_lead_to_different_rewards(
     episodes: list[list[float]], discount: float, spread: float
 ) -> None:
-    lines = timelines(*[[([0.0], reward) for reward in each] for each in episodes])
+    lines = trajectories(*[[([0.0], reward) for reward in each] for each in episodes])
     assert outcome_spread(lines, discount) == pytest.approx(spread, abs=1e-9)
     assert (outcome_spread(lines, discount) == 0.0) == (spread == 0.0)
 

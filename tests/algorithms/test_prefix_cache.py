@@ -81,7 +81,7 @@ def test_in_whatever_order_members_come_go_on_and_leave_each_says_what_it_would_
 
 @pytest.mark.parametrize("kind", ["qwen2", "llama"])
 def test_the_same_is_said_where_scores_are_too_many_to_hold_at_once(kind: str) -> None:
-    with patch.object(kv_cache, "MOST_SCORES", 0):
+    with patch.object(kv_cache, "MAX_SCORES", 0):
         for seed in range(3):
             player = Player(kind, num_slots=5, num_prompts=3, order=random.Random(seed))
             for _ in range(20):

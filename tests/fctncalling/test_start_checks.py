@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.logs import RunLog, results_folder
-from fctncalling.algorithms.run.run_lock import LOCK_FILE, RunLock, RunLockedError, refuse_locked
+from fctncalling.algorithms.run.run_lock import LOCK_FILE, RunLock, RunLockedError, require_unlocked
 from fctncalling.training.counters import Counters
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import RunConfig
@@ -92,7 +92,7 @@ def test_a_model_in_the_folder_above_has_a_name_of_its_own(
 
 
 def test_a_folder_that_another_process_works_in_is_refused_by_naming_it(tmp_path: Path) -> None:
-    refuse_locked(tmp_path)
+    require_unlocked(tmp_path)
     assert not list(tmp_path.iterdir())
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],
@@ -102,16 +102,16 @@ def test_a_folder_that_another_process_works_in_is_refused_by_naming_it(tmp_path
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        for attempt in (RunLock, refuse_locked, lambda folder: RunLog(folder, {}, resume=True)):
+        for attempt in (RunLock, require_unlocked, lambda folder: RunLog(folder, {}, resume=True)):
             with pytest.raises(RunLockedError, match=f"in use by process {other.pid} on"):
                 attempt(tmp_path)
         other.kill()
-    refuse_locked(tmp_path)  # the system let go of it with the process
+    require_unlocked(tmp_path)  # the system let go of it with the process
     lock = RunLock(tmp_path)
     with pytest.raises(RunLockedError, match=r"\(this one\)"):
-        refuse_locked(tmp_path)
+        require_unlocked(tmp_path)
     lock.release()
-    refuse_locked(tmp_path)
+    require_unlocked(tmp_path)
     assert (tmp_path / LOCK_FILE).exists()
 
 

@@ -316,10 +316,10 @@ def gradient(
 Action = tuple[list[float], float]  # values of its tokens, reward
 
 
-def timelines(
+def trajectories(
     *episodes: list[Action], groups: list[int] | None = None, bootstrap: float = 0.0
 ) -> Trajectories:
-    """Return the timelines of episodes made of actions."""
+    """Return the trajectories of episodes made of actions."""
     length = max(sum(len(values) for values, _ in actions) for actions in episodes)
     rows: list[tuple[list[float], list[float], list[bool], list[bool]]] = []
     for actions in episodes:

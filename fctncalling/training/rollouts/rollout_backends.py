@@ -18,7 +18,7 @@ from fctncalling.algorithms.policy.precision import pass_autocast
 from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalOrder
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.make_pool import deadline_s, env_pool
+from fctncalling.algorithms.rollout.make_pool import deadline_s, make_env_pool
 from fctncalling.algorithms.rollout.running_episode import TextEnv
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import results_folder
@@ -107,7 +107,7 @@ class LocalRollout:
         self.template = template
         self.processes = processes
         self.make_engine = make_engine or self._local_engine
-        self.envs = env_pool(config, make_env, processes.count)
+        self.envs = make_env_pool(config, make_env, processes.count)
         self._arrival_logs = arrival_log(config, processes.rank)
 
     def play(
