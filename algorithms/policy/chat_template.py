@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jinja2.exceptions import TemplateError
 
-from fctncalling.data.neutral_mark import broken_mark
+from fctncalling.algorithms.policy.marker_escaper import MarkerEscaper, markers_in
+from fctncalling.algorithms.policy.message_roles import adapt_roles
+from fctncalling.algorithms.policy.plain_template import (
+    PLAIN_TEMPLATE,
+    bos_ids,
+    fallback_template,
+)
 from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import Message
 
 logger = logging.getLogger(__name__)
 
-PLAIN_TEMPLATE = (
-    "{% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content }}"
-    "{{ (eos_token if message.role == 'assistant' else '') + '\n' }}{% endfor %}"
-    "{{ '<|assistant|>\n' if add_generation_prompt else '' }}"
-)
-"""Stands in for a tokenizer that brings no chat template."""
-
-_ACTION = (
-    "fctnprobeaction"  # stands where an action was sampled; templates pass it through unchanged
-)
+_ACTION = "fctnprobeaction"  # placeholder of an action; templates pass it through unchanged
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
-_MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
 _PROBE_TOOL = {
     "type": "function",
     "function": {
@@ -56,10 +52,10 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
         self.tokenizer = tokenizer
-        self.source: str | None = chat_template or self._own_template()
+        self.source: str | None = chat_template or fallback_template(tokenizer)
         # A chat template writes BOS itself, where the model knows one; the plain one does not.
-        self.opening_ids: list[int] = self._bos() if self.source == PLAIN_TEMPLATE else []
-        self._forbidden: re.Pattern[str] | None = None
+        self.opening_ids: list[int] = bos_ids(tokenizer) if self.source == PLAIN_TEMPLATE else []
+        self._escaper = MarkerEscaper(())
         self._tails: dict[tuple[tuple[str, str, str], ...], list[int]] = {}
         self.tool_role = False
         self.system_role = False
@@ -74,7 +70,7 @@ class ChatTemplate:
         self.stop_ids: frozenset[int] = frozenset(
             {self.end_of_turn_id} | ({eos} if eos is not None else set())
         )
-        self._forbidden = self._find_forbidden()
+        self._escaper = MarkerEscaper(self._find_markers())
         self.append_only = self._is_append_only()
         logger.info(
             "chat template: tools %s; tool role %s; %s",
@@ -93,7 +89,7 @@ class ChatTemplate:
         `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no
         tools.
         """
-        opened = self._clean(self._opening(messages, instructions))
+        opened = self._escaper.escape_messages(self._opening(messages, instructions))
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
@@ -107,7 +103,7 @@ class ChatTemplate:
         key = tuple((str(m["role"]), str(m.get("content")), str(m.get("name"))) for m in messages)
         ids = None if any(m.get("tools") for m in messages) else self._tails.get(key)
         if ids is None:
-            ids = self.encode(self._tail(self._clean(messages)))
+            ids = self.encode(self._tail(self._escaper.escape_messages(messages)))
             if len(self._tails) >= 8192:
                 self._tails.clear()
             if not any(m.get("tools") for m in messages):
@@ -129,8 +125,11 @@ class ChatTemplate:
         `trusted` are the indices of messages that the policy wrote itself, which are rendered as
         they are.
         """
-        cleaned = [m if i in trusted else self._clean([m])[0] for i, m in enumerate(history)]
-        opened = self._opening(cleaned, self._neutral(instructions))
+        cleaned = [
+            m if i in trusted else self._escaper.escape_messages([m])[0]
+            for i, m in enumerate(history)
+        ]
+        opened = self._opening(cleaned, self._escaper.escape_value(instructions))
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def encode(self, text: str) -> list[int]:
@@ -153,12 +152,7 @@ class ChatTemplate:
         """Return a text in which every special token and template marker is broken, but those in
         `tags`.
         """
-        if self._forbidden is None:
-            return text
-        own = frozenset(tags)
-        return self._forbidden.sub(
-            lambda match: match[0] if match[0] in own else _broken(match), text
-        )
+        return self._escaper.escape(text, tags)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an action's text: without its end token, with every other special token spelled
@@ -184,35 +178,17 @@ class ChatTemplate:
         return [{"role": "system", "content": instructions}, *messages]
 
     def _shown(self, tools: Sequence[Any]) -> list[Any] | None:
-        return self._neutral(list(tools)) if tools and self.takes_tools else None
+        return self._escaper.escape_value(list(tools)) if tools and self.takes_tools else None
 
-    def _prepared(self, messages: Sequence[Message]) -> list[Message]:
-        prepared: list[Message] = []
-        stood_in = False  # the message before became a user message only for want of its own role
-        for message in messages:
-            role = message["role"]
-            known = {"tool": self.tool_role, "system": self.system_role}.get(role, True)
-            message = {
-                **message,
-                "role": role if known else "user",
-                "content": message.get("content") or "",
-            }
-            follows_user = prepared and prepared[-1]["role"] == message["role"] == "user"
-            if follows_user and (self.merges_users or stood_in or not known):
-                prepared[-1] = {
-                    **prepared[-1],
-                    "content": f"{prepared[-1]['content']}\n{message['content']}",
-                }
-            else:
-                prepared.append(message)
-            stood_in = not known
-        return prepared
+    def _adapt_roles(self, messages: Sequence[Message]) -> list[Message]:
+        known = {"tool": self.tool_role, "system": self.system_role}
+        return adapt_roles(messages, known, merge_users=self.merges_users)
 
     def _render(
         self, messages: Sequence[Message], tools: list[Any] | None = None, prompt: bool = True
     ) -> str:
         text: str = self.tokenizer.apply_chat_template(
-            self._prepared(messages),
+            self._adapt_roles(messages),
             tools=tools,
             chat_template=self.source,
             tokenize=False,
@@ -226,39 +202,7 @@ class ChatTemplate:
         text = self._render([*played, *messages], prompt=prompt)
         return text[text.index(_ACTION) + len(_ACTION) :]
 
-    # Untrusted text
-
-    def _clean(self, messages: Sequence[Message]) -> list[Message]:
-        return [
-            {k: v if k == "role" else self._neutral(v) for k, v in message.items()}
-            for message in messages
-        ]
-
-    def _neutral(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return value if self._forbidden is None else self._forbidden.sub(_broken, value)
-        if isinstance(value, Mapping):
-            return {self._neutral(k): self._neutral(v) for k, v in value.items()}
-        return [self._neutral(v) for v in value] if isinstance(value, list | tuple) else value
-
     # What the template can do
-
-    def _own_template(self) -> str | None:
-        if getattr(self.tokenizer, "chat_template", None):
-            return None
-        logger.warning(
-            "the tokenizer has no chat template: a plain built-in one (<|user|> ... <|assistant|> "
-            "...) is used. "
-            "Give the model's own with --chat_template FILE."
-        )
-        return PLAIN_TEMPLATE
-
-    def _bos(self) -> list[int]:
-        """Return the BOS token's id where the tokenizer puts one before a text, as its model was
-        trained; else none.
-        """
-        bos = self.tokenizer.bos_token_id
-        return [bos] if bos is not None and self.tokenizer("").input_ids[:1] == [bos] else []
 
     def _shows(
         self, messages: Sequence[Message], needle: str, tools: list[Any] | None = None
@@ -302,27 +246,19 @@ class ChatTemplate:
             )
         return int(self.tokenizer.eos_token_id)
 
-    def _find_forbidden(self) -> re.Pattern[str] | None:
-        """Return a pattern of the added tokens and of the markers the template writes around
-        contents.
-        """
-        added = {str(token) for token in self.tokenizer.added_tokens_decoder.values()}
+    def _find_markers(self) -> set[str]:
+        """Return the added tokens, and the markers that the template writes around contents."""
+        markers = {str(token) for token in self.tokenizer.added_tokens_decoder.values()}
         probe = [_user("q"), {"role": "assistant", "content": "a"}, _tool("r"), _user("q")]
         system = {"role": "system", "content": "s"}
         for tools, messages in (
             (None, [system, *probe]),
             ([_PROBE_TOOL] if self.takes_tools else None, probe),
         ):
-            try:
-                added.update(_MARKER.findall(self._render(messages, tools)))
-            except (
-                _REFUSALS
-            ):  # a template that wants tool calls before tool results shows its markers elsewhere
-                continue
-        words = sorted(
-            (word for word in added if len(word.strip()) > 1), key=lambda word: (-len(word), word)
-        )
-        return re.compile("|".join(map(re.escape, words))) if words else None
+            # A template that wants tool calls before tool results shows its markers elsewhere.
+            with contextlib.suppress(*_REFUSALS):
+                markers.update(markers_in(self._render(messages, tools)))
+        return markers
 
     def _is_append_only(self) -> bool:
         """Whether first + actions + deltas spell exactly what the template writes for the whole
@@ -356,7 +292,3 @@ def _user(content: str) -> Message:
 
 def _tool(content: str) -> Message:
     return {"role": "tool", "name": "f(a='x')", "content": content}
-
-
-def _broken(match: re.Match[str]) -> str:
-    return broken_mark(match[0])

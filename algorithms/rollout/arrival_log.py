@@ -13,19 +13,17 @@ from fctncalling.algorithms.rollout.env_pool import EnvPool, EnvResponse
 class Arrival(NamedTuple):
     """One fetch: which slots' responses arrived after how many decode steps."""
 
-    # of the model since the last one, after which generation was interrupted; 0: it was not
+    # decode steps since the last fetch, if that interrupted generation; 0: it did not
     passes: int
-    slots: tuple[int, ...]  # whose answers joined
+    slots: tuple[int, ...]  # whose responses arrived
 
 
 class ArrivalLogError(ValueError):
-    """What is played does not fit the arrival order it is to follow."""
+    """The rollout does not fit the arrival order to be replayed."""
 
 
 class ArrivalOrder:
-    """Fetches the answers of environments, and remembers when each joined; or has each join when a
-    record says.
-    """
+    """Fetches environment responses and records when each arrived, or replays a recorded order."""
 
     def __init__(self, envs: EnvPool, recorded: Sequence[Arrival] | None = None) -> None:
         self._envs = envs
@@ -33,18 +31,16 @@ class ArrivalOrder:
         self._arrivals: list[Arrival] = []
         self._passes = 0
         self._interrupted = False
-        self._early: dict[int, EnvResponse] = {}  # arrived before the record has them join
+        self._early: dict[int, EnvResponse] = {}  # arrived before their turn in the record
 
     @property
     def arrivals(self) -> list[Arrival]:
-        """When answers joined; empty where all were waited for, in order, and there is nothing to
-        remember.
-        """
+        """Recorded arrivals; empty where all responses came in slot order and replay needs none."""
         return [] if self._envs.in_order else self._arrivals
 
     def interrupted(self, wanted: int) -> bool:
-        """Return, after each pass of the model, whether generation is to stop as `wanted` answers
-        have come.
+        """Whether generation should pause because `wanted` responses have arrived; called after
+        each decode step.
         """
         self._passes += 1
         if self._recorded is not None:
@@ -54,7 +50,7 @@ class ArrivalOrder:
         return self._interrupted
 
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return the answers that join now."""
+        """Fetch the responses that are due now."""
         found = (
             self._due(self._recorded) if self._recorded is not None else self._envs.recv(wait=wait)
         )
@@ -65,7 +61,7 @@ class ArrivalOrder:
         return found
 
     def _due(self, recorded: Sequence[Arrival]) -> list[EnvResponse]:
-        """Wait for the answers of just the slots that the record has join now."""
+        """Wait for the responses of the slots next in the record, and return these alone."""
         slots = self._next(recorded).slots
         while missing := [slot for slot in slots if slot not in self._early]:
             if not (came := self._envs.recv(wait=True)):
@@ -100,13 +96,13 @@ class ArrivalLog:
                 ]
 
     def recorded(self, name: str) -> list[Arrival] | None:
-        """Return the arrival order that a rollout is to follow; None where there is none, or all
-        responses came in order.
+        """Return the arrival order of a rollout to replay; None if all its responses came in slot
+        order.
         """
         return self._lines.get(name)
 
     def append(self, name: str, arrivals: Sequence[Arrival]) -> None:
-        """Write down a rollout that was played, if there is anything to follow."""
+        """Append the arrivals of a rollout, if there are any to replay."""
         if arrivals and not self.replayed:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:

@@ -17,20 +17,19 @@ from fctncalling.algorithms.rollout.env_pool import (
 )
 from fctncalling.data.timing import timed
 
-Inbox = queue.SimpleQueue[
-    tuple[int, EnvResponse]
-]  # tickets, and the answers to what was asked with them
+Inbox = queue.SimpleQueue[tuple[int, EnvResponse]]  # (ticket of the request, response)
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_S = 0.25  # that the others wait for an environment, once
-# patience is counted in ticks: a starved process has few of them, and its threads share its fate
+PATIENCE_S = 0.25  # the longest that environments wait for a slow one before order is given up
+# Patience is counted in ticks, not by the clock: a starved process has few of them, as have its
+# threads.
 _TICK_S = 0.01
-_LONGEST_WAIT_S = 3600.0  # in one piece
+_LONGEST_WAIT_S = 3600.0  # of one queue.get
 
 
 class _PendingRequest(NamedTuple):
-    """A question that is out."""
+    """Pending request."""
 
     ticket: int
     until: float  # time.monotonic() at which it counts as failed
@@ -38,10 +37,10 @@ class _PendingRequest(NamedTuple):
 
 
 class AsyncEnvPool(EnvPool):
-    """Environments that work elsewhere and put their answers into one inbox.
+    """Asynchronous environment pool: workers put their responses into one inbox.
 
-    Where those that do not say that their tools are quick have kept the others waiting for
-    `patience_s`, answers no longer come in order.
+    Responses come in slot order until the others have waited for a slow environment for
+    `patience_s`; from then on they come as they arrive.
     """
 
     patience_s = math.inf
@@ -58,22 +57,22 @@ class AsyncEnvPool(EnvPool):
 
     @property
     def num_arrived(self) -> int:
-        """How many answers wait to be fetched, about."""
+        """Approximate number of responses to fetch."""
         return self._inbox.qsize()
 
     def start(self) -> None:
-        """Forget all that was asked: answers that come later are dropped."""
+        """Drop all pending requests; their late responses are ignored."""
         self._pending.clear()
 
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
-        """Hand a question over."""
+        """Send a request to a slot."""
         self._ticket += 1
         self._pending[slot] = _PendingRequest(self._ticket, time.monotonic() + within_s, within_s)
         self._dispatch(slot, self._ticket, request)
 
     @timed("wait")
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return what has been answered or failed, by slot."""
+        """Return responses and failures, sorted by slot."""
         found: list[EnvResponse] = []
         patience_s = self.patience_s
         self._flush()
@@ -92,15 +91,16 @@ class AsyncEnvPool(EnvPool):
 
     @abstractmethod
     def _dispatch(self, slot: int, ticket: int, request: EnvRequest) -> None:
-        """Let the slot's environment work on a question."""
+        """Pass a request to the slot's worker."""
 
     def _flush(self) -> None:
-        """Send what was handed over, where several questions are sent at once."""
+        """Send batched requests, if the pool batches them."""
 
     def _abandon(self, slot: int) -> None:
-        """Do what can be done about an environment that works on something too long."""
+        """Handle an environment past its deadline, for example by killing its process."""
 
     def _stop_waiting(self) -> None:
+        """Stop waiting for slow environments: responses are no longer in slot order."""
         self.in_order = False
         logger.info(
             "environment %d keeps the others waiting: from now on they go on without the slow "
@@ -110,7 +110,7 @@ class AsyncEnvPool(EnvPool):
         )
 
     def _take(self, found: list[EnvResponse], timeout_s: float) -> bool:
-        """Take one answer, if one comes in time; return whether one came."""
+        """Take one response from the inbox; return whether one came in time."""
         try:
             ticket, answer = self._inbox.get(timeout=timeout_s)
         except queue.Empty:
@@ -122,7 +122,7 @@ class AsyncEnvPool(EnvPool):
         return True
 
     def _fail_overdue(self, found: list[EnvResponse]) -> None:
-        """Count as failed what is out for longer than it may be."""
+        """Fail requests past their deadline."""
         now = time.monotonic()
         for slot, out in [(slot, out) for slot, out in self._pending.items() if now >= out.until]:
             del self._pending[slot]

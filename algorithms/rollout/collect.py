@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 
 class _Ended(NamedTuple):
-    """What remains of an episode."""
+    """Finished episode: its record, and why it failed or was cut."""
 
     record: EpisodeRecord
-    cause: Exception | None  # what its environment raised
-    overflow: int  # tokens of the context that its budget had no room for, 0 where it had
+    cause: Exception | None  # that its environment raised
+    overflow: int  # length of the context that left no room for an action, 0 if it did
 
 
 def collect(
@@ -70,7 +70,7 @@ def collect(
 
 
 def _seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
-    """Return the seeds of each episode's actions and of its environment, which a group shares."""
+    """Return (sampling seed, environment seed) of each episode; a group shares the latter."""
     return [
         (_episode_seed(seed, number), _episode_seed(seed, number - number % group_size))
         for number in numbers
@@ -78,8 +78,8 @@ def _seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int
 
 
 class _Collection:
-    """Episodes that wait, run and are done. A running one is with the actor or with its
-    environment.
+    """Scheduler of a rollout's episodes: waiting, running (in the engine or in an environment),
+    done.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class _Collection:
         self.deadline_s = deadline_s
         self.on_episode = on_episode
         self.running: dict[int, RunningEpisode] = {}  # slot -> its episode
-        self.generating: set[int] = set()  # slots that the actor has a request of
+        self.generating: set[int] = set()  # slots with a request in the engine
         self.done: dict[int, _Ended] = {}
 
     def run(self, episodes: Sequence[RunningEpisode]) -> None:
@@ -128,7 +128,7 @@ class _Collection:
         )  # the caches are of no use once the weights change, and an update needs the memory
 
     def _take(self, answer: EnvResponse) -> None:
-        """Go on with an episode whose environment has answered."""
+        """Continue an episode with its environment's response."""
         episode = self.running[answer.slot]
         episode.env_seconds += answer.seconds
         if answer.error is not None and not isinstance(answer.error, Exception):
@@ -154,7 +154,7 @@ class _Collection:
 
 
 def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRecord]:
-    """Return the records; warn of those that had no room, raise where none could be played."""
+    """Return the records; warn about those without room for an action; raise if all are invalid."""
     overflows = [(one.overflow, one.record.task_id) for one in ended if one.overflow]
     if overflows:
         logger.warning(

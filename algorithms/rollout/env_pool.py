@@ -16,14 +16,12 @@ logger = logging.getLogger(__name__)
 
 TextEnv = gymnasium.Env[Any, Any]
 MakeEnv = Callable[[], TextEnv]
-# in an environment's metadata: its answers are quick, and follow from seed and actions
+# key of an environment's metadata: its tools are fast and determined by seed and actions
 IN_PROCESS = "in_process_tools"
 
 
 class EnvRequest(NamedTuple):
-    """What an environment is asked: to begin an episode or, where a text is given, to go on with
-    it.
-    """
+    """Request to an environment: `reset` with seed and task id or, with a text, `step`."""
 
     task_id: str = ""
     seed: int = 0
@@ -31,7 +29,7 @@ class EnvRequest(NamedTuple):
 
 
 class EnvResponse(NamedTuple):
-    """What came of it: `reset`'s or `step`'s tuple, or why there is none."""
+    """Response of an environment: the tuple of `reset` or `step`, or the error."""
 
     slot: int
     result: tuple[Any, ...] = ()
@@ -40,19 +38,19 @@ class EnvResponse(NamedTuple):
 
 
 class NoResponseError(RuntimeError):
-    """An environment did not answer in the time its episode has, or its process ended."""
+    """An environment did not respond within its episode's deadline, or its process ended."""
 
 
 class InvalidEpisodeError(RuntimeError):
-    """An environment says that its infrastructure failed, in `info["invalid"]`."""
+    """An environment reported an infrastructure failure by `info["invalid"]`."""
 
 
 class EnvPool(ABC):
-    """A number of environments, each in a slot, each asked one thing at a time.
+    """Environment pool: one environment per slot, with at most one pending request each.
 
-    `in_order`: answers come in the order of the slots, and only when all that were asked have
-    answered; what is played then follows from the seed. Else they come when they come, and nobody
-    waits for the slow. It may turn false.
+    `in_order`: responses come sorted by slot, once all pending requests are answered, so that the
+    seed determines the rollout. Else they come as they arrive, and no slot waits for a slow one. It
+    may turn false during a run.
     """
 
     in_order: bool = True
@@ -63,19 +61,17 @@ class EnvPool(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Forget all that was asked: answers that come later are dropped."""
+        """Drop all pending requests; their late responses are ignored."""
 
     @abstractmethod
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
-        """Hand a question to a slot, whose last one was answered; no answer within so many seconds
-        is a failure.
+        """Send a request to a slot without a pending one; no response in `within_s` is a
+        failure.
         """
 
     @abstractmethod
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return what has been answered, by slot; at least one answer where `wait` and something
-        was asked.
-        """
+        """Return responses sorted by slot; with `wait` at least one, if a request is pending."""
 
     @abstractmethod
     def replace(self, slot: int) -> None:
@@ -89,14 +85,12 @@ class EnvPool(ABC):
 
     @property
     def num_arrived(self) -> int:
-        """How many answers wait to be fetched, about."""
+        """Approximate number of responses to fetch."""
         return 0
 
 
 class InlineEnvPool(EnvPool):
-    """Asked one after another in the thread that asks. A caller's list of them: replacements are
-    put into it.
-    """
+    """Environment pool in the caller's thread; replacements are put into the caller's list."""
 
     def __init__(self, envs: list[TextEnv], make_env: MakeEnv | None = None) -> None:
         self._envs = envs
@@ -108,15 +102,15 @@ class InlineEnvPool(EnvPool):
         return len(self._envs)
 
     def start(self) -> None:
-        """Forget all that was asked."""
+        """Drop all responses."""
         self._responses = []
 
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
-        """Ask at once; nothing can end an answer that takes too long."""
+        """Call the environment at once; no deadline can be enforced."""
         self._responses.append(call_env(slot, self._envs[slot], request))
 
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return all answers."""
+        """Return all responses."""
         found, self._responses = sorted(self._responses, key=lambda answer: answer.slot), []
         return found
 
@@ -136,7 +130,7 @@ class InlineEnvPool(EnvPool):
 
 @timed("environment")
 def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
-    """Return an environment's answer; what it raises is part of it."""
+    """Call `reset` or `step`; an exception is returned as part of the response."""
     started = time.perf_counter()
     try:
         if request.text is None:
@@ -151,7 +145,7 @@ def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
 
 
 def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:
-    """Return whether all of these say that their tools are quick and follow from seed and
+    """Whether every environment declares in_process_tools: fast and determined by seed and
     actions.
     """
     return all((getattr(env, "metadata", None) or {}).get(IN_PROCESS, False) for env in envs)

@@ -12,10 +12,9 @@ from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
 
 
 def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
-    """Return the environments of one of `share` processes that play.
+    """Return the environment pool of one of `share` rollout processes.
 
-    SettingError where --env_processes cannot be had, or --max_cache_tokens holds less than an
-    episode for each.
+    SettingError where the environments cannot be made in --env_processes processes.
     """
     count = num_parallel_episodes(config, share)
     envs: AsyncEnvPool
@@ -29,17 +28,16 @@ def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> Env
     else:
         envs = ThreadEnvPool(make_env, count)
     envs.in_order = config.wait_for_tools != "never"
-    if (
-        config.wait_for_tools == "always" or config.replay_arrivals is not None
-    ):  # which tells of every answer that was late
+    # A replayed log itself says which responses were late.
+    if config.wait_for_tools == "always" or config.replay_arrivals is not None:
         envs.patience_s = math.inf
         envs.in_order = True
     return envs
 
 
 def num_parallel_episodes(config: TrainConfig, share: int = 1) -> int:
-    """Return how many episodes run at a time: --n_rollout_threads, or as many as --max_cache_tokens
-    surely holds.
+    """Return how many episodes run at a time: --n_rollout_threads, or as many as
+    --max_cache_tokens holds at full length.
     """
     requested = -(-config.n_rollout_threads // share)
     room = (
@@ -51,5 +49,5 @@ def num_parallel_episodes(config: TrainConfig, share: int = 1) -> int:
 
 
 def deadline_s(config: TrainConfig) -> float:
-    """Return the seconds that an environment may work on one episode."""
+    """Return the seconds an environment may spend on one episode."""
     return math.inf if config.tool_deadline_s is None else config.tool_deadline_s

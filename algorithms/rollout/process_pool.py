@@ -29,16 +29,16 @@ from fctncalling.algorithms.rollout.thread_pool import EnvThread
 
 logger = logging.getLogger(__name__)
 
-REPLACE = -1  # the ticket of a message that asks for a fresh environment
-START_S = 300.0  # in which a process has to have made its environments
+REPLACE = -1  # ticket of a message that replaces the slot's environment
+START_S = 300.0  # within which a process must have made its environments
 _SPAWN: Any = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
 
 
 class ProcessEnvPool(AsyncEnvPool):
-    """Slot s works in process s modulo their number, in a thread of its own there.
+    """Environment pool on worker processes: slot s runs in process s % count, in its own thread.
 
-    A process that ends fails what its slots were asked and is started again; one with an
-    environment that takes too long is killed, as nothing else surely ends it.
+    If a process ends, its slots' pending requests fail, and it is started again. A process with an
+    environment past its deadline is killed: nothing else is sure to end it.
     """
 
     def __init__(self, make_env: MakeEnv, num_slots: int, num_processes: int) -> None:
@@ -65,9 +65,7 @@ class ProcessEnvPool(AsyncEnvPool):
         return [process.id for process in self._processes]
 
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed, in a fresh process where that
-        failed.
-        """
+        """Replace a failed environment by a new one, and its process too if that ended."""
         number = slot % len(self._processes)
         if self._processes[number].is_alive:
             self._processes[number].post(REPLACE, slot, EnvRequest())
@@ -96,7 +94,7 @@ class ProcessEnvPool(AsyncEnvPool):
 
 
 class _Process:
-    """One process with environments, as seen from outside."""
+    """Parent's handle of one worker process with environments."""
 
     def __init__(self, maker: bytes, slots: Sequence[int], inbox: Inbox) -> None:
         self._inbox = inbox
@@ -122,8 +120,9 @@ class _Process:
         return bool(self._process.is_alive())
 
     def reported(self) -> bool:
-        """Return whether the environments' tools work in process, once they are made; RuntimeError
-        where they fail.
+        """Wait until the environments are made; return whether all have in-process tools.
+
+        RuntimeError where making them fails.
         """
         try:
             report = self._reports.get(timeout=START_S)
@@ -135,11 +134,11 @@ class _Process:
         return report
 
     def post(self, ticket: int, slot: int, request: EnvRequest) -> None:
-        """Put a question among those that are sent next."""
+        """Queue a request for the next message."""
         self._outbox.append((ticket, slot, request))
 
     def send(self) -> None:
-        """Send what was posted; what an ended process is asked has failed."""
+        """Send the queued requests in one message; they fail if the process has ended."""
         messages, self._outbox = self._outbox, []
         self._out |= {slot: ticket for ticket, slot, _ in messages if ticket != REPLACE}
         try:
@@ -161,7 +160,7 @@ class _Process:
         self.kill()
 
     def _receive(self) -> None:
-        """Pass on what the process says, for as long as it does."""
+        """Forward the process's responses to the inbox until it ends (runs in a thread)."""
         try:
             self._reports.put(self._pipe.recv())
             while True:
@@ -175,7 +174,7 @@ class _Process:
             self._fail()
 
     def _fail(self) -> None:
-        """Answer for an ended process."""
+        """Fail all pending requests of an ended process."""
         self._process.join(1.0)
         ended = f"its process {self.id} ended with exit code {self._process.exitcode}"
         while self._out:
@@ -185,7 +184,7 @@ class _Process:
 
 
 def _serve(pipe: Connection, maker: bytes, slots: Sequence[int]) -> None:
-    """Make environments, and answer for them until the other end of the pipe is gone."""
+    """Main of a worker process: make environments and serve them until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     inbox: Inbox = queue.SimpleQueue()
     try:
@@ -206,7 +205,7 @@ def _serve(pipe: Connection, maker: bytes, slots: Sequence[int]) -> None:
 def _listen(
     pipe: Connection, threads: dict[int, EnvThread], inbox: Inbox, make_env: MakeEnv
 ) -> None:
-    """Hand questions to the environments' threads; end the process with the last of them."""
+    """Pass requests to the environments' threads; end the process when the pipe is closed."""
     with contextlib.suppress(EOFError, OSError):
         while (messages := pipe.recv()) is not None:
             for ticket, slot, request in messages:
@@ -223,8 +222,8 @@ def _listen(
 
 
 def _packed(ticket: int, answer: EnvResponse) -> bytes:
-    """Return an answer as bytes; an error travels as its text, as not every exception can be put
-    together again.
+    """Return a pickled response; an error is sent as its text, since not every exception can be
+    unpickled.
     """
     if answer.error is not None:
         answer = answer._replace(

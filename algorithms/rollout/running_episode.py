@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class RunningEpisode:
-    """One episode while it runs."""
+    """State of one episode while it runs."""
 
     index: int
     task_id: str
@@ -38,7 +38,7 @@ class RunningEpisode:
     steps: list[StepRecord] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
-    new_ids: list[int] = field(default_factory=list)  # context the actor has not read yet
+    new_ids: list[int] = field(default_factory=list)  # context not yet sent to the engine
     history: list[Message] = field(default_factory=list)  # kept for templates that rewrite it
     messages: list[list[Message]] = field(default_factory=list)  # for the episode log
     policy_messages: set[int] = field(
@@ -54,15 +54,15 @@ class RunningEpisode:
     truncated: bool = False
     invalid: bool = False
     ended: bool = False
-    cause: Exception | None = None  # what the environment raised, or says has failed
-    env_seconds: float = 0.0  # that the environment worked
+    cause: Exception | None = None  # that the environment raised, or its invalid_reason
+    env_seconds: float = 0.0  # time spent in the environment
 
     def reset_request(self) -> EnvRequest:
-        """Return what asks the environment for this episode."""
+        """Return the request that resets the environment for this episode."""
         return EnvRequest(self.task_id, self.env_seed)
 
     def on_reset(self, engine: Engine, observation: Any, info: dict[str, Any]) -> None:
-        """Take what the environment was reset to, and render the first prompt."""
+        """Process the result of `reset` and render the first prompt."""
         self.info = info
         engine.begin(self.slot, self.seed)
         self.opening = (info.get("tools") or (), info.get("instructions") or "")
@@ -73,7 +73,7 @@ class RunningEpisode:
         self._check_budget()
 
     def next_request(self, engine: Engine) -> Request:
-        """Put the unread context into the current row and return what the actor is to answer."""
+        """Append the new context to the current row and return the engine's next request."""
         row = self.rows[-1]
         if not row.ids and len(self.rows) > 1:
             engine.restart(self.slot)
@@ -91,7 +91,7 @@ class RunningEpisode:
         )
 
     def on_action(self, action: Action) -> EnvRequest:
-        """Record the action and return what hands its text to the environment."""
+        """Record the sampled action and return the request that steps the environment."""
         row = self.rows[-1]
         row.ids += action.ids
         row.acted += action.acted
@@ -106,7 +106,7 @@ class RunningEpisode:
     def on_step(
         self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> None:
-        """Take the environment's answer to the last action, and render what it says."""
+        """Process the result of `step` and render the next context."""
         row, turn = self.rows[-1], int(self.info.get("turn", 0))
         self.terminated = terminated
         self.info = info
@@ -124,7 +124,7 @@ class RunningEpisode:
             self._render(observation, self.text, row.ids[-1])
 
     def fail(self, error: Exception) -> None:
-        """End the episode, which counts for nothing, as its environment failed."""
+        """End the episode as invalid."""
         what = (
             str(error)
             if isinstance(error, NoResponseError | EngineError | InvalidEpisodeError)
@@ -136,7 +136,7 @@ class RunningEpisode:
         self.ended = True
 
     def to_record(self) -> EpisodeRecord:
-        """Return the ended episode as learning and the episode log see it."""
+        """Return the record of the ended episode, for training and the episode log."""
         episode_return = sum(step.reward for step in self.steps)
         verdict = self.info.get("verdict")
         category = str(self.info.get("category", ""))
@@ -171,8 +171,8 @@ class RunningEpisode:
         )
 
     def _render(self, observation: Any, text: str, last_id: int) -> None:
-        """Render what the environment answered, as the next context; where truncated,
-        as the last.
+        """Render the environment's messages as the next context, or as bootstrap context if
+        truncated.
         """
         if self.info.get("continuation") == "text":
             self.unfinished += text + str(observation)
@@ -205,8 +205,8 @@ class RunningEpisode:
                 self.rows = []
 
     def _append_bootstrap_context(self) -> None:
-        """Keep what the policy would have seen next, as far as the budget goes: its value is the
-        bootstrap.
+        """Append the context the policy would have seen next, within the token budget: its value
+        is the bootstrap.
         """
         room = max(0, self.max_tokens - len(self.rows[-1].ids))
         _append_context(self.rows[-1], self.new_ids[:room])
@@ -219,9 +219,7 @@ class RunningEpisode:
 
 
 def _messages(info: dict[str, Any], observation: Any) -> list[Message]:
-    """Return the new messages; an environment that gives none has its observation taken as the
-    user's.
-    """
+    """Return info["messages"]; without them, the observation as a user message."""
     if "messages" in info:
         return list(info["messages"])
     return [{"role": "user", "content": str(observation)}]
@@ -236,15 +234,13 @@ def _append_context(row: TokenRecord, ids: Sequence[int]) -> None:
 
 
 def _strictly_succeeded(info: dict[str, Any]) -> bool | None:
-    """Whether the strict verdict is valid; None where the environment gives none."""
+    """Whether the strict verdict is valid; None without one."""
     verdict = info.get("strict_verdict")
     return None if verdict is None else bool(verdict.valid)
 
 
 def _succeeded(info: dict[str, Any], episode_return: float) -> bool:
-    """The verdict where the environment gives one, else its is_success, else whether it paid
-    anything.
-    """
+    """Whether the verdict is valid; without one info["is_success"], else a positive return."""
     verdict = info.get("verdict")
     if verdict is not None:
         return bool(verdict.valid)

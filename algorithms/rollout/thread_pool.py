@@ -16,14 +16,14 @@ from fctncalling.algorithms.rollout.env_pool import (
     have_in_process_tools,
 )
 
-CLOSING_S = 5.0  # in which environments may close; later ones are left to themselves
+CLOSING_S = 5.0  # to wait for environments to close
 
 
 class EnvThread:
-    """One environment and the thread it always works in: some libraries forbid that others touch
-    what a thread made.
+    """One environment with a thread of its own, in which all its methods are called.
 
-    A daemon: one that hangs must not keep the program from ending.
+    Some libraries bind objects to the thread that made them. A daemon thread: one that hangs must
+    not keep the program from ending.
     """
 
     def __init__(self, slot: int, env: TextEnv, inbox: Inbox) -> None:
@@ -35,11 +35,11 @@ class EnvThread:
         self._thread.start()
 
     def send(self, ticket: int, request: EnvRequest) -> None:
-        """Have a question answered, after those before it."""
+        """Queue a request."""
         self._requests.put((ticket, request))
 
     def leave(self) -> None:
-        """Close the environment when it has answered what it was asked; do not wait for that."""
+        """Close the environment after the pending request, without waiting."""
         self._requests.put(None)
 
     def join(self, timeout_s: float) -> None:
@@ -54,7 +54,7 @@ class EnvThread:
 
 
 class ThreadEnvPool(AsyncEnvPool):
-    """A thread for each environment."""
+    """Environment pool with one thread per environment."""
 
     def __init__(self, make_env: MakeEnv, num_slots: int) -> None:
         super().__init__(num_slots)
@@ -64,14 +64,12 @@ class ThreadEnvPool(AsyncEnvPool):
         self._threads = [EnvThread(slot, env, self._inbox) for slot, env in enumerate(envs)]
 
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed; a thread that hangs is left to
-        itself.
-        """
+        """Replace a failed environment by a new one; a hanging thread is abandoned."""
         self._threads[slot].leave()
         self._threads[slot] = EnvThread(slot, self._make_env(), self._inbox)
 
     def close(self) -> None:
-        """Close every environment, and wait a little for it."""
+        """Close every environment, and wait up to CLOSING_S for all."""
         for thread in self._threads:
             thread.leave()
         for thread in self._threads:

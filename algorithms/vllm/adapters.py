@@ -1,7 +1,7 @@
 """LoRA versions published to a vLLM server.
 
-A name or a folder used again would be served from caches filled with other weights, with nothing to
-tell it by.
+Every version gets a new name and a new folder: the server caches by name, so a reused one would be
+served from caches of other weights, unnoticed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from uuid import uuid4
 from fctncalling.algorithms.policy.lora import ACTOR, Adapters
 from fctncalling.algorithms.vllm.client import VllmClient
 
-NUM_SERVED = 2  # versions that stay: what is asked with the last but one may still be on its way
+NUM_SERVED = 2  # requests with the previous version may still be under way
 
 
 class Version(NamedTuple):
-    """An adapter as it was after an update."""
+    """Published adapter of one update."""
 
     number: int
     name: str
@@ -42,8 +42,9 @@ class PublishedAdapters:
         server.on_missing_model = self.republish
 
     def publish(self, adapters: Adapters, number: int) -> str:
-        """Return the name under which the adapter as it is is served; `number`: the updates behind
-        it.
+        """Publish the current adapter unless it is already; return its name on the server.
+
+        number: updates so far.
         """
         if self._versions and self._versions[-1].number == number:
             return self._versions[-1].name
@@ -61,18 +62,15 @@ class PublishedAdapters:
         return name
 
     def republish(self, name: str) -> None:
-        """Have a version served again that the server does not know any more, having been started
-        anew.
-        """
-        with (
-            self._lock
-        ):  # one after another of those who miss it; all but the first are told that it is there
+        """Load a version again, for a server that was restarted."""
+        # One thread at a time: for all but the first, the server has it already.
+        with self._lock:
             for version in self._versions:
                 if version.name == name:
                     self.server.load_adapter(name, str(version.folder))
 
     def close(self) -> None:
-        """Take all versions from the server and remove their folders."""
+        """Unload all versions from the server and remove their folders."""
         for version in self._versions:
             self._drop(version)
         self._versions = []

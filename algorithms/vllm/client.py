@@ -14,24 +14,19 @@ from fctncalling.algorithms.generation.engine_api import EngineError, RolloutErr
 
 logger = logging.getLogger(__name__)
 
-RETRY_STATUSES = (
-    429,
-    502,
-    503,
-    504,
-)  # answers of a server, or of what stands before it, that is starting or full
+RETRY_STATUSES = (429, 502, 503, 504)  # the server, or a proxy before it, is starting or full
 AUTH_STATUSES = (401, 403)
 MAX_WAIT_S = 5.0  # between two attempts
-TRIES = 4  # at a request that the server itself fails at
+TRIES = 4  # of a request that the server answers with an error
 
 
 class Completion(NamedTuple):
-    """What a server wrote after a prompt."""
+    """Sampled continuation of a prompt."""
 
     ids: list[int]
     logprobs: list[float]
     reason: str  # "stop" or "length"
-    stop: str | int | None  # the string or the token that ended it, where the server tells
+    stop: str | int | None  # the string or token that ended it, if the server names it
 
 
 class VllmClient:
@@ -71,9 +66,7 @@ class VllmClient:
         self._away_since: float | None = None
 
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
-        """Return what a model writes after a prompt of token ids; EngineError where it cannot be
-        had.
-        """
+        """Sample a continuation of a prompt of token ids; EngineError where the server fails."""
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -102,7 +95,7 @@ class VllmClient:
         )
 
     def best_logprob(self, model: str, prompt: Sequence[int], temperature: float) -> float:
-        """Return the log-probability told of the likeliest token after a prompt."""
+        """Return the log-probability of the most likely token after a prompt."""
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -114,15 +107,15 @@ class VllmClient:
         return float(max(top.values()))
 
     def models(self) -> list[str]:
-        """Return the names that can be asked for now; httpx.TransportError where no server is
-        there.
+        """Return the names of the models and adapters served; httpx.TransportError without a
+        server.
         """
         return [
             str(each["id"]) for each in _json(self._client.get(f"{self.url}/v1/models"))["data"]
         ]
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Have an adapter served under a name. RolloutError where the server refuses it."""
+        """Load an adapter under a name; RolloutError where the server refuses it."""
         reply = self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder})
         if reply.status_code >= 300 and "already been loaded" not in reply.text:
             raise RolloutError(
@@ -134,21 +127,19 @@ class VllmClient:
             )
 
     def unload_adapter(self, name: str) -> None:
-        """Let go of an adapter, if the server is there and has it: one that is away has forgotten
-        it.
-        """
+        """Unload an adapter; no error where the server is away or does not have it."""
         with contextlib.suppress(self.errors, RuntimeError):
             self._client.post(
                 f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0
             )
 
     def close(self) -> None:
-        """Close the connections; whoever waits for the server gives up."""
+        """Close the connections; requests that wait for the server fail."""
         self._closed.set()
         self._client.close()
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the server's reply, waiting while it is away."""
+        """Return the server's reply, retrying while it is away."""
         wait_s, failures = self._first_wait_s, 0
         while True:
             try:
@@ -170,6 +161,7 @@ class VllmClient:
             wait_s = min(MAX_WAIT_S, 2.0 * wait_s)
 
     def _note_outage(self, failure: str) -> None:
+        """Warn at the first failure of an outage; RolloutError once it lasts over `patience_s`."""
         with self._lock:
             if self._away_since is None:
                 self._away_since = self._clock()
@@ -186,6 +178,7 @@ class VllmClient:
             )
 
     def _note_recovery(self) -> None:
+        """Report the end of an outage, if there was one."""
         with self._lock:
             since, self._away_since = self._away_since, None
         if since is not None:
@@ -195,7 +188,7 @@ class VllmClient:
 
 
 def _json(reply: Any) -> Any:
-    """Return what a reply says; EngineError where it says that it failed."""
+    """Return a reply's JSON; EngineError for an error status."""
     if reply.status_code >= 300:
         raise EngineError(f"{reply.url}: HTTP {reply.status_code}: {reply.text[:300]}")
     return reply.json()

@@ -1,4 +1,4 @@
-"""An actor whose tokens are sampled by a vLLM server."""
+"""Engine that samples from a vLLM server."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ POLL_S = 0.02  # how often environments may break in while answers are waited fo
 
 
 class VllmEngine(Engine):
-    """Sends each slot's whole sequence as token ids and gets ids with log-probabilities: nothing is
-    encoded twice.
+    """Engine on a vLLM server: token ids in, token ids with log-probs out, nothing re-encoded.
 
-    The server keeps the sequences' caches. Requests carry seeds from the slot's own stream, and
-    actions end where `GenerationEngine`'s do; which numbers a server draws for a seed, and its
-    rounding, are its own. An action that cannot be had has a `failure`.
+    Each request sends the slot's whole sequence; the server's prefix cache holds its keys and
+    values. Seeds come from the slot's own stream, and actions end as `GenerationEngine`'s do, but
+    samples and rounding are the server's. An action that failed has `failure` set.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class VllmEngine(Engine):
         self.start(0)
 
     def start(self, num_slots: int) -> None:
-        """Forget everything and offer slots 0..num_slots-1."""
+        """Clear all slots and provide slots 0..num_slots-1."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self._threads = ThreadPoolExecutor(num_slots, "vllm") if num_slots else None
@@ -50,23 +49,19 @@ class VllmEngine(Engine):
         self._pending: dict[int, Future[Action]] = {}
 
     def begin(self, slot: int, seed: int | None = None) -> None:
-        """Empty a slot for a new sequence, with a random stream of its own where a seed is
-        given.
-        """
+        """Clear a slot for a new sequence; a seed gives it its own random stream."""
         self.restart(slot)
         if seed is not None:
             self._streams[slot] = np.random.default_rng(seed)
 
     def restart(self, slot: int) -> None:
-        """Empty a slot for a sequence that is rendered again; an unanswered request is dropped."""
+        """Clear a slot but keep its random stream; a pending request is dropped."""
         self._ids[slot] = []
         if slot in self._pending:
             self._pending.pop(slot).cancel()
 
     def submit(self, request: Request) -> None:
-        """Send a request; ValueError where the slot waits for an answer, or there is nothing to
-        read.
-        """
+        """Send a request; ValueError if the slot has a pending one, or no token to continue."""
         if request.slot in self._pending or self._threads is None:
             raise ValueError(
                 f"slot {request.slot} has a request already: wait for its action, or begin the "
@@ -85,8 +80,8 @@ class VllmEngine(Engine):
         )
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Wait until some requests are answered, or environments have; return (slot, action) of
-        each that is.
+        """Wait until requests finished or environments responded; return finished (slot, action)
+        pairs.
         """
         while self._pending:
             wait(self._pending.values(), timeout=POLL_S, return_when=FIRST_COMPLETED)
@@ -109,7 +104,7 @@ class VllmEngine(Engine):
         return action
 
     def _generate_action(self, prompt: list[int], request: Request, seed: int) -> Action:
-        """Return an action, asking again after each stop that the request has an answer to."""
+        """Sample an action, with a further completion after each stop that `on_stop` answers."""
         action, limit = (
             Action(),
             min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens),
@@ -136,7 +131,7 @@ class VllmEngine(Engine):
                 return action
 
     def _ended(self, action: Action, completion: Completion, request: Request, limit: int) -> bool:
-        """Set why the action ended; or append what answers its stop, and return False."""
+        """Set the stop reason and return True; or append the ids of `on_stop` and return False."""
         if not completion.ids:
             raise EngineError(f"{self.server.url}: an answer without a token")
         action.stop_reason = "length"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.policy.plain_template import bos_ids
 from fctncalling.data.surrogates import encodable
 
 RAW_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
@@ -25,7 +26,7 @@ class RawTextTemplate(ChatTemplate):
             tokenizer, "backend_tokenizer", None
         )  # thrice as fast without its wrapper
         super().__init__(tokenizer, RAW_TEMPLATE)
-        self.opening_ids = self._bos()
+        self.opening_ids = bos_ids(tokenizer)
         self._tags = tuple(tags)
         self._heads = [
             (anchor, head, self.spell(head))

@@ -78,8 +78,8 @@ def test_what_overflowed_in_a_row_is_gone_when_the_row_begins_again() -> None:
     reader: Any = engine._decoder
     length = reader.length(0)
     with torch.inference_mode():
-        reader._kept.keys[:, 0, ..., : length + 1] = float("nan")
-        reader._kept.values[:, 0, :, : length + 1] = float("inf")
+        reader._cache.keys[:, 0, ..., : length + 1] = float("nan")
+        reader._cache.values[:, 0, :, : length + 1] = float("inf")
     engine.begin(0)
     (action,) = engine.generate([Request(0, PROMPTS[1])])
     assert_greedy(model, PROMPTS[1], action.ids, action.logprobs)

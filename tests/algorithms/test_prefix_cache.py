@@ -90,7 +90,7 @@ def test_the_same_is_said_where_scores_are_too_many_to_hold_at_once(kind: str) -
 
 def prompt_bytes(engine: GenerationEngine) -> int:
     reader: Any = engine._decoder
-    num_bytes: int = reader._kept.prompts.num_bytes
+    num_bytes: int = reader._cache.prompts.num_bytes
     return num_bytes
 
 
