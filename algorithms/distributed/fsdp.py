@@ -1,8 +1,7 @@
 """FSDP2, as accelerate configures it.
 
-Acting token by token through sharded weights would be a meeting of all processes at every token,
-and episodes differ in length. So each process gathers the weights once, into a copy that lives as
-long as a rollout does.
+Generation through sharded weights would be a collective operation per token, and episodes differ in
+length. So each process gathers the weights once, into a copy that lasts for one rollout.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from fctncalling.algorithms.config import SettingError
 if TYPE_CHECKING:
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
-FORWARD_METHODS = ("values_at", "reference_logprobs")  # beside forward, the ways into a policy
+FORWARD_METHODS = ("values_at", "reference_logprobs")  # of the policy, besides forward
 
 
 class FSDP:
-    """Shards a policy: a unit a layer, and one of all the rest."""
+    """FSDP2 sharding of a policy: one unit per layer plus the rest."""
 
     def __init__(self, plugin: Any) -> None:
         """plugin: accelerate's FullyShardedDataParallelPlugin."""
@@ -34,8 +33,8 @@ class FSDP:
 
     @classmethod
     def configured(cls) -> FSDP:
-        """Return the sharding of accelerate's configuration (its FSDP_... variables); SettingError
-        if version 1.
+        """Return FSDP as accelerate's FSDP_... variables configure it; SettingError for version
+        1.
         """
         import os
 
@@ -51,7 +50,7 @@ class FSDP:
         return cls(FullyShardedDataParallelPlugin(fsdp_version=2))
 
     def apply(self, policy: ActorCritic) -> None:
-        """Leave this process its part of each weight of the policy; make optimisers afterwards."""
+        """Shard the policy's weights in place; make optimisers afterwards."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import (
             MixedPrecisionPolicy,
@@ -59,12 +58,11 @@ class FSDP:
             register_fsdp_forward_method,
         )
 
-        # Its pre-backward hooks hang on our outputs, some of which are views; we change none of
-        # them in place.
+        # Its pre-backward hooks are on our outputs, some of which are views; none is changed in
+        # place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         self._copy = _on_meta_device(policy)
-        # Where the weights lie; by itself it would take an accelerator that --device has left
-        # alone.
+        # The weights' device: by default FSDP takes an accelerator, even one --device excludes.
         device = next(policy.parameters()).device
         options = {
             "mesh": init_device_mesh(device.type, (torch.distributed.get_world_size(),)),
@@ -84,7 +82,7 @@ class FSDP:
 
     @contextlib.contextmanager
     def gathered(self, policy: ActorCritic, device: torch.device) -> Iterator[ActorCritic]:
-        """Yield a copy of the policy with its weights as they are; they are let go at the end."""
+        """Context manager: a copy of the policy with its full current weights, freed at the end."""
         if self._copy is None:
             yield policy  # not sharded yet
             return
@@ -100,25 +98,21 @@ class FSDP:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Return a tensor of which processes hold parts in one piece; all of them take part. Others as
-    they are.
-    """
+    """Return the full tensor of a sharded one (a collective operation); others unchanged."""
     sharded: Any = tensor  # a DTensor, whose module is slow to import
     whole: Tensor = sharded.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole
 
 
 def local_shard(tensor: Tensor) -> Tensor:
-    """Return this process's part of a tensor."""
+    """Return this rank's shard of a tensor; others unchanged."""
     sharded: Any = tensor
     part: Tensor = sharded.to_local() if hasattr(tensor, "to_local") else tensor
     return part
 
 
 def full_state_dict(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the optimiser's state dict with every tensor in one piece: what one process would
-    save.
-    """
+    """Return the optimiser's state dict with full tensors, as a single process would save it."""
     state = optimiser.state_dict()
     slots = {
         number: {
@@ -131,10 +125,9 @@ def full_state_dict(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def load_full_state_dict(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Take over a state dict whose tensors are in one piece, each process its part.
+    """Load a state dict with full tensors; each rank takes its shards.
 
-    Its moments and step counts are taken, its rates and other settings are not: those are this
-    run's own.
+    Moments and step counts are loaded; learning rates and other settings stay this run's.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     slots = {
@@ -149,8 +142,8 @@ def load_full_state_dict(optimiser: torch.optim.Optimizer, state: dict[str, Any]
 
 
 def _shard_like(value: Any, parameter: Any) -> Any:
-    """Return a value of an optimiser's state laid out as its parameter is; ValueError where it does
-    not fit.
+    """Return a value of an optimiser's state sharded as its parameter; ValueError if shapes
+    differ.
     """
     if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
         raise ValueError(
@@ -171,9 +164,7 @@ def _shard_like(value: Any, parameter: Any) -> Any:
 
 
 def _on_meta_device(policy: ActorCritic) -> ActorCritic:
-    """Return a copy of the policy whose weights take no memory; a reference model is shared, not
-    copied.
-    """
+    """Return a copy of the policy with empty weights; a reference model is shared, not copied."""
     known: dict[int, Any] = {id(policy._reference): policy._reference}
     for weight in policy.parameters():
         known[id(weight)] = nn.Parameter(

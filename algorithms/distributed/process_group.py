@@ -1,8 +1,8 @@
 """Data-parallel process group: sharded work, identical metrics.
 
-All of them know all episodes of an update; what is shared out is the work: episodes to play and
-microbatches to pass through the model. So minibatches, advantages and whitening are those of one
-process, and only sums travel.
+Every process has all episodes of an update; only work is sharded: episodes to play and microbatches
+to pass through the model. So minibatches, advantages and whitening equal those of one process, and
+communication consists of sums.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ ONE_ON_A_CPU = (
 
 
 class ProcessGroup:
-    """`count` processes, of which this one is number `rank`;
-    one alone where nothing else is said.
-    """
+    """Data-parallel process group of `count` processes, this one being `rank`; default: one."""
 
     def __init__(
         self,
@@ -50,18 +48,18 @@ class ProcessGroup:
         self.rank = rank
         self.count = count
         self.device = torch.device(device)
-        self.sharding = sharding  # set where every process holds a part of each weight (FSDP)
+        self.sharding = sharding  # with FSDP: every process holds a shard of each weight
 
     @property
     def is_first(self) -> bool:
-        """Whether this process speaks and writes for all."""
+        """Whether this is rank 0, which prints and writes files."""
         return self.rank == 0
 
     def shard_items(self, items: Sequence[T]) -> list[tuple[T, bool]]:
-        """Return every count-th item, with whether it counts: all get equally many, filled up by
-        items that do not.
+        """Return this rank's items as (item, counts), padded so that all ranks have equally many.
 
-        Every pass through sharded weights is a meeting of all processes, so none may skip one.
+        Padding items have counts false. A pass through sharded weights is a collective operation,
+        so no rank may skip one.
         """
         rounds = -(-len(items) // self.count)
         places = range(self.rank, rounds * self.count, self.count)
@@ -70,9 +68,9 @@ class ProcessGroup:
     def for_each_microbatch(
         self, microbatches: Sequence[T], run_pass: Callable[[T], R]
     ) -> Iterator[R]:
-        """Yield what run_pass returns for this process's share of the microbatches, one by one.
+        """Yield run_pass's result for each of this rank's microbatches.
 
-        A process with fewer of them runs a last pass again and drops its result (see shard_items).
+        A rank with fewer of them repeats a pass and drops its result (see shard_items).
         """
         for microbatch, counts in self.shard_items(microbatches):
             result = run_pass(microbatch)
@@ -83,10 +81,10 @@ class ProcessGroup:
         self,
         module: nn.Module,
         microbatches: Sequence[T],
-        run_pass: Callable[[T], tuple[Tensor, R]],  # -> a loss to be summed up, and what it is of
+        run_pass: Callable[[T], tuple[Tensor, R]],  # -> (loss to sum, result)
     ) -> list[R]:
-        """Add the gradient of the sum of all microbatches' losses to the module's, the same in
-        every process; return what run_pass told of each, in their order.
+        """Add the gradient of the sum of all microbatches' losses to the module's parameters, on
+        every rank; return run_pass's results in the order of the microbatches.
         """
         found = []
         for microbatch, counts in self.shard_items(microbatches):
@@ -98,15 +96,15 @@ class ProcessGroup:
         return self.gather_in_order(found)
 
     def with_equal_accumulation(self, config: TrainConfig) -> TrainConfig:
-        """Return the settings with at least a microbatch for every process in each
-        optimiser step.
+        """Return the config with gradient_cp_steps raised to a multiple of the number of
+        processes.
         """
         parts = -(-config.gradient_cp_steps // self.count) * self.count
         return config if self.count == 1 else dataclasses.replace(config, gradient_cp_steps=parts)
 
     def gather(self, value: T) -> list[T]:
-        """Return the value of every process, in their order;
-        tensors come to this process's device.
+        """Return the value of every process, by rank; tensors are moved to this process's
+        device.
         """
         if self.count == 1:
             return [value]
@@ -120,7 +118,7 @@ class ProcessGroup:
         ]
 
     def gather_in_order(self, own: list[T]) -> list[T]:
-        """Return the items of all processes in the order they were shared out in."""
+        """Return the items of all processes in the order they had before shard_items."""
         parts = self.gather(own)
         return [
             part[place] for place in range(len(parts[0])) for part in parts if place < len(part)
@@ -136,8 +134,8 @@ class ProcessGroup:
             torch.distributed.all_reduce(tensor)
 
     def backward(self, loss: Tensor, *, counts: bool = True) -> None:
-        """Add the gradient of this process's part of a loss that is a sum over all; nothing where
-        it does not count.
+        """Backpropagate this rank's part of a loss summed over all ranks; zero with counts
+        false.
         """
         loss = loss if counts else 0.0 * loss
         torch.autograd.backward(
@@ -145,8 +143,8 @@ class ProcessGroup:
         )  # sharded gradients are averaged
 
     def all_reduce_gradients(self, module: nn.Module) -> None:
-        """Replace the gradients of a module by their sum over all processes; sharded ones were
-        summed on the way.
+        """Replace the gradients of a module by their sum over all processes; FSDP has done so
+        already.
         """
         if self.count == 1 or self.sharding is not None:
             return
@@ -161,14 +159,14 @@ class ProcessGroup:
             _all_reduce_together(waiting)
 
     def shard(self, policy: ActorCritic) -> None:
-        """Leave this process its part of each weight, where the run asks for that."""
+        """Shard the policy's weights with FSDP, if configured."""
         if self.sharding is not None:
             self.sharding.apply(policy)
 
     @contextlib.contextmanager
     def unsharded(self, policy: ActorCritic) -> Iterator[ActorCritic]:
-        """Yield the policy with every weight in one piece, as acting and saving need it; all
-        processes take part.
+        """Context manager: the unsharded policy, for generation and saving; a collective
+        operation.
         """
         if self.sharding is None:
             yield policy
@@ -185,10 +183,9 @@ SINGLE_PROCESS = ProcessGroup()
 
 
 def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGroup:
-    """Return the processes that torchrun or accelerate launch started, connected; or the one that
-    runs alone.
+    """Initialise torch.distributed under torchrun or accelerate launch; else return one process.
 
-    SettingError where --fsdp or accelerate's configuration asks for what cannot be.
+    SettingError where --fsdp or accelerate's configuration asks for something unsupported.
     """
     chosen = resolve_device(device)
     wants_fsdp = fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"

@@ -24,15 +24,15 @@ Successes = dict[str, list[float]]
 checkpoint.
 """
 
-FADE = 0.9  # what a record keeps at each update: an estimate speaks of the last ten or so
-PRIOR_EPISODES = 2.0  # how many episodes at its category's rate a task starts with
+FADE = 0.9  # decay of a record per update: estimates cover about the last ten updates
+PRIOR_EPISODES = 2.0  # pseudo-episodes at its category's success rate that a task starts with
 MIN_WEIGHT = 0.05  # of a task that always or never succeeds: it stays in play, should that change
 MIN_EPISODES = 0.01  # episodes below which a record is dropped
 _DIFFICULTY = re.compile(r"0\.\d+|1\.0*")
 
 
 class Candidate(NamedTuple):
-    """A task as far as drawing it goes."""
+    """Task id, category and length, for sampling."""
 
     id: str
     category: str = ""
@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """Some updates at the start of a run, or between two other stages."""
+    """Stage of the curriculum: which tasks to sample, for how many updates."""
 
     name: str  # as it was written
     categories: frozenset[str]
@@ -50,7 +50,7 @@ class Stage(NamedTuple):
     max_difficulty: float | None = None  # tasks of at most this difficulty, in place of categories
 
     def admits(self, candidate: Candidate) -> bool:
-        """Whether a task may be drawn in this stage."""
+        """Whether this stage includes the task."""
         if self.max_difficulty is not None:
             return candidate.difficulty is not None and candidate.difficulty <= self.max_difficulty
         if self.max_turns is not None:
@@ -59,7 +59,9 @@ class Stage(NamedTuple):
 
 
 class TaskSampler:
-    """Draws the tasks of a run. SettingError where --mixture or --curriculum does not fit them."""
+    """Task sampler of a run; SettingError where --mixture or --curriculum does not fit the
+    tasks.
+    """
 
     def __init__(self, candidates: Sequence[Candidate], config: TrainConfig) -> None:
         self.candidates = candidates
@@ -85,7 +87,7 @@ class TaskSampler:
                 )
 
     def knows(self, task_ids: Sequence[str]) -> bool:
-        """Return whether all these tasks are among those to draw from."""
+        """Whether all these tasks are among the candidates."""
         return set(task_ids) <= {candidate.id for candidate in self.candidates}
 
     def draw(
@@ -108,8 +110,8 @@ class TaskSampler:
         return [self.candidates[index].id for index in drawn]
 
     def remember(self, successes: Successes, outcomes: Iterable[tuple[str, bool]]) -> Successes:
-        """Return the successes after an update that played these (task id, success); none where
-        they play no part.
+        """Return the success records after an update with these (task id, success) outcomes; empty
+        unless --task_sampling success.
         """
         if not self._by_success:
             return {}
@@ -134,7 +136,7 @@ class TaskSampler:
         return len(self._stages) + 1, "all tasks"
 
     def _evenly(self, count: int, position: int) -> list[int]:
-        """Return the tasks of an order in which each comes once before any comes again."""
+        """Return task indices from shuffled epochs: each task once before any comes again."""
         number = len(self.candidates)
         epochs = {place // number for place in range(position, position + count)}
         orders = {
@@ -162,7 +164,7 @@ class TaskSampler:
         return mixed
 
     def _in_stage(self, update: int) -> NDArray[np.bool_]:
-        """Return which tasks the stage of this update admits; all, once every stage is over."""
+        """Return a mask of the tasks in this update's stage; all tasks after the last stage."""
         for stage, admitted in zip(self._stages, self._admitted, strict=True):
             if update < stage.num_updates:
                 return admitted
@@ -170,8 +172,8 @@ class TaskSampler:
         return np.ones(len(self.candidates), dtype=bool)
 
     def _uncertainty(self, successes: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
-        """Return 4 p (1 - p) of each task's estimated success p: 1 at one half, little where the
-        outcome is known.
+        """Return 4 p (1 - p) of each task's estimated success rate p: 1 at one half, small near 0
+        and 1.
         """
         nothing = (0.0, 0.0)
         played, solved = np.array(

@@ -18,11 +18,9 @@ from safetensors import SafetensorError
 STATE_FILE = "training_state.pt"
 DIGEST_FILE = "SHA256.json"
 LAST, BEST = "last", "best"  # links to the newest checkpoint, and to the best on held-out tasks
-PART, OLD = (
-    ".part",
-    ".old",
-)  # ends of the hidden names of what is being written, and of what it takes the place of
-GONE = ".gone"  # and of what is being removed
+# Suffixes of hidden folders: being written, being replaced, being removed.
+PART, OLD = ".part", ".old"
+GONE = ".gone"
 
 
 class CheckpointError(RuntimeError):
@@ -30,7 +28,7 @@ class CheckpointError(RuntimeError):
 
 
 class SupportsSave(Protocol):
-    """What can write itself as a model folder."""
+    """Object that can be saved as a model folder."""
 
     def save(self, folder: str | Path) -> None:
         """Write the weights."""
@@ -49,9 +47,10 @@ def save_checkpoint(
     """Write folder/<name>: a model folder (weights, value head, tokenizer) and `state` with all
     random streams.
 
-    It is written beside and renamed, so a kill at any moment leaves the earlier checkpoint whole.
-    `last` links to it, and `best` too where asked. Only the newest `keep` and the best stay.
-    `state` holds what torch.load(weights_only=True) reads back: tensors, numbers, text, containers.
+    It is written under a hidden name and renamed, so a kill at any moment leaves the earlier
+    checkpoint whole. `last` links to it, with `best` that link too. Only the newest `keep` and the
+    best stay. `state` holds what torch.load(weights_only=True) reads back: tensors, numbers, text,
+    containers.
     """
     final, part = folder / name, folder / f".{name}{PART}"
     shutil.rmtree(part, ignore_errors=True)
@@ -87,8 +86,8 @@ def _remove_old(folder: Path, newest: Path, keep: int) -> None:
 
 
 def find_checkpoint(folder: Path, name: str | None = None) -> Path:
-    """Return the checkpoint to go on from: a path, "best", or ("last", "auto", nothing) the newest
-    below `folder`.
+    """Return the checkpoint to resume from: `name` is a path, "best", or "last", "auto" or None for
+    the newest below `folder`.
     """
     if name not in (None, "", "auto", LAST, BEST):
         path = Path(str(name))
@@ -114,8 +113,8 @@ def find_checkpoint(folder: Path, name: str | None = None) -> Path:
 
 
 def check_digests(checkpoint: Path) -> None:
-    """Raise CheckpointError where a file is not as it was saved; a checkpoint without digests is
-    taken as it is.
+    """Raise CheckpointError where a file differs from its SHA-256; without digests nothing is
+    checked.
     """
     path = checkpoint / DIGEST_FILE
     if not path.is_file():
@@ -136,7 +135,7 @@ def check_digests(checkpoint: Path) -> None:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """Return the state saved with a checkpoint and set every random stream to where it was."""
+    """Return the state saved with a checkpoint, and restore all global random streams."""
     path = checkpoint / STATE_FILE
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
@@ -152,16 +151,14 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def seed_streams(seed: int) -> None:
-    """Seed python's, numpy's and torch's global random streams:
-    what a user's own code draws from.
-    """
+    """Seed python's, numpy's and torch's global random streams, which user code may draw from."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - the global stream is what users draw from
     torch.manual_seed(seed)
 
 
 def random_state() -> dict[str, Any]:
-    """Return where python's, numpy's and torch's random streams are."""
+    """Return the states of python's, numpy's and torch's global random streams."""
     version, internal, gauss = random.getstate()
     numpy_state: Any = np.random.get_state(legacy=True)  # noqa: NPY002 - saved for users' own code
     name, keys, pos, has_gauss, cached = numpy_state
@@ -180,7 +177,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Set python's, numpy's and torch's random streams to a saved place."""
+    """Restore the states of python's, numpy's and torch's global random streams."""
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     name, keys, pos, has_gauss, cached = state["numpy"]
@@ -214,9 +211,7 @@ def _complete(folder: Path) -> list[Path]:
 
 
 def _put_in_place(part: Path, final: Path) -> None:
-    """Give a folder its final name; one that has it already is set aside until then, never lost in
-    between.
-    """
+    """Rename a folder to its final name; an existing one is set aside until that has succeeded."""
     old = final.with_name(f".{final.name}{OLD}")
     shutil.rmtree(old, ignore_errors=True)
     if final.exists():
@@ -226,7 +221,7 @@ def _put_in_place(part: Path, final: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a checkpoint such that a kill leaves no half of it under its name."""
+    """Remove a checkpoint; a kill leaves no partial one under its name."""
     gone = folder.with_name(f".{folder.name}{GONE}")
     shutil.rmtree(gone, ignore_errors=True)
     folder.rename(gone)
@@ -234,7 +229,7 @@ def _remove(folder: Path) -> None:
 
 
 def _recover(folder: Path) -> None:
-    """Give back its name to what was set aside by a save that a kill cut off."""
+    """Restore a checkpoint that was set aside by a save that was killed."""
     for old in folder.glob(f".*{OLD}"):
         final = folder / old.name[1 : -len(OLD)]
         if not final.exists():
@@ -243,7 +238,7 @@ def _recover(folder: Path) -> None:
 
 
 def _link(link: Path, name: str) -> None:
-    """Let the link point to a folder beside it, in one step."""
+    """Point a link to a folder next to it, atomically."""
     part = link.with_name(f".{link.name}{PART}")
     part.unlink(missing_ok=True)
     part.symlink_to(name, target_is_directory=True)
@@ -251,7 +246,7 @@ def _link(link: Path, name: str) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make the files of a folder survive a power cut before the rename makes them count."""
+    """fsync all files of a folder, so that they survive a power cut before the rename does."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
@@ -262,7 +257,7 @@ def _sync(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
+    """fsync a folder, so that its names survive a power cut."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

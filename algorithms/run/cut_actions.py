@@ -1,4 +1,4 @@
-"""Actions that are cut before their end: a word where most are, an end where nothing else comes."""
+"""Monitor of actions cut by token limits: a warning if most are, an error if all are for long."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 
 logger = logging.getLogger(__name__)
 
-WARN_SHARE = 0.5  # the share of actions from which on it is said
+WARN_SHARE = 0.5  # share of cut actions above which to warn
 
 
 class AllCutError(RuntimeError):
-    """For several updates every action was cut and nothing could be learned."""
+    """In several updates in a row every action was cut and all returns were equal."""
 
 
 class CutActionMonitor:
-    """Looks at the episodes of every update."""
+    """Counts the cut actions of every update."""
 
     def __init__(self, config: TrainConfig) -> None:
         self._config = config
@@ -26,10 +26,10 @@ class CutActionMonitor:
         self._in_a_row = 0  # updates without an action that came to its end
 
     def check(self, episodes: Sequence[EpisodeRecord]) -> None:
-        """Warn once where most actions were cut; AllCutError after --cut_patience updates of cut
-        actions for nothing.
+        """Warn once if most actions were cut; AllCutError after --cut_patience updates without
+        signal.
 
-        For nothing: no episode earned more than another. An action for which the context left no
+        Without signal: all actions cut, all returns equal. An action for which the context left no
         room counts as cut.
         """
         valid = [episode for episode in episodes if not episode.invalid]

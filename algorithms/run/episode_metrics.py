@@ -12,8 +12,8 @@ PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
 
 
 def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return how a batch of episodes went; means are over valid episodes, error rates over their
-    steps.
+    """Return the metrics of a batch of episodes: means over valid episodes, error rates per
+    step.
     """
     valid = [record for record in records if not record.invalid]
     num_invalid = len(records) - len(valid)
@@ -43,7 +43,7 @@ def success_metrics(
 ) -> dict[str, float | None]:
     """Return official and strict success under two names, overall and (name/category) by category.
 
-    The strict rates are left out where no environment judged strictly.
+    Strict rates are left out where no environment gave a strict verdict.
     """
     metrics: dict[str, float | None] = {}
     for key, rate in ((name, success_rate), (strict_name, strict_success_rate)):
@@ -56,16 +56,14 @@ def success_metrics(
 
 
 def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes that the official verdict calls solved; None where there
-    are none.
-    """
+    """Return the share of valid episodes solved by the official verdict; None without any."""
     valid = [record.success for record in records if not record.invalid]
     return fmean(valid) if valid else None
 
 
 def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes that are solved strictly; None where none was judged
-    strictly.
+    """Return the share of valid episodes solved by the strict verdict; None without any such
+    verdict.
 
     An episode that was cut before its end has no verdict of either kind, and is not solved.
     """

@@ -23,7 +23,7 @@ TABLE_WIDTH = 104  # columns; a narrower terminal breaks lines, which is better 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes on held-out tasks, one a task, once greedy and once sampled."""
+    """Episodes on held-out tasks: one per task greedy, and one sampled."""
 
     greedy: Sequence[EpisodeRecord]
     sampled: Sequence[EpisodeRecord]
@@ -130,8 +130,8 @@ def plot_curve(folder: Path) -> Path | None:
 
 
 def curve_title(folder: Path) -> str:
-    """Return what a curve is of: task, model, algorithm and seed, as config.json tells; else the
-    folder's name.
+    """Return a plot title: task, model, algorithm and seed from config.json, else the folder's
+    name.
     """
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

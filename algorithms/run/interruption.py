@@ -10,11 +10,10 @@ from typing import Any
 
 
 class Interruption:
-    """Turns Ctrl-C (SIGINT) and a polite kill (SIGTERM) into KeyboardInterrupt at a moment that can
-    be saved.
+    """Defers SIGINT and SIGTERM to the next `allowed` block, where they raise KeyboardInterrupt.
 
-    Elsewhere it waits: the weights may be between two states, or another process may be waiting for
-    this one. A second one ends a lone process at once, and nothing is saved.
+    Elsewhere the weights may be in the middle of an update, or another process may be waiting for
+    this one. A second signal ends a single process at once, without saving.
     """
 
     def __init__(self, *, alone: bool = True) -> None:
@@ -35,8 +34,9 @@ class Interruption:
 
     @contextlib.contextmanager
     def allowed(self) -> Iterator[None]:
-        """Let an interrupt end this block at once, also one that has been waiting; no other process
-        may wait for it.
+        """Context manager: raise KeyboardInterrupt for a signal inside, or for a deferred one.
+
+        No other process may depend on this block's completion.
         """
         self._allowed = True
         try:

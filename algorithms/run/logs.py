@@ -49,9 +49,7 @@ def model_folder_name(name_or_path: str) -> str:
 
 
 def require_empty_run_folder(folder: Path) -> None:
-    """Raise RunExistsError where a folder already holds a run; one that ended before its first line
-    is none.
-    """
+    """Raise RunExistsError if a folder holds a run that logged a line or saved a checkpoint."""
     metrics = folder / "metrics.jsonl"
     held = [
         name
@@ -123,15 +121,13 @@ class RunLog:
         self._trackers.first_update = update + 1
 
     def metrics(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Write one line of deterministic numbers;
-        a number that does not exist (NaN) becomes null.
-        """
+        """Write one line of deterministic numbers; NaN becomes null."""
         self._metrics.write(_line({"update": update, **values}))
         self._metrics.flush()
         self._trackers.scalars(update, values)
 
     def timings(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Write one line of what depends on the clock or the machine."""
+        """Write one line of numbers that depend on the clock or the machine."""
         self._timings.write(_line({"update": update, **values}))
         self._timings.flush()
         self._trackers.scalars(update, values)
@@ -139,8 +135,7 @@ class RunLog:
     def episodes(
         self, name: str, records: Iterable[EpisodeRecord], spell: Spell | None = None
     ) -> Path:
-        """Write episodes/<name>.jsonl, a line an episode, complete enough to be read and stepped
-        through again.
+        """Write episodes/<name>.jsonl, one line per episode, complete enough for replay.
 
         `spell` decodes the prompts' ids; without it the prompts are left out.
         """
@@ -199,8 +194,8 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
     if isinstance(record.episode, Episode):
         line |= dataclasses.asdict(record.episode)
         for step, messages in zip(line["steps"], record.messages[1:], strict=False):
-            if said := [each for each in messages if each.get("role") != "tool"]:
-                step["messages"] = said
+            if others := [each for each in messages if each.get("role") != "tool"]:
+                step["messages"] = others
     line |= {"success": record.success, "return": record.episode_return}
     line |= {} if record.strict_success is None else {"strict_success": record.strict_success}
     line["num_tokens"] = sum(len(row.ids) for row in record.rows)
@@ -242,9 +237,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def peak_memory() -> dict[str, float | None]:
-    """Return the largest memory held so far in GB: of this process, and of tensors on its CUDA
-    device.
-    """
+    """Return the peak memory in GB of this process, and of tensors on its CUDA device."""
     import torch
 
     on_device = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
@@ -254,9 +247,7 @@ def peak_memory() -> dict[str, float | None]:
 
 
 def peak_memory_gb() -> float | None:
-    """Return the largest resident size of this process so far in GB; None where the system does not
-    tell.
-    """
+    """Return the peak resident size of this process in GB; None on systems without `resource`."""
     try:
         import resource
     except ImportError:  # Windows

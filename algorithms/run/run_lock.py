@@ -1,4 +1,4 @@
-"""A lock on a run's results folder: two processes that write one run would mix its lines."""
+"""Lock file of a run's results folder: two processes writing one run would mix its lines."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ class RunLockedError(RuntimeError):
 
 
 class RunLock:
-    """Holds a folder until `release`, or to the end of this process, however that comes.
+    """Exclusive lock of a folder until `release` or the end of this process, kills included.
 
-    The lock is a POSIX record lock: the system lets go of it with the process, and forked children
-    do not inherit it.
+    A POSIX record lock: the system releases it with the process, and forked children do not
+    inherit it.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock of a folder that exists; RunLockedError, naming who has it, where another
-        one works there.
-        """
+        """Lock an existing folder; RunLockedError, naming the holder, if it is locked."""
         self.path = folder / LOCK_FILE
         key = self.path.resolve()
         if key in _HELD:
@@ -43,7 +41,7 @@ class RunLock:
         _HELD[key] = self
 
     def release(self) -> None:
-        """Let go of the folder."""
+        """Release the lock."""
         self._file.close()
         _HELD.pop(self.path.resolve(), None)
 
@@ -53,9 +51,7 @@ _HELD: weakref.WeakValueDictionary[Path, RunLock] = weakref.WeakValueDictionary(
 
 
 def require_unlocked(folder: Path) -> None:
-    """Raise RunLockedError where a process works in a folder; nothing is written where none ever
-    did.
-    """
+    """Raise RunLockedError if a folder is locked; writes nothing to one that never was."""
     if (folder / LOCK_FILE).exists():
         RunLock(folder).release()
 
@@ -68,8 +64,8 @@ def _in_use_message(folder: Path, holder: str) -> str:
 
 
 def _try_lock(file: Any) -> bool:
-    """Lock a file without waiting; return False where another process has it, True where there are
-    no such locks.
+    """Lock a file without waiting; False if another process has it, True where locks do not
+    exist.
     """
     try:
         import fcntl

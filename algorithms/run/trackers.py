@@ -26,7 +26,7 @@ def check_wandb(mode: str) -> None:
 
 
 class Tracker(Protocol):
-    """Shows numbers as curves."""
+    """Experiment tracker: scalars by update."""
 
     def scalars(self, update: int, values: Mapping[str, float]) -> None:
         """Show finite numbers at an update."""
@@ -84,7 +84,7 @@ class Wandb:
 
 
 class Trackers:
-    """All that were asked for; they are opened when first used, and anew after a rewind."""
+    """All configured trackers, opened at first use and again after a rewind."""
 
     def __init__(
         self, folder: Path, config: Mapping[str, Any], *, tensorboard: bool, wandb: str
