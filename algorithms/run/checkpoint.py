@@ -47,10 +47,9 @@ def save_checkpoint(
     """Write folder/<name>: a model folder (weights, value head, tokenizer) and `state` with all
     random streams.
 
-    It is written under a hidden name and renamed, so a kill at any moment leaves the earlier
-    checkpoint whole. `last` links to it, with `best` that link too. Only the newest `keep` and the
-    best stay. `state` holds what torch.load(weights_only=True) reads back: tensors, numbers, text,
-    containers.
+    It is written under a hidden name and renamed, so a kill leaves the earlier checkpoint whole.
+    `last` links to it, with `best` that link too. Only the newest `keep` and the best stay.
+    `state` holds what torch.load(weights_only=True) reads back: tensors, numbers, text, containers.
     """
     final, part = folder / name, folder / f".{name}{PART}"
     shutil.rmtree(part, ignore_errors=True)
