@@ -33,7 +33,7 @@ class CategoryProfile:
 
 
 PROFILES: Mapping[str, CategoryProfile] = {
-    "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.15, 0.06, 0.05),
+    "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.15, 0.06, 0.07),
     "multiple": CategoryProfile(
         {2: 0.395, 3: 0.425, 4: 0.18},
         {1: 0.058, 2: 0.305, 3: 0.497, 4: 0.111, 5: 0.023, 6: 0.006},
@@ -41,7 +41,7 @@ PROFILES: Mapping[str, CategoryProfile] = {
         0.56,
         0.23,
         0.06,
-        0.33,
+        0.52,
     ),
     "parallel": CategoryProfile(
         _ONE,
@@ -50,7 +50,7 @@ PROFILES: Mapping[str, CategoryProfile] = {
         0.42,
         0.5,
         0.7,
-        0.12,
+        0.07,
         said_share=0.88,
         closing_share=0.3,
         compute_weight=6.0,
@@ -62,12 +62,12 @@ PROFILES: Mapping[str, CategoryProfile] = {
         0.6,
         0.1,
         0.95,
-        0.35,
+        0.6,
         said_share=0.88,
         closing_share=0.85,
     ),
     "irrelevance": CategoryProfile(
-        _ONE, {1: 0.012, 2: 0.233, 3: 0.671, 4: 0.071, 5: 0.013}, {0: 1.0}, 0.38, 0.75, 0.0, 0.55
+        _ONE, {1: 0.012, 2: 0.233, 3: 0.671, 4: 0.071, 5: 0.013}, {0: 1.0}, 0.38, 0.75, 0.0, 1.0
     ),
     "live_relevance": CategoryProfile(
         {1: 0.31, 2: 0.125, 3: 0.25, 4: 0.125, 5: 0.19},

@@ -76,12 +76,30 @@ _SETTINGS = (
     "When a request comes in from another service,",
     "After the program has read its settings,",
     "For a feature that our customers have been waiting for,",
+    "Before the next release goes out to our customers,",
+    "While I clean up code that nobody has touched for years,",
+    "In a script that only the administrators may run,",
+    "To make an old tool work on the new machines,",
+    "For the first version of a small web shop,",
+    "In the module that talks to the warehouse,",
+    "When the user presses the button for the second time,",
+    "As soon as the connection is up again,",
+    "On a machine with very little memory,",
+    "In the code that my colleague reviewed this morning,",
+    "For a class exercise on clean interfaces,",
+    "During the start of a program with many plugins,",
+    "To find out why a test fails now and then,",
 )
 _PURPOSES = (
     "so that the next step can rely on it",
     "before the rest of the program goes on",
     "such that other modules see the change",
     "and keep the code as short as possible",
+    "without changing anything else",
+    "as early in the program as possible",
+    "in a way that a beginner can follow",
+    "and leave the old behavior as it is",
+    "while other users are at work",
 )
 SETTING_SHARE = 0.75
 PURPOSE_SHARE = 0.5

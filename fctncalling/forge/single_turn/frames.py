@@ -26,6 +26,11 @@ _KIND = re.compile(r"([a-z]+)(?::([a-z_]+))?(?:\(([^)]*)\))?$")
 _PARAMETER = re.compile(r"- (\S+) ([^|?]+?)\s*(\?)?(?:=([^|]*?))?\s*\|([^|]*)\|([^|]*)$")
 _SLOT = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 
+_COMPUTING = frozenset({"calculate", "compute", "estimate"})
+_ORDERING = frozenset(
+    {"book", "reserve", "order", "buy", "schedule", "request", "hire", "rent", "send", "purchase"}
+)
+
 
 class TableError(ValueError):
     """A table of frames that cannot be read; the message names table, line and what is wrong."""
@@ -98,10 +103,11 @@ def shared_parameters() -> dict[str, ParameterFrame]:
 def common_parameters(frame: FunctionFrame) -> tuple[ParameterFrame, ...]:
     """Return optional parameters that any function of a mode may have.
 
-    A computation may have them where it is one of numbers.
+    A computation has them where it is one of numbers, an action where others take part in it.
     """
-    numbers = {each.kind.name for each in frame.parameters} & {"int", "float", "rate", "ints"}
-    return _common_of_mode(frame.mode) if numbers or frame.mode != "compute" else ()
+    expected = {"compute": _COMPUTING, "act": _ORDERING}.get(frame.mode)
+    fits = expected is None or not expected.isdisjoint(frame.verbs)
+    return _common_of_mode(frame.mode) if fits else ()
 
 
 @cache

@@ -126,7 +126,7 @@ def _made(
         return MadeParameter(parameter, name, False, kind, default_value(parameter))
     may_turn = frame.mode != "compute" and parameter.name not in frame.slots
     turned = may_turn and parameter is not frame.parameters[0] and rng.random() < OPTIONAL_SHARE
-    if kind.name == "int" and as_floats and frame.mode in ("compute", "act", "find"):
+    if kind.name == "int" and as_floats and frame.mode == "compute":
         kind = ValueKind("whole", kind.words, kind.args)
     return MadeParameter(parameter, name, not turned, kind)
 

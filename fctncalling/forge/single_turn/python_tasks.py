@@ -32,6 +32,14 @@ CLOSINGS = (
     "My colleagues are waiting for it, so please make sure that nothing gets lost on the way.",
     "That should be all for now, though I may come back with a few more questions later.",
     "If one of them does not work out, just go on with the others and let me know.",
+    "Once you have all the results, I will put them into a short note for my family.",
+    "I tried to do this by hand yesterday and lost track of it halfway through.",
+    "It would be great if you could do it in this order, as I wrote it down that way.",
+    "Please double-check the numbers, because somebody else is going to rely on them.",
+    "I will be in a meeting for the next hour, so take your time with these.",
+    "You can skip any explanation, the plain results are all that I am after.",
+    "That is quite a mix of things, but they all have to be settled today.",
+    "Let me know as soon as you have them, even if it is late in the evening.",
 )
 LIST_WEIGHT = 2.2  # of frames with a parameter that is a list
 

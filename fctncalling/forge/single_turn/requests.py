@@ -20,9 +20,9 @@ _FIND_WISHES = ("I'm looking for {}.", "I need {}.", "I am interested in {}.", "
 
 _USUAL = frozenset({"calculate", "compute", "estimate", "determine"})
 _HEAD_END = re.compile(r" (?:of|for|in|on|to|with|between|from|by) ")
-_SINGULAR = {"people": "person", "calories": "calorie", "inches": "inch", "batches": "batch"}
+_SINGULAR = {"people": "person", "calories": "calorie", "inches": "inch", "successes": "success"}
 _ONE = re.compile(
-    r"(?<![\w.,-])(1|one) (people|calories|inches|batches|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
+    r"(?<![\w.,-])(1|one) (people|calories|inches|successes|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
 )
 
 
