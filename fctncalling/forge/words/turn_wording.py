@@ -189,7 +189,7 @@ class TurnWording:
     def _address(self, before: list[str]) -> None:
         """Open a later turn as people go on in a talk, now and then."""
         name = "later" if self.nouns.turn else "aside"
-        if self.draw.random() >= (0.14 if self.nouns.turn else 0.03):
+        if not self.requests or self.draw.random() >= (0.14 if self.nouns.turn else 0.03):
             return
         if before:
             before[0] = linked(before[0], drawn(name, self.draw))
