@@ -15,6 +15,12 @@ from forge_sample_plans import sample_plans
 
 from fctncalling.data.function_docs import DOC_FILES
 from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.forge.multi_turn.planner import make_plan
+from fctncalling.forge.multi_turn.variants import (
+    with_foreign_request,
+    without_function,
+    without_value,
+)
 from fctncalling.forge.plan import Plan, PlannedTurn, Value
 from fctncalling.forge.words import faults_of, user_texts
 from fctncalling.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence
@@ -71,6 +77,27 @@ def test_words_are_true_to_plans_that_point_back() -> None:
     pairs = zip(REQUESTS, texts_of_requests(), strict=True)
     assert [fault for plan, texts in pairs for fault in faults(plan, texts)] == []
     assert [fault for plan in sample_plans(12) for fault in faults(plan)] == []
+
+
+def variants_of(number: int) -> list[Plan]:
+    plan, draw = make_plan(f"words/{number}"), random.Random(number)
+    foreign = request_of("MathAPI", "mean", number).turns[0].requested[0]
+    outside = [] if "MathAPI" in plan.involved_classes else [foreign]
+    made = [without_function(plan, draw), without_value(plan, draw)]
+    others = [with_foreign_request(plan, call, draw) for call in outside]
+    return [each for each in (plan, *made, *others) if each is not None]
+
+
+def test_words_are_true_to_proven_plans_and_their_variants_and_all_differ() -> None:
+    plans = [each for number in range(20) for each in variants_of(number)]
+    assert {each.variant for each in plans} == {"base", "miss_func", "miss_param", "irrelevance"}
+    texts = [user_texts(plan) for plan in plans]
+    pairs = zip(plans, texts, strict=True)
+    assert [fault for plan, said in pairs for fault in faults(plan, said)] == []
+    for plan, said in zip(plans, texts, strict=True):
+        silent = [index for index, turn in enumerate(plan.turns) if turn.role == "function_returns"]
+        assert [index for index, text in enumerate(said) if not text] == silent
+    assert len({tuple(said) for said in texts}) == len(plans)
 
 
 def test_the_same_plan_has_the_same_words_and_another_variation_others() -> None:

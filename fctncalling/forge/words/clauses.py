@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,7 @@ from fctncalling.forge.words.views import slot_text
 _MAY_STAY_UNSAID = frozenset({"access_token"})
 _CLOSED = frozenset({"say", "ask", "know"})  # forms that take nothing behind them
 _TRIES = 10
+_SPACES = re.compile(" +")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ def clause(
         for frame in frames()[call.function][form]
         if allowed(frame, values, kinds)
     ]
+    for_blank = [frame for frame in options if frame.is_for_blank]
+    if for_blank and nouns.draw.random() < 0.8:
+        options = for_blank
     nouns.draw.shuffle(options)
     options.sort(key=used.__contains__)
     before = list(nouns.discourse.mentions)
@@ -96,7 +101,8 @@ def _worded(frame: Frame, call: PlannedCall, nouns: NounPhrases) -> Clause | Non
             return None
         how, words = added
         if how == "phrase":
-            text = f"{text}{', ' if ' with ' in text or added_to else ' '}{words}"
+            comma = added_to or " with " in text or words.startswith(("paid", "charged"))
+            text = f"{text}{', ' if comma else ' '}{words}"
             added_to = True
         else:
             sentences.append(words)
@@ -156,13 +162,13 @@ def filled(
         if isinstance(part, Phrase):
             texts.append(nouns.place if part.name == "place" else lexical(part, nouns.draw))
             continue
-        nouns.before = texts[-1] if texts else ""
+        nouns.before = "".join(texts)
         found = slot_text(part, call, nouns)
         if found is None:
             return None
         texts.append(found[0])
         covered.update((part.argument, *found[1]))
-    return " ".join("".join(texts).split(" ")).replace("  ", " ").strip()
+    return _SPACES.sub(" ", "".join(texts)).strip().replace(" of all the ", " of the ")
 
 
 def lexical(phrase: Phrase, draw: Random) -> str:

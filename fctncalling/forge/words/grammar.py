@@ -78,6 +78,11 @@ class Frame:
     guards: tuple[Guard, ...]
     parts: Sequence
 
+    @property
+    def is_for_blank(self) -> bool:
+        """Tell whether the frame is one for a request that leaves a value out."""
+        return any(guard.value == "blank" for guard in self.guards)
+
     def expanded(self, rng: Random) -> Iterator[str | FrameSlot | Phrase]:
         """Yield the parts with one option drawn of each choice."""
         return expanded(self.parts, rng)

@@ -114,8 +114,7 @@ class NounPhrases:
         said, kind = spoken
         if value.said is not None and self.discourse.said_in(self.turn, value.value):
             ways = self.discourse.references([self._noun(value)], value.value, self.turn)
-            if self.before.endswith("of "):
-                ways = [way for way in ways if way not in ("it", "them")]
+            ways = [way for way in ways if self._fits(way)]
             if ways and self.draw.random() < 0.6:
                 return self._mentioned(value, self.draw.choice(ways))
         named = kind_words(kind)
@@ -167,15 +166,22 @@ class NounPhrases:
         main = self._result_words(value, call).main if call is not None else ""
         nouns = [self._noun(value), *([main] if main else [])]
         ways = self.discourse.references(nouns, value.value, self.turn)
-        if self.before.endswith("of "):
-            ways = [way for way in ways if way not in ("it", "them")]
+        ways = [way for way in ways if self._fits(way)]
         if value.provenance == "state" and not ways:
             ways = list(self._state_ways(value))
-        if call is not None and (not ways or self.draw.random() < 0.4):
+        recent = any(way.startswith(("that ", "this ", "those ")) for way in ways)
+        if call is not None and (not recent or self.draw.random() < 0.4):
             shown = self._shown_by(value, call)
             if shown is not None:
                 return self._mentioned(value, shown)
         return self._mentioned(value, self.draw.choice(ways)) if ways else None
+
+    def _fits(self, way: str) -> bool:
+        """Tell whether a reference may stand here: "it" not after "of", "them" not as subject."""
+        return not (
+            (way in ("it", "them") and self.before.endswith("of "))
+            or (way == "them" and not self.before.strip())
+        )
 
     def _state_ways(self, value: Value) -> tuple[str, ...]:
         path = value.source.path if value.source is not None else ()
@@ -204,6 +210,7 @@ class NounPhrases:
         known = call if here else _known_earlier(call, source.turn)
         text = self.fill(self.draw.choice(ways), known, self)
         self.before = before
+        text = text and text.replace("the only of", "the only one of")
         recent = source.turn >= self.turn - 1
         return text if text is None or recent else text.replace("just ", "")
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from random import Random
 
-from fctncalling.forge.words.clauses import Clause, worded
+from fctncalling.forge.words.clauses import Clause, lexical, worded
 from fctncalling.forge.words.grammar import Phrase, Sequence, expanded
 from fctncalling.forge.words.inflection import gerund_phrase
 from fctncalling.forge.words.tables import patterns
@@ -99,7 +99,12 @@ def with_aim(name: str, aim: str, draw: Random) -> str:
 
 
 def _aims(parts: Sequence, aim: str, draw: Random) -> list[str]:
-    return [aim if isinstance(part, Phrase) else str(part) for part in expanded(parts, draw)]
+    return [
+        (aim if part.name == "aim" else lexical(part, draw))
+        if isinstance(part, Phrase)
+        else str(part)
+        for part in expanded(parts, draw)
+    ]
 
 
 def linked(text: str, link: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fctncalling.forge.plan import Value
+from fctncalling.forge.plan import PlannedCall, Value
 from fctncalling.forge.words.clauses import lexical
 from fctncalling.forge.words.grammar import Phrase, expanded
 from fctncalling.forge.words.inflection import sentence
@@ -11,15 +11,17 @@ from fctncalling.forge.words.tables import kind_words, patterns
 from fctncalling.forge.words.views import value_phrase
 
 
-def supplement(value: Value, nouns: NounPhrases) -> str | None:
+def supplement(value: Value, call: PlannedCall, nouns: NounPhrases) -> str | None:
     """Return a sentence that says the value and what it is."""
-    said = value_phrase(value, nouns)
+    parts = list(expanded(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw))
+    named = any(isinstance(part, Phrase) and part.name == "noun" for part in parts)
+    in_dollars = "base_currency" not in call.arguments and value.kind in ("amount", "price")
+    said = value_phrase(value, nouns, with_unit=in_dollars or not (named or value.kind == "amount"))
     if said is None:
         return None
     words = kind_words(nouns.facts.kind_of(value))
     noun = words.plural if isinstance(value.value, list) and len(value.value) > 1 else words.noun
     texts = {"noun": noun, "value": said}
-    parts = expanded(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw)
     return sentence(
         "".join(
             (texts.get(part.name) or lexical(part, nouns.draw))

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 from random import Random
 
-from fctncalling.forge.plan import Plan, PlannedTurn, Value
+from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.forge.words.clauses import filled
 from fctncalling.forge.words.discourse import Discourse
 from fctncalling.forge.words.grammar import Frame
@@ -22,8 +22,9 @@ from fctncalling.forge.words.turn_wording import TurnWording
 
 CANDIDATES = 4
 TRIES = 14  # wordings of one turn before the plan is given up
-# A turn's words: log-normal with the official median 27 and 90th percentile 53.
-MEDIAN_WORDS, SPREAD = 27.0, 0.53
+# A turn's words: log-normal with BFCL's median of 27 and 90th percentile of 53,
+# drawn a little lower, since a request may take more words than were drawn.
+MEDIAN_WORDS, SPREAD = 25.0, 0.57
 SLIPS, CORRECTIONS = 0.01, 0.01  # per turn
 
 
@@ -121,18 +122,22 @@ class _TaskWriter:
         """Return the words that give the value which the turn before left out."""
         nouns = self._nouns(index, turn)
         for _ in range(TRIES):
-            text = supplement(_blank(turn), nouns)
+            text = supplement(_blank(turn), _blank_call(turn), nouns)
             if text is not None and not faults_of(unmarked(text), turn):
                 self.discourse = nouns.discourse
                 return unmarked(text)
         raise CannotSay(f"plan {self.plan.seed}: no words for turn {index}: {turn}")
 
 
-def _blank(turn: PlannedTurn) -> Value:
+def _blank_call(turn: PlannedTurn) -> PlannedCall:
     if turn.blank is None:
         raise CannotSay(f"a turn of the role {turn.role} names no value that was left out")
-    index, argument = turn.blank
-    return turn.requested[index].arguments[argument]
+    return turn.requested[turn.blank[0]]
+
+
+def _blank(turn: PlannedTurn) -> Value:
+    call = _blank_call(turn)
+    return call.arguments[turn.blank[1] if turn.blank else ""]
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

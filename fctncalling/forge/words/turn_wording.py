@@ -124,7 +124,7 @@ class TurnWording:
             made = pattern.around(text)
             if made is not None and not (len(clauses) > 1 and "@ing" in pattern.pattern):
                 self.patterns.add(pattern.pattern)
-                return made, pattern.is_plain
+                return made, pattern.is_plain and (form != "say" or pattern.pattern == "@.")
         return f"{text}{'?' if form == 'ask' else '.'}", True
 
     def _note(self, call: PlannedCall) -> None:
@@ -193,7 +193,7 @@ class TurnWording:
             return
         if before:
             before[0] = linked(before[0], drawn(name, self.draw))
-        else:
+        elif self.requests[0].is_plain:
             self.requests[0].text = linked(self.requests[0].text, drawn(name, self.draw))
 
     def _words(self, around: list[str]) -> int:

@@ -39,7 +39,6 @@ _UNITS = {
     "meters": "meter",
     "temperature": "degree",
 }
-_PRICED = frozenset({"amount", "price"})
 FIELDS = {
     "title": "title",
     "description": "description",
@@ -235,17 +234,18 @@ def _doors(value: Value, nouns: NounPhrases) -> str | None:
     return list_text([f"the {literal(name)}" for name in names], nouns.draw)
 
 
-def value_phrase(value: Value, nouns: NounPhrases) -> str | None:
+def value_phrase(value: Value, nouns: NounPhrases, *, with_unit: bool) -> str | None:
     """Return a value by itself, as an answer to a question about it."""
     if isinstance(value.value, dict):
         found = _updates("is")(value, PlannedCall("", ""), nouns)
         return found and found[0]
-    if value.kind in _UNITS and not isinstance(value.said, str):
+    if with_unit and value.kind in _UNITS and not isinstance(value.said, str):
         return counted(value, _UNITS[value.kind], nouns)
     if value.kind == "travel_class":
         return f"{nouns.bare(value)} class"
     doors = _doors(value, nouns)
-    return doors or (nouns.phrase(value) if value.kind in _PRICED else nouns.bare(value))
+    priced = with_unit and value.kind in ("amount", "price")
+    return doors or (nouns.phrase(value) if priced else nouns.bare(value))
 
 
 _VIEWS: dict[str, Callable[[Value, PlannedCall, NounPhrases], Viewed]] = {
