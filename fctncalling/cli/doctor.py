@@ -74,8 +74,10 @@ def run(args: argparse.Namespace) -> int:
             args.vllm_url,
             args.max_episode_tokens,
             args.quick,
+            _show_stage,
         )
     )
+    _show_stage("")
     if args.json:
         print(json.dumps(as_json(args.model, found), indent=2))
     elif args.markdown:
@@ -84,3 +86,10 @@ def run(args: argparse.Namespace) -> int:
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(terminal_text(args.model, found, coloured=coloured))
     return exit_code(found.findings)
+
+
+def _show_stage(stage: str) -> None:
+    """Show what is examined now, on one line of a terminal that the next stage takes."""
+    if sys.stderr.isatty():
+        shown = f"examining: {stage} ..." if stage else ""
+        print(f"\r\033[K{shown}", end="", file=sys.stderr, flush=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
@@ -15,6 +15,9 @@ from fctncalling.data.types import Task
 from fctncalling.doctor.episode_findings import Span, episode_spans, played_findings
 from fctncalling.doctor.finding import HealthCheck, fault, unchecked
 from fctncalling.doctor.model_folder import is_folder_name, missing_part
+
+if TYPE_CHECKING:
+    from fctncalling.doctor.server_findings import TurnPrompt
 
 _LOADING = (OSError, ValueError, RuntimeError, LookupError, ImportError, TypeError, AttributeError)
 
@@ -30,6 +33,7 @@ class Examination:
     vllm_url: str | None = None
     max_episode_tokens: int | None = None
     quick: bool = False  # files, template and tasks; no weights are loaded
+    on_stage: Callable[[str], None] = lambda stage: None  # called as each part begins
 
 
 @dataclass
@@ -67,6 +71,7 @@ def _examine(wanted: Examination, found: Diagnosed) -> None:
     except _LOADING as error:
         found.findings.append(unchecked("model", f"cannot be loaded: {_first_line(error)}"))
         return
+    wanted.on_stage("chat template")
     found.findings += template_findings(tokenizer, wanted.chat_template)
     if any(each.check == "template" and each.level == "fault" for each in found.findings):
         return  # nothing can be rendered
@@ -99,6 +104,7 @@ def _check_model(
     found.findings.append(stop_finding(template, eos))
     limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
     context = min((each for each in limits if each is not None), default=None)
+    wanted.on_stage("episodes of the ground truth")
     played, episodes = played_findings(tasks, template, context)
     found.findings += played
     if episodes:
@@ -126,6 +132,7 @@ def _weights(
         weight_findings,
     )
 
+    wanted.on_stage("loading the weights")
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, trust_remote_code=False, output_loading_info=True
@@ -155,7 +162,9 @@ def _said(
         retokenisation_finding,
         sampled_episodes,
     )
+    from fctncalling.doctor.server_findings import turn_prompts
 
+    wanted.on_stage("sampling")
     try:
         episodes = sampled_episodes(model, template, tasks, context)
     except (RolloutError, *_LOADING) as error:
@@ -163,7 +172,8 @@ def _said(
         return
     yield engine_finding(model, episodes)
     yield retokenisation_finding(template, episodes)
-    prompts = [_prompt(each.rows[0].ids, each.rows[0].acted) for each in episodes]
+    wanted.on_stage("adapter and server")
+    prompts = turn_prompts(episodes)
     if wanted.vllm_url is not None and wanted.adapter is None:
         yield _served(wanted, model, prompts)
     finding, adapted = adapter_finding(model, wanted.adapter, episodes)
@@ -172,14 +182,10 @@ def _said(
         yield _served(wanted, adapted, prompts)
 
 
-def _served(wanted: Examination, model: Any, prompts: list[list[int]]) -> HealthCheck:
+def _served(wanted: Examination, model: Any, prompts: list[TurnPrompt]) -> HealthCheck:
     from fctncalling.doctor.server_findings import server_finding
 
     return server_finding(str(wanted.vllm_url), model, wanted.adapter, prompts)
-
-
-def _prompt(ids: Sequence[int], acted: Sequence[bool]) -> list[int]:
-    return list(ids[: acted.index(True)]) if True in acted else list(ids)
 
 
 def _first_line(error: Exception) -> str:

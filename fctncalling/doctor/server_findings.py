@@ -5,11 +5,12 @@ adapter.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import EngineError, RolloutError
 from fctncalling.algorithms.vllm.client import Completion, VllmClient
 from fctncalling.doctor.finding import HealthCheck, fault, sound, unchecked
@@ -18,15 +19,41 @@ from fctncalling.doctor.logprob_findings import token_logprobs
 TOLERANCE = 0.1
 """Mean difference in nats that the rounding of a server in bfloat16 explains."""
 MAX_NEW_TOKENS = 24
+MAX_PROMPTS = 6
 PATIENCE_S = 10.0
 
 
+class TurnPrompt(NamedTuple):
+    """What the policy had read before an action, and the number of that action from 0."""
+
+    ids: list[int]
+    turn: int
+
+
+Written = Sequence[tuple[TurnPrompt, Completion]]
+
+
+def turn_prompts(episodes: Sequence[EpisodeRecord]) -> list[TurnPrompt]:
+    """Return a few prompts out of episodes, those of early turns first, so that every episode is
+    in.
+    """
+    found: list[TurnPrompt] = []
+    for episode in episodes:
+        turn = 0
+        for row in episode.rows:
+            for at, acted in enumerate(row.acted):
+                if acted and at and (not row.acted[at - 1] or row.ends_action[at - 1]):
+                    found.append(TurnPrompt(row.ids[:at], turn))
+                turn += row.ends_action[at]
+    return sorted(found, key=lambda each: each.turn)[:MAX_PROMPTS]
+
+
 def server_finding(
-    url: str, model: Any, adapter: Path | None, prompts: Sequence[Sequence[int]]
+    url: str, model: Any, adapter: Path | None, prompts: Sequence[TurnPrompt]
 ) -> HealthCheck:
     """Return whether a server samples from the model here: from its adapter where one is given.
 
-    `model` bears the adapter, if any; `prompts` are token ids.
+    `model` bears the adapter, if any; `prompts` are what it is asked to go on from.
     """
     server = VllmClient(url, patience_s=PATIENCE_S, timeout_s=120.0)
     try:
@@ -39,7 +66,7 @@ def server_finding(
                 (
                     prompt,
                     server.complete(
-                        name, prompt, max_tokens=MAX_NEW_TOKENS, temperature=1.0, seed=0
+                        name, prompt.ids, max_tokens=MAX_NEW_TOKENS, temperature=1.0, seed=0
                     ),
                 )
                 for prompt in prompts
@@ -55,14 +82,17 @@ def server_finding(
     return _compared(name if adapter is None else str(adapter), model, adapter, written)
 
 
-def _compared(
-    name: str, model: Any, adapter: Path | None, written: Sequence[tuple[Sequence[int], Completion]]
-) -> HealthCheck:
-    mean = _mean_difference(model, written)
-    message = f"log-probabilities of {name} as served against a plain forward here: mean {mean:.1e}"
+def _compared(name: str, model: Any, adapter: Path | None, written: Written) -> HealthCheck:
+    by_turn = _differences(model, written)
+    mean = _mean(by_turn)
+    turns = ", ".join(f"turn {turn} {_mean({turn: each}):.1e}" for turn, each in by_turn.items())
+    message = (
+        f"log-probabilities of {name} as served against a plain forward here: mean {mean:.1e} "
+        f"({turns})"
+    )
     base = contextlib.nullcontext() if adapter is None else model.disable_adapter()
     with base:
-        of_base = _mean_difference(model, written)
+        of_base = _mean(_differences(model, written))
     if mean <= TOLERANCE and (adapter is None or mean <= of_base):
         return sound("vLLM", message, mean=mean)
     if adapter is not None and of_base < mean:
@@ -74,12 +104,18 @@ def _compared(
     )
 
 
-def _mean_difference(model: Any, written: Sequence[tuple[Sequence[int], Completion]]) -> float:
-    differences: list[float] = []
+def _differences(model: Any, written: Written) -> dict[int, list[float]]:
+    """Return by turn how far each token's log-probability is from that of a plain forward."""
+    by_turn: dict[int, list[float]] = {}
     for prompt, completion in written:
-        plain = token_logprobs(model, [*prompt, *completion.ids])[len(prompt) - 1 :]
+        plain = token_logprobs(model, [*prompt.ids, *completion.ids])[len(prompt.ids) - 1 :]
         pairs = zip(plain.tolist(), completion.logprobs, strict=True)
-        differences += [abs(own - message) for own, message in pairs]
+        by_turn.setdefault(prompt.turn, []).extend(abs(own - served) for own, served in pairs)
+    return by_turn
+
+
+def _mean(by_turn: Mapping[int, Sequence[float]]) -> float:
+    differences = [each for turn in by_turn.values() for each in turn]
     return sum(differences) / max(1, len(differences))
 
 

@@ -27,6 +27,8 @@ from fctncalling.doctor.report_text import markdown, terminal_text
 from fctncalling.doctor.template_findings import template_findings
 from fctncalling.training.start_checks import check_template
 
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sound_templates_pass(shape: str) -> None:
@@ -123,6 +125,7 @@ def test_a_sound_model_with_its_trained_adapter_served_passes_every_check(
     by_check = {each.check: each for each in found.findings}
     assert by_check["engine"].figures["largest"] < 1e-3
     assert by_check["vLLM"].figures["mean"] < 1e-3
+    assert "(turn 0 " in by_check["vLLM"].message
     assert by_check["adapter"].figures["largest"] > 0.01
     # shares: an independent count over what was rendered
     marked = [span for span in found.spans if span.author != "context"]

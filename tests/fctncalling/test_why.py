@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,6 +123,18 @@ def test_several_categories_are_led_by_a_table_of_their_main_causes(
     table = capsys.readouterr().out.partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in table] == ["category", "parallel", "parallel_multiple"]
     assert all(line.endswith("fenced code 100 %") for line in table[1:])
+
+
+def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
+    path = write_answers(tmp_path, newline_separated, "lines")
+    program = Path(__file__).parents[2] / "evaluate_fctncalling.py"
+    command = [sys.executable, str(program), "why", str(path), "--examples", "999"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(

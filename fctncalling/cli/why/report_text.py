@@ -78,6 +78,8 @@ def _cause(number: int, cause: Mapping[str, Any], failed: int) -> Iterator[str]:
     for example in cause["examples"]:
         where = f" ({', '.join(example['where'][:3])})" if example["where"] else ""
         yield f"     {example['id']}{where}: {_one_line(example['answer']) or '(empty)'}"
+        if example["turn"] is not None:
+            yield f"       rule: {example['error_type']}: {_one_line(example['message'])}"
         if example["nearest"] is not None:
             yield f"       would pass: {_one_line(example['nearest'])}"
         if example["causes"][1:]:
