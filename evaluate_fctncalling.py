@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -63,29 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     usual, warnings.formatwarning = warnings.formatwarning, _plain_warning
     try:
         exit_code: int = module.run(args)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        if not _reader_is_gone():
-            raise
-        return 0
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
     finally:
         warnings.formatwarning = usual
     return exit_code
-
-
-def _reader_is_gone() -> bool:
-    """Whether standard output has no reader any more, such as `head` once it has seen enough; what
-    else is printed goes nowhere then.
-    """
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
 
 
 def _summary(subcommand: str) -> str:

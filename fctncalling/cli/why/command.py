@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,20 @@ def run(args: argparse.Namespace) -> int:
         model: {category: each.as_json() for category, each in categories.items()}
         for model, categories in reports.items()
     }
-    if args.json:
-        print(json.dumps({"models": found, "invalid": num_invalid}, indent=2))
-    else:
-        print(report_text(found, num_invalid))
+    _print(
+        json.dumps({"models": found, "invalid": num_invalid}, indent=2)
+        if args.json
+        else report_text(found, num_invalid)
+    )
     return 0
+
+
+def _print(text: str) -> None:
+    """Print a long text; a reader that has seen enough, such as `head`, is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reports(args: argparse.Namespace, tools: TaskTools) -> tuple[Reports, int]:
