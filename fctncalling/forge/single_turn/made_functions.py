@@ -24,7 +24,7 @@ ENUM_IN_WORDS = 0.72  # of enumerations stand in the description, the others in 
 REQUIRED_ALL_THE_SAME = 0.22  # of the parameters a frame calls optional
 FREE_FORMAT_SHARE = 0.45  # of dates and times whose doc asks for no format
 _FORMAT = re.compile(r" in (?:the|24-hour) format [A-Z:-]+")
-KIND_WEIGHTS = {"bool": 0.55, "array": 3.0, "ints": 3.0}  # above 1: drawn sooner
+KIND_WEIGHTS = {"bool": 0.55, "dict": 6.0, "array": 3.0, "ints": 3.0}  # above 1: drawn sooner
 REMARK_SHARE = 0.22  # of functions whose description has a second sentence
 _DESCRIBED = {
     "compute": ("Calculate", "Calculates", "Compute", "Determine", "Calculate", "Estimate"),

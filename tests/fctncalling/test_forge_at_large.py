@@ -1,0 +1,128 @@
+"""Proofs of the forge on larger samples: nothing impossible, nothing official, speed, memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluate_fctncalling import main
+from fctncalling.data.bfcl import iter_tasks, load_tasks
+from fctncalling.data.json_stream import read_entries
+from fctncalling.data.types import Task
+from fctncalling.envs.judging.judge import judge
+from fctncalling.evaluation.accepted_answers import accepted_answer
+from fctncalling.evaluation.lint_rules import lint_task
+from fctncalling.forge.forge_categories import FORGED_CATEGORIES, LONG_CONTEXT
+from fctncalling.forge.forge_run import ForgeRun
+from fctncalling.forge.forge_settings import ForgeSettings
+from fctncalling.forge.forged_entry import user_texts
+from fctncalling.forge.official_guard import OfficialGuard
+from fctncalling.forge.single_turn.measures import measure_single_turn
+
+OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
+SHORT = [name for name in FORGED_CATEGORIES if name not in LONG_CONTEXT]
+needs_official = pytest.mark.skipif(not OFFICIAL.is_dir(), reason="needs the official files")
+
+
+def forged(output: Path, num_tasks: int, *flags: str, categories: list[str] = SHORT) -> Path:
+    made = ["forge", "--num_tasks", str(num_tasks), "--output", str(output)]
+    assert main([*made, "--category", *categories, *flags]) == 0
+    return output
+
+
+def truth_passes(task: Task) -> bool:
+    if task.ground_truth is None:
+        return True
+    if task.is_multi_turn:
+        answer: Any = [[[call] for call in turn] for turn in task.ground_truth]
+        return judge(task, answer, "decoded_calls").valid
+    return judge(task, accepted_answer(task, "prompting")).valid
+
+
+def test_the_oracle_solves_a_file_of_every_category(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = forged(tmp_path / "tasks.jsonl", 44)
+    assert {task.category for task in load_tasks(tasks)} == set(SHORT)
+    flags = ["--agent", "oracle", "--dataset_path", str(tasks)]
+    assert main(["run", *flags, "--output", str(tmp_path / "answers.jsonl")]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"100\.0", shown)
+    assert main(["lint", "--dataset_path", str(tasks)]) == 0
+
+
+@pytest.mark.prove
+def test_two_thousand_truths_pass_and_lint_finds_nothing_impossible(tmp_path: Path) -> None:
+    for task in iter_tasks(forged(tmp_path / "tasks.jsonl", 2000, "--seed", "71")):
+        assert truth_passes(task), task.id
+        found = [each for each in lint_task(task) if each.severity == "impossible"]
+        assert found == [], task.id
+
+
+def ngrams_of(texts: list[str]) -> Iterator[tuple[str, ...]]:
+    for text in texts:
+        words = re.findall(r"[a-z0-9_]+", text.lower())
+        yield from zip(*(words[start:] for start in range(8)), strict=False)
+
+
+@pytest.mark.prove
+@needs_official
+def test_no_forged_task_shares_eight_words_with_an_official_one(tmp_path: Path) -> None:
+    official: set[tuple[str, ...]] = set()
+    for file in OFFICIAL.glob("BFCL_v4_*.json"):
+        if "format_sensitivity" not in file.name:
+            for _, entry in read_entries(file):
+                official.update(ngrams_of(list(user_texts(entry["question"]))))
+    tasks = forged(tmp_path / "tasks.jsonl", 3000, "--official_dir", str(OFFICIAL))
+    for task in iter_tasks(tasks):
+        assert official.isdisjoint(ngrams_of(list(user_texts(task.question)))), task.id
+
+
+@pytest.mark.prove
+@needs_official
+@pytest.mark.parametrize("category", ["simple_python", "multiple", "parallel", "irrelevance"])
+def test_figures_are_near_the_official_ones(category: str, tmp_path: Path) -> None:
+    ours = measure_single_turn(
+        iter_tasks(forged(tmp_path / "tasks.jsonl", 1500, categories=[category]))
+    )
+    theirs = measure_single_turn(iter_tasks(OFFICIAL / f"BFCL_v4_{category}.json"))
+    for name in ("functions", "calls", "parameters"):
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        for key in {*mine, *other}:
+            assert mine.get(key, 0) == pytest.approx(other.get(key, 0), abs=0.06), (name, key)
+    for key in {*ours.types, *theirs.types}:
+        assert ours.types.get(key, 0) == pytest.approx(theirs.types.get(key, 0), abs=0.08), key
+    for key in ("required parameters", "dotted names", "parameters with enum"):
+        assert ours.shares[key] == pytest.approx(theirs.shares[key], abs=0.05), key
+    for key, spread in theirs.lengths.items():
+        assert ours.lengths[key][0] == pytest.approx(spread[0], rel=0.16), key
+
+
+@pytest.mark.prove
+def test_thousands_of_function_docs_are_distinct(tmp_path: Path) -> None:
+    docs = {
+        (doc.name, doc.description, tuple(doc.parameters["properties"]))
+        for task in iter_tasks(forged(tmp_path / "tasks.jsonl", 4000, categories=["multiple"]))
+        for doc in task.functions
+    }
+    assert len(docs) > 8000
+    assert len({name for name, _, _ in docs}) > 3000
+
+
+@pytest.mark.prove
+def test_sixty_tasks_a_second_and_memory_that_does_not_grow() -> None:
+    settings = ForgeSettings(3000, 31, tuple(SHORT))
+    run = ForgeRun(settings, OfficialGuard())
+    sizes, start = [], time.process_time()
+    for number, _ in enumerate(run.tasks()):
+        if number % 1000 == 999:
+            sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    assert 3000 / (time.process_time() - start) > 60
+    assert sizes[2] - sizes[1] < 20_000  # kilobytes: caches that fill once, not tasks
