@@ -95,7 +95,7 @@ def _elliptic(calls: Sequence[MadeCall], question_share: float, rng: random.Rand
     texts = []
     for call in others:
         said = clauses(list(call.said().values()), rng).strip(" ,")
-        texts.append(rng.choice(_AGAIN).format(said))
+        texts.append(rng.choice(_AGAIN).format(f"for one {said}" if said[:3] == "of " else said))
     return " ".join([whole, *texts])
 
 

@@ -10,7 +10,10 @@ from fctncalling.forge.single_turn.frames import filled
 from fctncalling.forge.single_turn.made_calls import MadeArgument, MadeCall
 
 _ORDERS = {
-    "compute": ("Calculate", "Compute", "Find", "Determine", "Work out", "Figure out", "Estimate"),
+    "compute": (
+        *("Calculate", "Calculate", "Find", "Find", "Compute", "Determine"),
+        *("Work out", "Figure out", "Estimate"),
+    ),
     "look": ("Tell me", "Look up", "Find out", "Get", "Give me", "Show me"),
     "find": ("Find", "Find me", "Show me", "Search for", "Look for", "List", "Get me"),
 }
@@ -19,6 +22,11 @@ _WISHES = ("I want to {}.", "I need to {}.", "I'd like to {}.", "Help me {}.", "
 _FIND_WISHES = ("I'm looking for {}.", "I need {}.", "I am interested in {}.", "I'd like {}.")
 
 _USUAL = frozenset({"calculate", "compute", "estimate", "determine"})
+_AN = re.compile(r"\b([Aa]) (?=[aeiouAEIOU])(?!(?:uni|use|eu|one|Uni|Eu|One|UK|US))")
+_PERSON = re.compile(
+    r"the (?:top scorer|ruler|director|head coach|author|architect|manager|judge|artist|champion"
+    r"|winner|developer) "
+)
 _HEAD_END = re.compile(r" (?:of|for|in|on|to|with|between|from|by) ")
 _SINGULAR = {"people": "person", "calories": "calorie", "inches": "inch", "successes": "success"}
 _ONE = re.compile(
@@ -36,15 +44,16 @@ def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: f
     mode = call.function.frame.mode
     is_question = rng.random() < question_share
     if is_question and mode in ("compute", "look") and rng.random() < 0.8:
-        return f"What {'are' if _is_plural(body) else 'is'} {_bare(body)}?"
+        asked = "Who" if _PERSON.match(body) else "What"
+        return f"{asked} {'are' if _is_plural(body) else 'is'} {_bare(body)}?"
     if is_question and mode == "find" and rng.random() < 0.5:
         return f"Are there any {_bare(body)}?"
-    if mode == "find" and rng.random() < 0.25:
+    if mode == "find" and rng.random() < 0.2:
         return rng.choice(_FIND_WISHES).format(_bare(body))
     order = _order(call, body, rng)
-    if is_question or rng.random() < 0.2:
+    if is_question or rng.random() < 0.13:
         return rng.choice(_ASKS).format(_lower(order))
-    if rng.random() < 0.3:
+    if rng.random() < 0.2:
         wish = rng.choice(_WISHES)
         return wish.format(_lower(order if "need you" in wish else _own(order)))
     return f"{order}."
@@ -57,7 +66,7 @@ def body(call: MadeCall, rng: random.Random) -> str:
     texts = {name: each.value.text for name, each in said.items() if each.value is not None}
     phrase = filled(rng.choice(frame.phrases), texts)
     rest = [each for name, each in said.items() if name not in frame.slots]
-    return _singular(phrase + clauses(rest, rng))
+    return _AN.sub(r"\1n ", _singular(phrase + clauses(rest, rng)))
 
 
 def clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
