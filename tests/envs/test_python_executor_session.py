@@ -42,6 +42,15 @@ def test_names_of_earlier_calls_are_there_and_other_sessions_have_their_own(
     assert "NameError" in executor.run("print(x)").stderr
 
 
+@pytest.mark.parametrize("backend", ["zygote", "fresh"])
+def test_a_large_process_is_not_taken_for_the_memory_of_its_snippets(backend: str) -> None:
+    block = bytearray(b"x") * (200 << 20)  # Linux hands a process's peak down to those it starts
+    with PythonExecutor(backend=backend, memory_mb=256, num_executors=1) as executor:
+        result = executor.run(RAW + "os.kill(os.getpid(), 9)")
+    assert len(block) == 200 << 20
+    assert (result.status, result.max_rss_mb < 100) == ("killed", True)
+
+
 def test_a_call_that_fails_keeps_the_names_and_tells_its_own_lines(session: PythonSession) -> None:
     session.run("x = 1\ndef fail():\n    return x / 0")
     told = session.run("fail()").stderr
@@ -79,9 +88,9 @@ def test_memory_and_cpu_time_are_limited_for_the_whole_session(executor: PythonE
         assert session.run("kept.append(b'x' * (140 << 20))").reason == "It ran out of memory"
         burn = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
         results = [session.run(burn)]
-        while results[-1].status == "ok" and len(results) < 6:
+        while results[-1].status == "ok" and len(results) < 8:
             results.append(session.run(burn))
-    assert 2 <= len(results) <= 5
+    assert 2 <= len(results) <= 7  # the kernel looks at its clock's ticks
     assert "of CPU time" in results[-1].reason
     assert results[0].cpu_s >= 0.3
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -94,12 +95,15 @@ class FreshChild:
         except BaseException as error:
             self._ready.set_exception(error)
             return
+        inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._ready.set_result(process)
         _, status, usage = os.wait4(process.pid, 0)
         # It is reaped: Popen must not wait again.
         process.returncode = os.waitstatus_to_exitcode(status)
         scale = 1024 if sys.platform == "darwin" else 1  # ru_maxrss is in bytes there
-        ending = ENDING.pack(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // scale)
+        # Linux hands a process's peak down to those it starts: what is not above it says nothing.
+        peak = usage.ru_maxrss if usage.ru_maxrss > inherited else 0
+        ending = ENDING.pack(status, usage.ru_utime + usage.ru_stime, peak // scale)
         os.write(self._news_in, ENDED + ending)
 
     def fileno(self) -> int:
