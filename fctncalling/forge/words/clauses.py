@@ -129,6 +129,15 @@ def _unsaid(name: str, value: Value, nouns: NounPhrases) -> bool:
     return value.provenance == "flag" and value.value in (False, None)
 
 
+def token_sentence(call: PlannedCall, nouns: NounPhrases) -> str | None:
+    """Return a sentence with a call's access token where no words of its turn said it yet."""
+    for name, value in call.arguments.items():
+        if value.kind in _MAY_STAY_UNSAID and not _unsaid(name, value, nouns):
+            added = _extra(name, call, nouns, sentence=True)
+            return None if added is None else f"{added[1]}."
+    return None
+
+
 def _extra(
     name: str, call: PlannedCall, nouns: NounPhrases, *, sentence: bool
 ) -> tuple[str, str] | None:

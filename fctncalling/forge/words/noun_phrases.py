@@ -45,6 +45,7 @@ _MAIN = {
     "book_flight": "booking",
 }
 """What a call makes even where no later call uses it."""
+_CAPITAL = re.compile(r"([A-Z]+)")
 _SAYING = re.compile(r"(saying|says|reads?|reading|say|contain|hold|:) $")
 _TITLED = re.compile(
     r"(message|note|text|words|title|titled|headed|explanation|resolution|comment|tweet"
@@ -196,23 +197,32 @@ class NounPhrases:
 
     def _shown_by(self, value: Value, call: PlannedCall) -> str | None:
         """Return "the price of that order", "the order I just placed", "the third of the files"."""
-        words, source = self._result_words(value, call), value.source
-        if source is None or not words.ways:
+        source = value.source
+        if source is None:
             return None
-        ways = [each for each in words.ways if self.facts.is_latest(value, self.turn)]
-        if not ways:
-            ways = [each for each in words.ways if any(isinstance(p, FrameSlot) for p in each)]
-        if not ways:
-            return None
+        ways = self._result_words(value, call).ways or _plain_ways(source.path)
+        by_argument = tuple(way for way in ways if any(isinstance(p, FrameSlot) for p in way))
+        when = ""
+        if not self.facts.is_latest(value, self.turn):
+            ways = by_argument or ways
+            when = "" if by_argument else self._time_of(source.turn)
         self.place = _ordinal(*place_in_result(call.result, source.path))
         before, self.before = self.before, ""
         here = source.turn == self.turn
         known = call if here else _known_earlier(call, source.turn)
         text = self.fill(self.draw.choice(ways), known, self)
         self.before = before
-        text = text and text.replace("the only of", "the only one of")
-        recent = source.turn >= self.turn - 1
-        return text if text is None or recent else text.replace("just ", "")
+        if text is None:
+            return None
+        text = text.replace("the only of", "the only one of")
+        recent = source.turn >= self.turn - 1 and not when
+        return text if recent else f"{text.replace('just ', '')}{when}"
+
+    def _time_of(self, turn: int) -> str:
+        """Return which of several results of one function is meant."""
+        if turn == self.turn:
+            return " (in the first result)"
+        return f" (as of my {ORDINALS[min(turn, len(ORDINALS) - 1)]} message)"
 
     def note_result(self, function: str, index: int) -> None:
         """Add what the call of this index returns to the discourse, if it is about one thing."""
@@ -239,6 +249,10 @@ class NounPhrases:
             shown = "city"
         elif value.said is None:
             shown = self.discourse.shown_as(noun, value.value)
+        if isinstance(value.value, list) and value.said is not None:
+            single = kind_words(self.facts.kind_of(value)).noun
+            for item in value.value:
+                self.discourse.add(Mention(single, item, self.turn, person=person))
         self.discourse.add(Mention(noun, value.value, self.turn, shown=shown, person=person))
         return text
 
@@ -274,6 +288,16 @@ def _known_earlier(call: PlannedCall, turn: int) -> PlannedCall:
         for name, value in call.arguments.items()
     }
     return replace(call, arguments=arguments)
+
+
+def _plain_ways(path: tuple[str | int, ...]) -> tuple[Sequence, ...]:
+    """Return "the battery voltage you showed me": a result's part by its key."""
+    keys = [key for key in path if isinstance(key, str)]
+    name = _CAPITAL.sub(r" \1", keys[-1]).lower().replace("_", " ") if keys else "*"
+    if name == "*":
+        return (("those values",), ("the values you showed me",), ("those figures",))
+    name = keys[-1] if name.startswith(" ") else name
+    return ((f"the {name} you showed me",), (f"the {name} you found",), (f"that {name}",))
 
 
 def _ordinal(index: int, count: int) -> str:

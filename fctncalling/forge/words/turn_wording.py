@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from fctncalling.forge.plan import PlannedCall, PlannedTurn
-from fctncalling.forge.words.clauses import Clause, aim, clause
+from fctncalling.forge.words.clauses import Clause, aim, clause, token_sentence
 from fctncalling.forge.words.grammar import Frame
 from fctncalling.forge.words.inflection import sentence
 from fctncalling.forge.words.noun_phrases import NounPhrases
@@ -64,6 +64,10 @@ class TurnWording:
                 link = drawn("earlier", self.draw) if swapped else self._link(group, final=final)
                 made.text = linked(made.text, link)
             self.requests.append(made)
+        for step in self.turn.requested:
+            token = token_sentence(step, self.nouns) if step.purpose == "needed_step" else None
+            if token is not None:
+                self.requests[-1].rest += (token,)
         self.text = " ".join(sentence(each) for each in self._surrounded(length))
         return True
 

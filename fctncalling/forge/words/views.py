@@ -95,7 +95,9 @@ def counted(value: Value, unit: str, nouns: NounPhrases) -> str | None:
         return vague and f"{vague} {_plural(unit)}"
     spoken = nouns.spoken(value)
     if spoken is None:
-        return nouns.reference(value) and f"that many {_plural(unit)}"
+        way = nouns.reference(value)
+        near = way is not None and way.startswith(("that ", "this ", "it", "the same "))
+        return f"that many {_plural(unit)}" if near else way
     said, kind = spoken
     if kind != value.kind and kind in ("liters", "gallons", "miles"):
         unit = kind[:-1]
