@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fctncalling.forge.plan import PlannedCall, Source, Value
+from fctncalling.forge.plan import PlannedCall, Value
 from fctncalling.forge.words.discourse import ORDINALS, Discourse, Mention
 from fctncalling.forge.words.grammar import FrameSlot, Sequence
 from fctncalling.forge.words.literals import (
@@ -21,6 +20,7 @@ from fctncalling.forge.words.literals import (
     quoted,
 )
 from fctncalling.forge.words.plan_facts import PlanFacts, place_in_result, result_key
+from fctncalling.forge.words.result_phrases import known_earlier, ordinal, plain_ways
 from fctncalling.forge.words.tables import KindWords, ResultWords, kind_words, result_words
 
 Fill = Callable[[Sequence, PlannedCall, "NounPhrases"], str | None]
@@ -45,7 +45,6 @@ _MAIN = {
     "book_flight": "booking",
 }
 """What a call makes even where no later call uses it."""
-_CAPITAL = re.compile(r"([A-Z]+)")
 _SAYING = re.compile(r"(saying|says|reads?|reading|say|contain|hold|:) $")
 _TITLED = re.compile(
     r"(message|note|text|words|title|titled|headed|explanation|resolution|comment|tweet"
@@ -200,16 +199,16 @@ class NounPhrases:
         source = value.source
         if source is None:
             return None
-        ways = self._result_words(value, call).ways or _plain_ways(source.path)
+        ways = self._result_words(value, call).ways or plain_ways(source.path)
         by_argument = tuple(way for way in ways if any(isinstance(p, FrameSlot) for p in way))
         when = ""
         if not self.facts.is_latest(value, self.turn):
             ways = by_argument or ways
             when = "" if by_argument else self._time_of(source.turn)
-        self.place = _ordinal(*place_in_result(call.result, source.path))
+        self.place = ordinal(*place_in_result(call.result, source.path))
         before, self.before = self.before, ""
         here = source.turn == self.turn
-        known = call if here else _known_earlier(call, source.turn)
+        known = call if here else known_earlier(call, source.turn)
         text = self.fill(self.draw.choice(ways), known, self)
         self.before = before
         if text is None:
@@ -277,33 +276,6 @@ class NounPhrases:
 
     def _drawn(self, ways: tuple[str, ...]) -> str | None:
         return self.draw.choice(ways) if ways else None
-
-
-def _known_earlier(call: PlannedCall, turn: int) -> PlannedCall:
-    """Return a call of an earlier turn: its values are pointed at, not named again."""
-    arguments = {
-        name: replace(value, provenance="said_before", said=None, source=Source(turn))
-        if value.provenance in ("said_now", "inferred") and value.said is not None
-        else value
-        for name, value in call.arguments.items()
-    }
-    return replace(call, arguments=arguments)
-
-
-def _plain_ways(path: tuple[str | int, ...]) -> tuple[Sequence, ...]:
-    """Return "the battery voltage you showed me": a result's part by its key."""
-    keys = [key for key in path if isinstance(key, str)]
-    name = _CAPITAL.sub(r" \1", keys[-1]).lower().replace("_", " ") if keys else "*"
-    if name == "*":
-        return (("those values",), ("the values you showed me",), ("those figures",))
-    name = keys[-1] if name.startswith(" ") else name
-    return ((f"the {name} you showed me",), (f"the {name} you found",), (f"that {name}",))
-
-
-def _ordinal(index: int, count: int) -> str:
-    if count == 1:
-        return "only"
-    return "last" if index == count - 1 else ORDINALS[min(index, len(ORDINALS) - 1)]
 
 
 def arguments_of(call: PlannedCall) -> dict[str, Any]:
