@@ -60,8 +60,10 @@ def hidden_states_at(
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (T, 1, head size)
     for layer in below:
         states = layer.input_layernorm(hidden)
+        # Queries before keys: gradients are added up in the reverse order, down to the last bit.
+        queries = queries_of(layer, states, cos, sin)
         keys, values = _for_all_heads(layer, *keys_and_values(layer, states, cos, sin))
-        attended = _causal_attention(queries_of(layer, states, cos, sin), keys, values)
+        attended = _causal_attention(queries, keys, values)
         hidden = layer_output(layer, hidden, attended)
     states = last.input_layernorm(hidden)
     queries = queries_of(last, states[rows, columns], cos[columns], sin[columns])
