@@ -59,7 +59,7 @@ def bare_texts(plan: Plan) -> list[str]:
                     continue
                 if value.said is not None:
                     said.append(str(value.said))
-                elif value.provenance == "flag" and isinstance(value.value, str):
+                elif value.provenance == "flag" and value.kind in ("ignition_mode", "brake_mode"):
                     said.append(value.value)
         texts.append("; ".join(said) or "-")
     return texts

@@ -20,6 +20,7 @@ class Fact:
     turn: int
     call: int = -1
     path: tuple[str | int, ...] = ()
+    origin: Value | None = None  # as an argument had it, where words said it in another form
 
 
 @dataclass
@@ -33,6 +34,8 @@ class Knowledge:
         if value.provenance == "said_now":
             items = value.value if isinstance(value.value, list) else [value.value]
             self.facts.extend(Fact(value.kind, item, turn) for item in items)
+        elif value.rule in ("airport_of_city", "symbol_of_company"):
+            self.facts.append(Fact(value.kind, value.value, turn, origin=value))
 
     def seen(self, result: Any, kinds: Mapping[str, str], turn: int, call: int) -> None:
         """Note what a result tells; `kinds` maps patterns of paths ("history.*") to kinds."""
@@ -52,6 +55,18 @@ class Knowledge:
     def results(self, kind: str) -> list[Fact]:
         """Return what results tell of a kind."""
         return [each for each in self.facts if each.kind == kind and each.call >= 0]
+
+    def last_result(self, kind: str) -> list[Fact]:
+        """Return the one value of a kind that a result told last; none where it told several, for
+        nobody could say which is meant.
+        """
+        told = self.results(kind)
+        last = [each for each in told if told and _place(each) == _place(told[-1])]
+        return last if len({str(each.value) for each in last}) == 1 else []
+
+
+def _place(fact: Fact) -> tuple[int, int]:
+    return fact.turn, fact.call
 
 
 def pattern(path: tuple[str | int, ...]) -> str:

@@ -87,17 +87,6 @@ class Moves:
         found: list[str] = self._learned.get(function, {}).get("seen_by", [])
         return found
 
-    def suppliers(self, owner: str, kind: str) -> list[str]:
-        """Return the reads of a class that show a value of a kind and do not take one."""
-        return [
-            name
-            for name, kinds in PARAMETER_KINDS[owner].items()
-            if kind in self._produces[name].values()
-            and kinds
-            and kind not in kinds.values()
-            and not self.changes_state(name)
-        ]
-
 
 def headline(refusal: str) -> str:
     """Return an error without the values in it, cut short: the same for all of its sort; "" for

@@ -35,7 +35,8 @@ def make_plan(
         except DeadEnd:
             continue
         proof = prove(plan)
-        if not proof.fault and longest_chain(proof.plan) <= dials.chain:
+        kept = dials.chains.get(longest_chain(proof.plan), 0.0)
+        if not proof.fault and draw.random() < kept:
             return proof.plan
     raise RuntimeError(f"no plan proved itself in {_TRIES} walks from seed {seed!r}")
 
@@ -72,7 +73,16 @@ def _anchors(draw: random.Random, owners: Sequence[str], sizes: list[int]) -> di
                 turn = draw.choice([t for t in turns if sizes[t] >= room] or turns)
                 anchors[turn] = function
                 sizes[turn] = max(sizes[turn], room)
-    return anchors
+    return _in_order(anchors)
+
+
+def _in_order(anchors: dict[int, str]) -> dict[int, str]:
+    """Return the anchors such that a car is filled before it is started."""
+    turn_of = {function: turn for turn, function in anchors.items()}
+    fill, start = turn_of.get("fillFuelTank"), turn_of.get("startEngine")
+    if fill is None or start is None or fill < start:
+        return anchors
+    return {**anchors, fill: "fillFuelTank", start: "startEngine"}
 
 
 def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
@@ -83,7 +93,7 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
         if len(here) >= size:
             return
         anchor = None
-    if owner == "GorillaFileSystem" and size > 1 and walk.draw.random() < 0.45:
+    if owner == "GorillaFileSystem" and size > 1 and walk.draw.random() < 0.75:
         walk.go_elsewhere()
     for _ in range(_REQUESTS):
         room = size - len(here)

@@ -31,16 +31,17 @@ _LOGINS = {
     "trading_login": ("TradingBot", "authenticated"),
 }
 _SUPPLIED = {
-    "estimate_distance": ("zipcode", 2),
-    "fillFuelTank": ("gallon", 1),
-    "place_order": ("price", 1),
-    "send_message": ("user_id", 1),
-    "book_flight": ("airport", 2),
-    "get_flight_cost": ("airport", 2),
-    "set_budget_limit": ("exchanged", 1),
-    "estimate_drive_feasibility_by_mileage": ("kilometers", 1),
-}  # function -> what may be looked up for it, how often
-_ROOMY = {"startEngine": (3, 12.0), "estimate_distance": (3, 9.0), "fillFuelTank": (2, 1.5)}
+    "estimate_distance": ("zipcode", "get_zipcode_based_on_city", 2, 0.97),
+    "fillFuelTank": ("gallon", "liter_to_gallon", 1, 0.0),
+    "place_order": ("price", "get_stock_info", 1, 0.9),
+    "send_message": ("user_id", "get_user_id", 1, 0.0),
+    "book_flight": ("airport", "get_nearest_airport_by_city", 2, 0.0),
+    "get_flight_cost": ("airport", "get_nearest_airport_by_city", 2, 0.0),
+    "set_budget_limit": ("exchanged", "compute_exchange_rate", 1, 0.0),
+    "estimate_drive_feasibility_by_mileage": ("kilometers", "estimate_distance", 1, 0.0),
+}  # function -> what may be looked up for it, where, how often, at least with this chance
+_ROOMY = {"startEngine": (3, 12.0), "estimate_distance": (3, 9.0), "fillFuelTank": (2, 1.5),
+          "place_order": (2, 2.0)}  # fmt: skip
 # function -> calls it takes with its steps, how much it is preferred where there is room for them
 _TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | {
     "gallon", "kilometers", "exchanged", "pressure", "place"
@@ -124,8 +125,20 @@ class Walk:
             return False
         if is_refusal(text) or text in _EMPTY or (function, text) in self._seen:
             return False
+        if self.moves.changes_state(function) and self._made_before(function, arguments):
+            return False
         self._add(function, arguments, purpose, text)
         return True
+
+    def _made_before(self, function: str, arguments: Mapping[str, Value]) -> bool:
+        """Whether the same call was made before: nobody books the same flight twice."""
+        given = [value.value for value in arguments.values()]
+        return any(
+            call.function == function and [v.value for v in call.arguments.values()] == given
+            for turn in self.turns
+            for call in turn
+            if call.arguments
+        )
 
     def _cured(
         self, function: str, text: str, room: int, arguments: dict[str, Value]
@@ -147,16 +160,14 @@ class Walk:
 
     def _supply(self, function: str, room: int) -> int:
         """Look up, unasked, what a value is to be read from; return how many calls that took."""
-        kind, times = _SUPPLIED.get(function, ("", 0))
-        owner = CLASS_OF[function]
-        if room <= times or not times or self.draw.random() > self.dials.supply:
+        kind, supplier, times, sure = _SUPPLIED.get(function, ("", "", 0, 0.0))
+        if room <= times or not times or self.draw.random() > max(sure, self.dials.supply):
             return 0
         if len(self.knowledge.results(kind)) >= times:
             return 0
-        suppliers = self.moves.suppliers(owner, kind)
         before = len(self.turns[-1])
         for _ in range(times):
-            if not suppliers or not self._attempt(suppliers[0], "needed_step", 1):
+            if not self._attempt(supplier, "needed_step", 1):
                 break
         return len(self.turns[-1]) - before
 
@@ -239,7 +250,7 @@ class Walk:
         kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
         known = {fact.kind for fact in self.knowledge.facts}
         if kinds & _MADE_BY_CALLS - known:
-            fit *= 0.1
+            fit *= 0.05
         if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not many_numbers(
             self.knowledge
         ):
@@ -263,7 +274,7 @@ class Walk:
         for name, kinds in PARAMETER_KINDS[owner].items():
             taken = set(kinds.values())
             if taken & made & _TELLING:
-                relevance[name] = 5.0
+                relevance[name] = 12.0
             elif name in shows:
                 relevance[name] = 3.0
             elif taken & recent:

@@ -5,6 +5,7 @@ files and desk classes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fctncalling.forge.multi_turn.arguments.drafter import (
@@ -75,14 +76,18 @@ def du(drafter: Drafter) -> Arguments:
 
 
 def transfer(drafter: Drafter) -> Arguments:
-    """Move or copy an entry into a directory, or under a new name."""
-    source = drafter.value("entry_name")
+    """Move or copy a file into a directory, or under a new name."""
+    source = replace(drafter.value("file_name"), kind="entry_name")
     places = inventory.folders(drafter.state)
     if places and drafter.draw.random() < 0.7:
-        return {"source": source, "destination": drafter.value("folder")}
-    ending = str(source.value).rpartition(".")[2]
-    stem = drafter.draw.choice(pools.FILE_STEMS)
-    return {"source": source, "destination": said("destination", f"{stem}.{ending}")}
+        return {
+            "source": source,
+            "destination": replace(drafter.value("folder"), kind="destination"),
+        }
+    stem, dot, ending = str(source.value).rpartition(".")
+    taken = drafter.draw.choice(pools.FILE_STEMS)
+    new_name = f"{taken}.{ending}" if stem and dot else taken
+    return {"source": source, "destination": said("destination", new_name)}
 
 
 def diff(drafter: Drafter) -> Arguments:
@@ -172,7 +177,7 @@ def post_tweet(drafter: Drafter) -> Arguments:
     if draw.random() < 0.7:
         topics = draw.sample(pools.TOPICS, draw.choice((1, 1, 2, 3)))
         tags = [f"#{topic}" for topic in topics]
-        if draw.random() < 0.35 * drafter.dials.inferred * 2:
+        if draw.random() < 0.2 * drafter.dials.inferred:
             arguments["tags"] = inferred("hashtag", tags, "hashtag", topics, "topic")
         else:
             arguments["tags"] = said("hashtag", tags)

@@ -119,7 +119,7 @@ class Drafter:
         groups = (
             (self.dials.said_again, self.knowledge.said_in(kind, self.turn), "said_now"),
             (self.dials.said_before, self.knowledge.said_before(kind, self.turn), "said_before"),
-            (self.dials.result, self.knowledge.results(kind), "result"),
+            (self.dials.result, self.knowledge.last_result(kind), "result"),
         )
         for weight, facts, provenance in groups:
             for fact in facts[-1:]:
@@ -180,7 +180,7 @@ def looked_up(kind: str, value: Any, state: inventory.State) -> Value:
 def from_fact(fact: Fact, provenance: str) -> Value:
     """Return a known fact as an argument."""
     if provenance == "said_now":
-        return said(fact.kind, fact.value)
+        return fact.origin or said(fact.kind, fact.value)
     return Value(fact.kind, fact.value, provenance, source=source_of(fact))  # type: ignore[arg-type]
 
 

@@ -17,7 +17,7 @@ from fctncalling.forge.plan import Source, Value
 
 def place_order(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    symbol = drafter.value("symbol")
+    symbol = _priced(drafter) or drafter.value("symbol")
     stock = drafter.state["TradingBot"]["stocks"].get(symbol.value, {"price": 100.0})
     shown = [f for f in drafter.knowledge.results("price") if f.value == stock["price"]]
     price = (
@@ -32,6 +32,22 @@ def place_order(drafter: Drafter) -> Arguments:
         "price": price,
         "amount": drafter.fresh("share_count"),
     }
+
+
+def _priced(drafter: Drafter) -> Value | None:
+    """Return the stock whose price was shown last, as it was named."""
+    prices = drafter.knowledge.last_result("price")
+    if not prices or drafter.draw.random() < 0.15:
+        return None
+    stocks_now = drafter.state["TradingBot"]["stocks"]
+    symbols = {symbol for symbol, each in stocks_now.items() if each["price"] == prices[-1].value}
+    named = [f for f in drafter.knowledge.facts if f.kind == "symbol" and f.value in symbols]
+    if not named:
+        return None
+    fact = named[-1]
+    if fact.call >= 0:
+        return from_fact(fact, "result")
+    return from_fact(fact, "said_now" if fact.turn == drafter.turn else "said_before")
 
 
 def remove_stock(drafter: Drafter) -> Arguments:
