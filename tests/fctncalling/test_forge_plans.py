@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,19 @@ from forge_sample_plans import sample_plans
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
-from fctncalling.forge.multi_turn import CATEGORIES, multi_turn_plan, task_entry
+from fctncalling.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan, task_entry
+from fctncalling.forge.multi_turn.dependencies import dependencies
 from fctncalling.forge.multi_turn.entries import bare_task, bare_texts
-from fctncalling.forge.multi_turn.fidelity import measure
+from fctncalling.forge.multi_turn.fidelity import divergence, measure
 from fctncalling.forge.multi_turn.knowledge import is_refusal
-from fctncalling.forge.plan import Plan, PlannedCall
+from fctncalling.forge.multi_turn.make_plans import difficulty
+from fctncalling.forge.multi_turn.moves import TABLE, moves
+from fctncalling.forge.multi_turn.probing import learn
+from fctncalling.forge.multi_turn.proof import prove, still_shown
+from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
+SUM = {name: Value("number", value, "said_now", said=value) for name, value in (("a", 2), ("b", 3))}
 SHORT = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param")
 
 
@@ -67,8 +75,6 @@ def test_a_plan_depends_on_its_arguments_alone() -> None:
 
 
 def test_values_from_results_stand_there() -> None:
-    from fctncalling.forge.multi_turn.proof import still_shown
-
     checked = 0
     for index in range(40):
         plan = multi_turn_plan("multi_turn_base", 6, index)
@@ -109,8 +115,6 @@ def test_a_held_back_function_is_used_from_its_return_on_only() -> None:
 
 
 def test_an_entry_is_read_by_load_tasks(tmp_path: Path) -> None:
-    import json
-
     entries = []
     for category in SHORT:
         plan = multi_turn_plan(category, 9, 0)
@@ -140,3 +144,82 @@ def test_measures_of_the_official_tasks_are_the_known_ones() -> None:
     assert (figures["functions"], figures["class_combinations"]) == (81, 20)
     assert figures["effects"] == {"later_result": 30.8, "final_state": 51.8, "neither": 45.9}
     assert figures["provenance"]["this_turn"] == pytest.approx(48.2, abs=0.3)
+
+
+def test_proof_refuses_a_call_whose_result_was_seen_before() -> None:
+    add = PlannedCall("MathAPI", "add", SUM, result='{"result": 5}')
+    subtract = PlannedCall("MathAPI", "subtract", SUM, result='{"result": -1}')
+    turns = (PlannedTurn((add,)), PlannedTurn((subtract, add)))
+    plan = Plan({"MathAPI": {}}, ("MathAPI",), turns)
+    assert prove(plan).fault == "the plan passes without call (1, 1)"
+    assert not prove(replace(plan, turns=(turns[0], PlannedTurn((subtract,))))).fault
+
+
+def test_proof_refuses_a_result_that_is_not_the_tools() -> None:
+    turn = PlannedTurn((PlannedCall("MathAPI", "add", SUM, result='{"result": 6.0}'),))
+    assert "replays to" in prove(Plan({"MathAPI": {}}, ("MathAPI",), (turn,))).fault
+
+
+def test_dependencies_of_a_plan_are_those_of_its_task() -> None:
+    for index in range(5):
+        plan = multi_turn_plan("multi_turn_base", 11, index)
+        places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
+        edges = {
+            (place, later)
+            for place, changed in zip(places, dependencies(bare_task(plan)).later, strict=True)
+            for later in (places[number] for number in changed)
+        }
+        planned = {
+            (place, (t, c))
+            for t, turn in enumerate(plan.turns)
+            for c, call in enumerate(turn.calls)
+            for place in call.depends_on
+        }
+        assert edges == planned
+
+
+def test_history_dials_make_plans_that_the_newest_message_cannot_tell() -> None:
+    for index in range(4):
+        plan = multi_turn_plan("multi_turn_base", 12, index, dials=HISTORY_DIALS)
+        values = [v for call in calls_of(plan) for v in call.arguments.values()]
+        assert sum(v.provenance in ("said_before", "result") for v in values) >= 3
+        assert difficulty(plan) > 0.1
+
+
+def test_moves_learned_by_probing_name_what_every_driver_knows() -> None:
+    refusal = '{"error": "Brake pedal needs to be pressed when starting the engine."}'
+    assert moves().cures("startEngine", refusal) == ["pressBrakePedal"]
+    assert moves().produced_kinds("book_flight")["booking_id"] == "booking_id"
+    assert "view_messages_sent" in moves().seen_by("send_message")
+    assert not moves().changes_state("cat")
+
+
+@pytest.mark.prove
+def test_moves_are_what_probing_gives() -> None:
+    assert json.loads(TABLE.read_text("utf-8")) == learn()
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
+def test_forged_plans_measure_like_official_tasks() -> None:
+    official = measure(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json"))
+    plans = (multi_turn_plan("multi_turn_base", 1, index) for index in range(6000))
+    forged = measure(bare_task(plan) for plan in plans)
+    figures, reference = forged.figures(), official.figures()
+    for name in ("later_result", "final_state", "neither"):
+        assert figures["effects"][name] == pytest.approx(reference["effects"][name], abs=5)
+    assert figures["turns_per_task"] == pytest.approx(reference["turns_per_task"], abs=0.2)
+    assert divergence(forged.calls, official.calls) < 0.02
+    assert set(official.classes) <= set(forged.classes)
+    missing = set(official.edges) - set(forged.edges)
+    assert len(forged.edges) - len(official.edges) >= 100, len(forged.edges)
+    assert len(missing) <= 6, sorted(missing)
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
+@pytest.mark.parametrize("category", ["multi_turn_long_context", "multi_turn_composite"])
+def test_truth_passes_in_long_context(category: str) -> None:
+    for index in range(10):
+        plan = multi_turn_plan(category, 13, index)
+        assert verdict(plan, bare_task(plan).ground_truth or [])

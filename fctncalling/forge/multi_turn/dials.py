@@ -21,19 +21,23 @@ class Dials:
     )
     follow_up: float = 0.85
     chains: dict[int, float] = field(
-        default_factory=lambda: {1: 0.5, 2: 1.0, 3: 0.6, 4: 0.8}
+        default_factory=lambda: {1: 0.45, 2: 1.0, 3: 0.55, 4: 0.6}
     )  # longest chain of calls that change the next one's result -> share of plans kept
     said_now: float = 1.0
-    said_again: float = 2.0  # of this turn's words, once more
-    said_before: float = 0.35
+    said_again: float = 1.2  # of this turn's words, once more
+    said_before: float = 0.9
     result: float = 6.0
-    state: float = 0.5
+    state: float = 3.0
     inferred: float = 0.9  # said in another form: a city for an airport
+    history: int = 1  # values from earlier turns and results that a plan should have
+    plain: float = 0.25  # share kept of plans that have fewer
     supply: float = 0.5  # chance to look up, unasked, what an argument can be read from
 
 
 HISTORY_DIALS = Dials(
     follow_up=0.95,
+    history=3,
+    plain=0.0,
     chains=dict.fromkeys(range(2, 9), 1.0),
     said_now=0.1,
     said_before=2.0,
@@ -70,52 +74,56 @@ CLASS_WEIGHTS: dict[tuple[str, ...], float] = {
 
 ANCHORS: dict[str, tuple[tuple[str, int, float], ...]] = {
     "VehicleControlAPI": (
-        ("startEngine", 3, 0.85),
-        ("estimate_distance", 3, 0.4),
+        ("startEngine", 3, 0.95),
+        ("estimate_distance", 3, 0.33),
         ("fillFuelTank", 1, 0.7),
     ),
-    "TravelAPI": (("book_flight", 1, 0.5), ("get_flight_cost", 1, 0.3)),
-    "TradingBot": (("place_order", 2, 0.3),),
+    "TravelAPI": (("book_flight", 1, 0.6), ("get_flight_cost", 1, 0.25)),
+    "TradingBot": (("place_order", 2, 0.42),),
     "GorillaFileSystem": (("touch", 1, 0.2),),
-    "TwitterAPI": (("post_tweet", 1, 0.35),),
+    "TicketAPI": (("create_ticket", 1, 0.3),),
+    "TwitterAPI": (("post_tweet", 1, 0.3),),
 }
 """Class -> what most of its tasks are about: function, calls it takes, chance."""
 
 ANCHOR_ROOM = {name: room for each in ANCHORS.values() for name, room, _ in each}
 
 FUNCTION_WEIGHTS: dict[str, float] = {
-    "cd": 4, "cat": 4, "cp": 4, "diff": 3, "du": 1, "echo": 5, "find": 3, "grep": 3.5, "ls": 3,
-    "mkdir": 2.5, "mv": 4, "pwd": 0.3, "rm": 1, "rmdir": 0.7, "sort": 2.5, "tail": 2.5,
-    "touch": 4.5, "wc": 4,
-    "mean": 4, "logarithm": 2, "standard_deviation": 1.5,
+    "cd": 4, "cat": 3.5, "cp": 4, "diff": 3, "du": 1, "echo": 5, "find": 1.5, "grep": 2.5, "ls": 2,
+    "mkdir": 2.5, "mv": 5.5, "pwd": 0.3, "rm": 1, "rmdir": 0.7, "sort": 2, "tail": 1.5,
+    "touch": 4.5, "wc": 3,
+    "absolute_value": 0.4, "add": 0.4, "divide": 0.4, "imperial_si_conversion": 0.4,
+    "logarithm": 2, "max_value": 0.8, "mean": 5, "min_value": 0.8, "multiply": 0.4,
+    "percentage": 0.5, "power": 0.4, "round_number": 0.5, "si_unit_conversion": 0.4,
+    "square_root": 0.5, "standard_deviation": 1.5, "subtract": 0.5, "sum_values": 0.8,
     "get_message_stats": 0.5, "list_users": 0.7, "message_get_login_status": 0.2,
-    "message_login": 1.5, "search_messages": 1.0, "send_message": 6.5, "view_messages_sent": 5,
-    "add_contact": 1.3, "delete_message": 2, "get_user_id": 1,
+    "message_login": 1.5, "search_messages": 1.0, "send_message": 5, "view_messages_sent": 5,
+    "add_contact": 1.3, "delete_message": 1.2, "get_user_id": 1,
     "authenticate_twitter": 3, "comment": 2.5, "follow_user": 0.5, "get_tweet": 0.4,
     "get_tweet_comments": 0.4, "get_user_stats": 0.4, "get_user_tweets": 0.4,
     "list_all_following": 0.4, "mention": 1.5, "post_tweet": 8, "posting_get_login_status": 0.3,
     "retweet": 3, "search_tweets": 0.5, "unfollow_user": 0.4,
-    "close_ticket": 3, "create_ticket": 7, "edit_ticket": 1.5, "get_ticket": 3,
+    "close_ticket": 3, "create_ticket": 5, "edit_ticket": 1.5, "get_ticket": 3,
     "get_user_tickets": 0.8, "logout": 0.3, "resolve_ticket": 4, "ticket_get_login_status": 0.3,
     "ticket_login": 3,
-    "add_to_watchlist": 6, "cancel_order": 6, "filter_stocks_by_price": 0.6, "fund_account": 2,
-    "get_account_info": 5, "get_available_stocks": 3.5, "get_current_time": 1,
-    "get_order_details": 9, "get_order_history": 0.8, "get_stock_info": 14,
-    "get_symbol_by_name": 0.8, "get_transaction_history": 0.5, "get_watchlist": 9,
-    "notify_price_change": 0.6, "place_order": 6, "remove_stock_from_watchlist": 3,
+    "add_to_watchlist": 6, "cancel_order": 6, "filter_stocks_by_price": 0.4, "fund_account": 2,
+    "get_account_info": 3.5, "get_available_stocks": 2.5, "get_current_time": 1,
+    "get_order_details": 10, "get_order_history": 0.8, "get_stock_info": 8,
+    "get_symbol_by_name": 0.8, "get_transaction_history": 0.5, "get_watchlist": 8,
+    "notify_price_change": 0.4, "place_order": 6, "remove_stock_from_watchlist": 3,
     "trading_get_login_status": 0.3, "trading_login": 0.5, "trading_logout": 0.8,
     "withdraw_funds": 0.9,
     "authenticate_travel": 0.5, "book_flight": 8, "cancel_booking": 12,
-    "compute_exchange_rate": 4, "contact_customer_support": 8, "get_all_credit_cards": 0.6,
+    "compute_exchange_rate": 4, "contact_customer_support": 6, "get_all_credit_cards": 0.6,
     "get_booking_history": 0.7, "get_budget_fiscal_year": 0.3, "get_credit_card_balance": 1,
-    "get_flight_cost": 13, "get_nearest_airport_by_city": 2, "list_all_airports": 1.6,
+    "get_flight_cost": 12, "get_nearest_airport_by_city": 2, "list_all_airports": 1,
     "purchase_insurance": 4.5, "register_credit_card": 1.2, "retrieve_invoice": 11,
     "set_budget_limit": 10, "travel_get_login_status": 0.3, "verify_traveler_information": 2.2,
-    "activateParkingBrake": 2.5, "adjustClimateControl": 1, "check_tire_pressure": 11,
-    "displayCarStatus": 2, "display_log": 0.5, "estimate_distance": 6,
-    "estimate_drive_feasibility_by_mileage": 4, "fillFuelTank": 12, "find_nearest_tire_shop": 4,
+    "activateParkingBrake": 2.5, "adjustClimateControl": 1, "check_tire_pressure": 9,
+    "displayCarStatus": 1, "display_log": 0.5, "estimate_distance": 4,
+    "estimate_drive_feasibility_by_mileage": 2.5, "fillFuelTank": 12, "find_nearest_tire_shop": 3,
     "gallon_to_liter": 2, "get_current_speed": 0.4, "get_outside_temperature_from_google": 0.6,
-    "get_zipcode_based_on_city": 2, "liter_to_gallon": 1, "lockDoors": 2, "pressBrakePedal": 1,
+    "get_zipcode_based_on_city": 1, "liter_to_gallon": 1, "lockDoors": 2, "pressBrakePedal": 1,
     "releaseBrakePedal": 0.5, "setCruiseControl": 1, "setHeadlights": 1, "set_navigation": 4,
     "startEngine": 14,
     "get_outside_temperature_from_weather_com": 0,

@@ -34,6 +34,8 @@ def make_plan(
             plan = _walked(draw, classes, sizes, dials, seed)
         except DeadEnd:
             continue
+        if draw.random() >= (1.0 if _history(plan) >= dials.history else dials.plain):
+            continue
         proof = prove(plan)
         kept = dials.chains.get(longest_chain(proof.plan), 0.0)
         if not proof.fault and draw.random() < kept:
@@ -53,6 +55,8 @@ def _walked(
     owners = [classes[0] if draw.random() < 0.65 else classes[-1] for _ in sizes]
     if len(set(owners)) < len(classes) <= len(sizes):
         owners[draw.randrange(len(owners))] = next(c for c in classes if c not in owners)
+    if draw.random() < 0.8:
+        owners.sort(key=list(classes).index)  # most users finish one thing before another
     anchors = _anchors(draw, owners, sizes)
     for number, (owner, size) in enumerate(zip(owners, sizes, strict=True)):
         _walk_turn(walk, owner, size, anchors.get(number))
@@ -70,6 +74,8 @@ def _anchors(draw: random.Random, owners: Sequence[str], sizes: list[int]) -> di
         for function, room, chance in ANCHORS.get(owner, ()):
             turns = [t for t, each in enumerate(owners) if each == owner and t not in anchors]
             if turns and draw.random() < chance:
+                if room < 3:  # what it makes is for later turns
+                    turns = turns[: (len(turns) + 1) // 2]
                 turn = draw.choice([t for t in turns if sizes[t] >= room] or turns)
                 anchors[turn] = function
                 sizes[turn] = max(sizes[turn], room)
@@ -104,6 +110,18 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
         if len(here) >= size:
             return
     raise DeadEnd(f"{owner} offers no {size} calls")
+
+
+def _history(plan: Plan) -> int:
+    """Return how many values come from earlier turns' words or from results; a token does not
+    count, as users like to say it again.
+    """
+    return sum(
+        value.provenance in ("said_before", "result") and value.kind != "access_token"
+        for turn in plan.turns
+        for call in turn.calls
+        for value in call.arguments.values()
+    )
 
 
 def longest_chain(plan: Plan) -> int:

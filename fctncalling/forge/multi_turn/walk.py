@@ -261,7 +261,8 @@ class Walk:
         """Return how much functions have to do with what came up last: they take what was made,
         show what was done, or take what was shown or said.
         """
-        last = [call.function for turn in self.turns[-2:] for call in turn][-2:]
+        calls = [call for turn in self.turns for call in turn if call.class_name == owner]
+        last = [call.function for call in calls[-3:]]
         shows = {name for function in last for name in self.moves.seen_by(function)}
         made = {
             kind

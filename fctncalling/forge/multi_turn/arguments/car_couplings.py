@@ -128,8 +128,9 @@ def numbers(drafter: Drafter) -> Arguments:
 def number(drafter: Drafter) -> Value:
     """Return a number: the one shown last, or one that the words say."""
     facts = [f for f in drafter.knowledge.facts if f.kind in NUMERIC_KINDS and f.call >= 0]
-    if facts and drafter.draw.random() < 0.6:
-        return from_fact(facts[-1], "result")
+    last = [f for f in facts if (f.turn, f.call) == (facts[-1].turn, facts[-1].call)]
+    if len(last) == 1 and drafter.draw.random() < 0.9:
+        return from_fact(last[0], "result")
     return drafter.fresh("number")
 
 

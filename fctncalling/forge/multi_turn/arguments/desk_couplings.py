@@ -174,8 +174,8 @@ def _keyword(drafter: Drafter, texts: list[str]) -> Value:
 def post_tweet(drafter: Drafter) -> Arguments:
     draw = drafter.draw
     arguments = {"content": _text(drafter, pools.tweet)}
-    if draw.random() < 0.7:
-        topics = draw.sample(pools.TOPICS, draw.choice((1, 1, 2, 3)))
+    if draw.random() < 0.6:
+        topics = draw.sample(pools.TOPICS, draw.choice((1, 1, 2)))
         tags = [f"#{topic}" for topic in topics]
         if draw.random() < 0.2 * drafter.dials.inferred:
             arguments["tags"] = inferred("hashtag", tags, "hashtag", topics, "topic")

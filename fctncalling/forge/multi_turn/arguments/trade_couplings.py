@@ -71,6 +71,8 @@ def stocks(drafter: Drafter) -> Value:
         same = [f for f in listed if (f.turn, f.call) == (last.turn, last.call)]
         source = Source(last.turn, last.call, last.path[:-1])
         return Value("symbol", [f.value for f in same], "result", source=source)
+    if drafter.draw.random() < 0.6:
+        raise LookupError("symbol")
     traded = inventory.entities("symbol", drafter.state)
     return said("symbol", drafter.draw.sample(traded, drafter.draw.randint(2, 4)))
 
