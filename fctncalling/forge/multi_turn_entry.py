@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,8 @@ from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import Location
 from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.forge.forged_entry import ForgedEntry
-from fctncalling.forge.multi_turn import Dials, multi_turn_plan, task_entry
+from fctncalling.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan, task_entry
+from fctncalling.forge.multi_turn.fidelity import occurs
 from fctncalling.forge.plan import Plan
 from fctncalling.forge.words import CannotSay, user_texts
 
@@ -29,12 +31,28 @@ def multi_turn_entry(
     for number in range(PLANS):
         plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials)
         texts = _worded(plan)
+        if dials == HISTORY_DIALS and texts is not None and not _needs_history(plan, texts):
+            continue
         if texts is not None:
             entry = task_entry(plan, texts, f"{category}_{index}")
             if plan.excluded_functions:
                 entry["function"] = _offered(plan)
             return ForgedEntry(entry, plan.difficulty, _provenance(plan, number))
     raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
+
+
+def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
+    """Whether a value has to be remembered: from earlier words, a result or the initial state, and
+    not to be read in the newest words.
+    """
+    return any(
+        value.provenance in ("said_before", "result", "state")
+        and value.kind != "door"  # the four doors of every car
+        and not occurs(value.value, text)
+        for turn, text in zip(plan.turns, texts, strict=True)
+        for call in turn.calls
+        for value in call.arguments.values()
+    )
 
 
 def _worded(plan: Plan) -> list[str] | None:

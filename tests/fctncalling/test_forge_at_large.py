@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -126,3 +127,18 @@ def test_sixty_tasks_a_second_and_memory_that_does_not_grow() -> None:
             sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     assert 3000 / (time.process_time() - start) > 60
     assert sizes[2] - sizes[1] < 20_000  # kilobytes: caches that fill once, not tasks
+
+
+@pytest.mark.prove
+def test_with_the_dials_for_history_the_newest_words_alone_do_not_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = forged(
+        tmp_path / "tasks.jsonl", 300, "--dials", "history", categories=["multi_turn_base"]
+    )
+    capsys.readouterr()
+    assert main(["canaries", "--dataset_path", str(tasks), "--json"]) == 0
+    rates = json.loads(capsys.readouterr().out)["success"]["multi_turn_base"]
+    assert rates["oracle"] == 1.0
+    assert rates["history_blind"] <= 0.06
+    assert max(rates[name] for name in ("noop", "echo", "first_function", "always_call")) <= 0.02
