@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from conftest import VerdictCounter
 
 from evaluate_fctncalling import main
-from fctncalling.cli.shared.jsonl_records import Line, TaskIndex
+from fctncalling.cli.shared.jsonl_records import Line, TaskIndex, read_records
 from fctncalling.cli.why import recorded_answers
 from fctncalling.data.bfcl import embedded_path, iter_tasks, load_tasks
 from fctncalling.data.types import Call, FunctionDoc, Task
@@ -329,3 +330,22 @@ def test_official_mutations_are_named_and_mended(
                 assert found.nearest is None or judge(task, found.nearest, record["form"]).valid
     assert named[True] > 20
     assert named[False] <= 0.05 * named[True]
+
+
+@pytest.mark.prove
+def test_every_recorded_failure_has_a_cause_and_every_nearest_answer_passes(
+    shared: Path, verdict_counter: VerdictCounter
+) -> None:
+    tasks = TaskIndex(shared / "bfcl/data")
+    unjudged = ("decode_cases", "multi_turn_exec", "multi_turn_fuzz")
+    paths = sorted((shared / "bfcl/verdicts").glob("*.jsonl.gz"))
+    for path in (each for each in paths if not each.name.startswith(unjudged)):
+        for line in islice(read_records(path), 0, None, 3):
+            record = line.record
+            task = tasks.task_of(line)
+            found = diagnose(task, record["response"], record["form"])
+            verdict_counter.add(1)
+            assert found.verdict.valid == record["valid"]
+            assert found.verdict.valid or found.cause in CURES
+            if found.nearest is not None and task.kind in ("simple", "multiple", "parallel"):
+                assert judge(task, found.nearest, record["form"]).valid
