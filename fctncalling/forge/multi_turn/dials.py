@@ -14,10 +14,10 @@ class Dials:
     """
 
     turns: dict[int, float] = field(
-        default_factory=lambda: {1: 1.5, 2: 20, 3: 25, 4: 25, 5: 21.5, 6: 6, 7: 1}
+        default_factory=lambda: {1: 3.5, 2: 33, 3: 25, 4: 22, 5: 18, 6: 5.5, 7: 1}
     )
     calls: dict[int, float] = field(
-        default_factory=lambda: {1: 70, 2: 21, 3: 5, 4: 2, 5: 1.5, 6: 0.2, 7: 0.3}
+        default_factory=lambda: {1: 75, 2: 20, 3: 3.5, 4: 2, 5: 1.4, 6: 0.2, 7: 0.3}
     )
     follow_up: float = 0.85
     chains: dict[int, float] = field(
@@ -90,7 +90,7 @@ ANCHOR_ROOM = {name: room for each in ANCHORS.values() for name, room, _ in each
 
 FUNCTION_WEIGHTS: dict[str, float] = {
     "cd": 4, "cat": 3.5, "cp": 4, "diff": 3, "du": 1, "echo": 5, "find": 1.5, "grep": 2.5, "ls": 2,
-    "mkdir": 2.5, "mv": 5.5, "pwd": 0.3, "rm": 1, "rmdir": 0.7, "sort": 2, "tail": 1.5,
+    "mkdir": 3.5, "mv": 5.5, "pwd": 0.3, "rm": 1.5, "rmdir": 2, "sort": 2, "tail": 1.5,
     "touch": 4.5, "wc": 3,
     "absolute_value": 0.4, "add": 0.4, "divide": 0.4, "imperial_si_conversion": 0.4,
     "logarithm": 2, "max_value": 0.8, "mean": 5, "min_value": 0.8, "multiply": 0.4,
@@ -117,7 +117,7 @@ FUNCTION_WEIGHTS: dict[str, float] = {
     "compute_exchange_rate": 4, "contact_customer_support": 6, "get_all_credit_cards": 0.6,
     "get_booking_history": 0.7, "get_budget_fiscal_year": 0.3, "get_credit_card_balance": 1,
     "get_flight_cost": 12, "get_nearest_airport_by_city": 2, "list_all_airports": 1,
-    "purchase_insurance": 4.5, "register_credit_card": 1.2, "retrieve_invoice": 11,
+    "purchase_insurance": 4.5, "register_credit_card": 2, "retrieve_invoice": 11,
     "set_budget_limit": 10, "travel_get_login_status": 0.3, "verify_traveler_information": 2.2,
     "activateParkingBrake": 2.5, "adjustClimateControl": 1, "check_tire_pressure": 9,
     "displayCarStatus": 1, "display_log": 0.5, "estimate_distance": 4,

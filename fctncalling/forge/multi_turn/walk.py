@@ -47,9 +47,15 @@ _TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | {
     "gallon", "kilometers", "exchanged", "pressure", "place"
 }  # fmt: skip
 """Kinds of which the same value tells that two calls have to do with each other."""
+_ALIKE = {"destination": "folder", "entry_name": "file_name"}  # what else a value may stand for
 _MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
 _NEVER_UNASKED = {"close_ticket", "mkdir"}  # they would help, but nobody wants them
-_MADE = {"new_file": "file_name", "new_folder": "folder", "new_contact": "contact"}
+_MADE = {
+    "new_file": "file_name",
+    "destination": "file_name",
+    "new_folder": "folder",
+    "new_contact": "contact",
+}
 _EMPTY = ('{"matches": []}', '{"matching_lines": []}', "[]", '{"results": []}', '{"history": []}',
           '{"messages": {}}', '{"diff_lines": ""}', '{"transaction_history": []}',
           '{"watchlist": []}', '{"filtered_stocks": []}', '{"following_list": []}')  # fmt: skip
@@ -273,7 +279,7 @@ class Walk:
         recent = {fact.kind for fact in self.knowledge.facts[-8:]} & _TELLING
         relevance = {}
         for name, kinds in PARAMETER_KINDS[owner].items():
-            taken = set(kinds.values())
+            taken = {_ALIKE.get(kind, kind) for kind in kinds.values()}
             if taken & made & _TELLING:
                 relevance[name] = 12.0
             elif name in shows:

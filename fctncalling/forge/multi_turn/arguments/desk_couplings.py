@@ -39,9 +39,9 @@ def grep(drafter: Drafter) -> Arguments:
 
 
 def tail(drafter: Drafter) -> Arguments:
-    name, content = _file(drafter, longer_than=1)
-    lines = len(content.splitlines())
-    return {"file_name": name, "lines": said("line_count", drafter.draw.randint(1, lines - 1))}
+    name, content = _file(drafter)
+    most = max(1, len(content.splitlines()) - 1)
+    return {"file_name": name, "lines": said("line_count", drafter.draw.randint(1, most))}
 
 
 def wc(drafter: Drafter) -> Arguments:

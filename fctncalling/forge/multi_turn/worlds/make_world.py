@@ -34,7 +34,7 @@ def _files(draw: random.Random, owner: tuple[str, str]) -> World:
         folder = _folder(draw, draw.randint(1, 4))
         contents[name] = folder
         if draw.random() < 0.35:
-            folder["contents"][names.pop()] = _folder(draw, draw.randint(0, 2))
+            folder["contents"][names.pop()] = _folder(draw, draw.choice((0, 0, 1, 2)))
     for _ in range(draw.randint(1, 4)):
         contents[pools.file_name(draw)] = _file(draw)
     if draw.random() < 0.15:
@@ -191,7 +191,7 @@ def _travel(draw: random.Random, owner: tuple[str, str]) -> World:
         "token_scope": draw.choice(("read_write", "booking")),
         "user_first_name": owner[0],
         "user_last_name": owner[1],
-        "budget_limit": float(draw.randint(5, 60) * 100),
+        "budget_limit": float(draw.randint(5, 60) * (1000 if draw.random() < 0.15 else 100)),
     }
 
 
