@@ -26,7 +26,7 @@ from fctncalling.forge.words.views import slot_text
 
 _MAY_STAY_UNSAID = frozenset({"access_token"})
 _CLOSED = frozenset({"say", "ask", "know"})  # forms that take nothing behind them
-_TRIES = 10
+_TRIES = 4  # frames of one form
 _SPACES = re.compile(" +")
 
 
@@ -47,25 +47,32 @@ def clause(
 
     Frames that were `used` before are taken only where nothing else is left.
     """
-    values, kinds = arguments_of(call), _kinds(call, nouns)
-    options = [
-        frame
-        for form in forms
-        for frame in frames()[call.function][form]
-        if allowed(frame, values, kinds)
-    ]
-    for_blank = [frame for frame in options if frame.is_for_blank]
-    if for_blank and nouns.draw.random() < 0.8:
-        options = for_blank
-    nouns.draw.shuffle(options)
-    options.sort(key=used.__contains__)
     before = list(nouns.discourse.mentions)
-    for frame in options[:_TRIES]:
+    for frame in _in_order(call, forms, nouns, used):
         made = _worded(frame, call, nouns)
         if made is not None:
             return made
         nouns.discourse.mentions[:] = before
     return None
+
+
+def _in_order(
+    call: PlannedCall, forms: Iterable[str], nouns: NounPhrases, used: frozenset[Frame]
+) -> Iterator[Frame]:
+    """Yield frames to try, form by form; those for a request without its value mostly first."""
+    values, kinds = arguments_of(call), _kinds(call, nouns)
+    fitting = {
+        form: [each for each in frames()[call.function][form] if allowed(each, values, kinds)]
+        for form in forms
+    }
+    if any(kind == "blank" for kind in kinds.values()) and nouns.draw.random() < 0.8:
+        for_blank = [each for options in fitting.values() for each in options if each.is_for_blank]
+        nouns.draw.shuffle(for_blank)
+        yield from for_blank
+    for options in fitting.values():
+        nouns.draw.shuffle(options)
+        options.sort(key=used.__contains__)
+        yield from options[:_TRIES]
 
 
 def aim(call: PlannedCall, nouns: NounPhrases) -> str | None:

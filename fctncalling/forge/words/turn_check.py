@@ -122,9 +122,18 @@ def _full_month(found: re.Match[str]) -> str:
 
 def _contains(text: str, said: str) -> bool:
     """Tell whether a text holds a string as a whole word or words."""
-    start = r"(?<!\w)" if said[:1].isalnum() else ""
-    end = r"(?!\w)" if said[-1:].isalnum() else ""
-    return re.search(f"{start}{re.escape(said)}{end}", text) is not None
+    at = text.find(said)
+    while at >= 0 and said:
+        end = at + len(said)
+        begins = at == 0 or not (_in_word(text[at - 1]) and _in_word(said[0]))
+        if begins and (end == len(text) or not (_in_word(text[end]) and _in_word(said[-1]))):
+            return True
+        at = text.find(said, at + 1)
+    return False
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def _without(text: str, said: list[Value], turn: PlannedTurn) -> str:

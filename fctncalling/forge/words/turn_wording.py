@@ -182,7 +182,8 @@ class TurnWording:
         elif chance < 0.6 and request.can_be_explained:
             request.explained = True
             why = with_aim("aim_after", purpose, self.draw)
-            request.text = f"{request.text[:-1]} {why}{request.text[-1]}"
+            space = "" if why.startswith(",") else " "
+            request.text = f"{request.text[:-1]}{space}{why}{request.text[-1]}"
         elif chance < 0.8 and first:
             before.append(with_aim("aim_sentence_before", purpose, self.draw))
         elif alone:
