@@ -27,7 +27,7 @@ from fctncalling.forge.words.views import slot_text
 _MAY_STAY_UNSAID = frozenset({"access_token"})
 _CLOSED = frozenset({"say", "ask", "know"})  # forms that take nothing behind them
 _TRIES = 4  # frames of one form
-_SPACES = re.compile(" +")
+_SPACES = re.compile(" +(?=[ ,])")
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def filled(
             return None
         texts.append(found[0])
         covered.update((part.argument, *found[1]))
-    return _SPACES.sub(" ", "".join(texts)).strip().replace(" of all the ", " of the ")
+    return _SPACES.sub("", "".join(texts)).strip().replace(" of all the ", " of the ")
 
 
 def lexical(phrase: Phrase, draw: Random) -> str:

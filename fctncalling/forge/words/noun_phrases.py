@@ -202,6 +202,8 @@ class NounPhrases:
         ways = self._result_words(value, call).ways or plain_ways(source.path)
         by_argument = tuple(way for way in ways if any(isinstance(p, FrameSlot) for p in way))
         when = ""
+        if call.purpose == "needed_step" and by_argument:
+            ways = by_argument  # its own values are said here or nowhere
         if not self.facts.is_latest(value, self.turn):
             ways = by_argument or ways
             when = "" if by_argument else self._time_of(source.turn)
