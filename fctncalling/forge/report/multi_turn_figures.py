@@ -16,6 +16,7 @@ from fctncalling.forge.report.category_report import Figures, Row, share_figure
 from fctncalling.forge.report.diversity import openings, words_of
 
 TYPE_WORDS = 20000  # at which the growth of types is read
+MOST_BARS = 24  # of a figure, the most frequent official outcomes first
 
 
 def multi_turn_figures(forged: Sequence[Task], official: Sequence[Task]) -> Figures:
@@ -50,6 +51,7 @@ def _figure(
     keys = sorted({*ours, *theirs}, key=lambda key: (-theirs.get(key, 0), str(key)))
     if all(isinstance(key, int) for key in keys):
         keys.sort()
+    keys = keys[:MOST_BARS]
     shares = [
         {str(key): counts.get(key, 0) / max(1, total) for key in keys}
         for counts, total in zip((ours, theirs), sums, strict=True)
