@@ -172,14 +172,15 @@ class Experience(NamedTuple):
         )
 
     def padding_share(self, minibatches: Sequence[Minibatch]) -> float:
-        """Return the share of padding among the tokens of one pass over these minibatches; trees
-        have none.
-        """
-        if self.sharing is not None:
+        """Return the share of padding among the tokens of one pass over these minibatches."""
+        passes = [rows for minibatch in minibatches for rows in minibatch]
+        if self.sharing is None:
+            groups = [[self.lengths[row] for row in rows] for rows in passes]
+        elif self.sharing.by_segment:
             return 0.0
-        groups = [
-            [self.lengths[row] for row in rows] for minibatch in minibatches for rows in minibatch
-        ]
+        else:  # the trees of a forest are padded to the longest
+            trees = [self.sharing.tree(self.trained_ids(rows)) for rows in passes]
+            groups = [[end - start for start, end in tree.roots()] for tree in trees]
         return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
 
     def shared_token_share(self, minibatches: Sequence[Minibatch]) -> float:

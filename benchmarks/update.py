@@ -1,10 +1,12 @@
-"""What an update costs: growth with the number of steps, one row a step, and TRL's GRPO trainer on
-the same batch.
+"""What an update costs: growth with the number of steps, one row a step, shared prefixes, and TRL's
+GRPO trainer on the same batch.
 
   python benchmarks/update.py
+  python benchmarks/update.py --shared --json ratios.json
   python3.11 -m venv /tmp/trl
   /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0
   python benchmarks/update.py --vs trl --trl /tmp/trl/bin/python
+  python benchmarks/update.py --shared --vs trl --trl /tmp/trl/bin/python
 
 Everything takes turns in one run, on one thread in fp32; CPU seconds are compared and medians over
 the rounds are told. Exits 1 where a target is missed.
@@ -18,6 +20,8 @@ and end with new weights: log-probabilities before the update, advantages in gro
 many clipped AdamW steps. Ours is the whole of `update`, metrics included; TRL's is its trainer's
 own loop (see peers/trl_update.py), without what it spends on receiving the rows. That both learn
 the same is shown first: one step on the whole batch has one gradient norm.
+
+What --shared measures, shared_update.py says.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from typing import Any
 
 import torch
 from peers.trl_peer import GROUP_SIZE, TRL, embedded_batch
+from shared_update import shared
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.config import TrainConfig
@@ -248,9 +253,14 @@ def main() -> int:
     parser.add_argument(
         "--tasks", type=int, default=32, help=f"tasks of the batch, each played {GROUP_SIZE} times"
     )
+    parser.add_argument(
+        "--shared", action="store_true", help="measure what sharing prefixes saves instead"
+    )
+    parser.add_argument("--json", type=Path, help="with --shared: write the ratios to this file")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    return 0 if (beside_trl if options.vs else growth)(options) else 1
+    way = shared if options.shared else beside_trl if options.vs else growth
+    return 0 if way(options) else 1
 
 
 if __name__ == "__main__":

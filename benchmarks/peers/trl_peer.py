@@ -63,9 +63,10 @@ class TRL:
         *,
         rows_a_pass: int,
         turns: int,
+        model: Path | None = None,  # its folder; None: the embedded model
     ) -> None:
         job = {
-            "model": str(embedded_path("model")),
+            "model": str(model or embedded_path("model")),
             "rows": [_row(episode) for episode in episodes],
             "group_size": GROUP_SIZE,
             "minibatches": config.num_mini_batch,

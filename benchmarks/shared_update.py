@@ -1,0 +1,211 @@
+"""What sharing prefixes saves in an update: `python benchmarks/update.py --shared`.
+
+A model of the shape of SmolLM-135M with random weights learns from groups of 8 rows that begin with
+one prompt: with `--share_prefixes on` and off in turn, on one thread in fp32, in CPU seconds of the
+whole of `update`. Rows of which no two are alike show what looking for prefixes costs. Memory is
+the bytes that autograd holds for the backward pass of one group, with fewer layers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from peers.trl_peer import GROUP_SIZE, TRL
+from tqdm import tqdm
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fctncalling.algorithms.batch import build_experience
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.data.bfcl import embedded_path
+
+ANSWER, PROMPTS = 30, (330, 1536)
+LEAST = {"unshared_over_shared_330": 3.5, "unshared_over_shared_1536": 5.5}
+MOST = {"no_prefix_on_over_off": 1.05}
+LEAST_TRL_LEAD = 3.5
+ROUNDS = {330: 2, 1536: 1}  # the longer prompt takes minutes without sharing
+UNLIKE_ROUNDS, UNLIKE_ROWS, UNLIKE_PROMPT = 5, 8, 30
+MEMORY_LAYERS = 4
+VOCABULARY = 49152
+SETTINGS = {"num_mini_batch": 1, "target_kl": None, "lr": 1e-6, "critic_lr": 1e-6}
+
+
+def shared(options: argparse.Namespace) -> bool:
+    """Measure, print and write what was asked for; return whether all targets are met."""
+    policy = ActorCritic(smol_model(num_layers=30))
+    if options.vs:
+        return _beside_trl(policy, options.trl)
+    ratios = _times(policy)
+    del policy
+    small = ActorCritic(smol_model(num_layers=MEMORY_LAYERS))
+    for prompt in PROMPTS:
+        on, off = (bytes_for_backward(small, group(prompt), shares=it) for it in (True, False))
+        ratios[f"memory_unshared_over_shared_{prompt}"] = off / on
+    bounds = {name: ("at least", bound, ratios[name] >= bound) for name, bound in LEAST.items()} | {
+        name: ("at most", bound, ratios[name] <= bound) for name, bound in MOST.items()
+    }
+    for prompt in PROMPTS:
+        time_ratio = LEAST[f"unshared_over_shared_{prompt}"]
+        name = f"memory_unshared_over_shared_{prompt}"
+        bounds[name] = ("at least", time_ratio, ratios[name] >= time_ratio)
+    for name, (words, bound, holds) in bounds.items():
+        print(f"{name}: {ratios[name]:.2f}, {words} {bound}{'' if holds else '  MISSED'}")
+    if options.json is not None:
+        options.json.write_text(json.dumps(ratios, indent=2) + "\n", encoding="utf-8")
+    return all(holds for *_, holds in bounds.values())
+
+
+def smol_model(num_layers: int) -> Any:
+    """Return a random model of SmolLM-135M's shape: 135 million parameters with 30 layers."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=num_layers,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def group(prompt: int, size: int = GROUP_SIZE, number: int = 0) -> list[EpisodeRecord]:
+    """Return episodes of random tokens that begin with one prompt, of ANSWER acted tokens each."""
+    generator = torch.Generator().manual_seed(number)
+
+    def tokens(count: int) -> list[int]:
+        return torch.randint(2, VOCABULARY, (count,), generator=generator).tolist()
+
+    opening, episodes = tokens(prompt), []
+    for member in range(size):
+        context, unknown = [False] * prompt, [0.0] * (prompt + ANSWER)
+        row = TokenRecord(
+            ids=opening + tokens(ANSWER),
+            acted=context + [True] * ANSWER,
+            ends_action=context + [False] * (ANSWER - 1) + [True],
+            rollout_logprobs=unknown,
+            rewards=[*unknown[:-1], float(member % 2)],
+        )
+        episodes.append(
+            EpisodeRecord(
+                f"task_{number}", "random", [row], terminated=True, episode_return=row.rewards[-1]
+            )
+        )
+    return episodes
+
+
+def _times(policy: ActorCritic) -> dict[str, float]:
+    """Return the ratios of seconds: off over on where rows begin alike, else on over off."""
+    settings = {shares: TrainConfig(share_prefixes=shares, **SETTINGS) for shares in (True, False)}
+    optimisers = make_optimisers(policy, settings[True])
+    unlike = [
+        episode
+        for number in range(UNLIKE_ROWS)
+        for episode in group(UNLIKE_PROMPT, 1, number=number)
+    ]
+
+    def seconds(episodes: Sequence[EpisodeRecord], shares: bool) -> float:
+        generator = torch.Generator().manual_seed(0)
+        started = time.process_time()
+        metrics = update(policy, optimisers, episodes, settings[shares], generator)
+        spent = time.process_time() - started
+        assert ("perf/shared_token_share" in metrics) is (shares and episodes is not unlike)
+        bar.update()
+        return spent
+
+    total = 2 * (sum(ROUNDS.values()) + UNLIKE_ROUNDS + 1)
+    with tqdm(total=total, desc="updates", unit="update") as bar:
+        pairs = [(seconds(unlike, True), seconds(unlike, False)) for _ in range(UNLIKE_ROUNDS + 1)]
+        ratios = {"no_prefix_on_over_off": median(on / off for on, off in pairs[1:])}
+        for prompt, rounds in ROUNDS.items():
+            episodes = group(prompt)
+            pairs = [(seconds(episodes, True), seconds(episodes, False)) for _ in range(rounds)]
+            ratios[f"unshared_over_shared_{prompt}"] = median(off / on for on, off in pairs)
+    return ratios
+
+
+def bytes_for_backward(
+    policy: ActorCritic, episodes: Sequence[EpisodeRecord], *, shares: bool
+) -> int:
+    """Return the bytes, weights aside, that autograd holds after one pass over all rows."""
+    experience = build_experience(episodes, torch.device("cpu"))
+    if shares:
+        experience = experience._replace(sharing=policy.prefix_sharing)
+    weights = {weight.untyped_storage().data_ptr() for weight in policy.parameters()}
+    held: dict[int, int] = {}
+
+    def hold(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            held[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    batch, _ = experience.batch(range(len(experience.rows)))
+    with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
+        outputs = policy(*batch)
+    assert outputs.logprobs.requires_grad
+    return sum(held.values())
+
+
+def _beside_trl(policy: ActorCritic, python: Path) -> bool:
+    """Print the CPU seconds of TRL's GRPO update over those of ours, with and without sharing;
+    return whether the former is large enough.
+    """
+    episodes = group(PROMPTS[0])
+    config = TrainConfig(
+        algorithm_name="GRPO",
+        group_size=GROUP_SIZE,
+        group_std=False,
+        gamma=1.0,
+        entropy_coef=0.0,
+        **SETTINGS,
+    )
+    ways = {
+        "with shared prefixes": config,
+        "without": dataclasses.replace(config, share_prefixes=False),
+    }
+    optimisers = make_optimisers(policy, config)
+    rounds = []
+    with tempfile.TemporaryDirectory() as folder:
+        _save(policy.model, folder)
+        with TRL(
+            python, episodes, config, rows_a_pass=GROUP_SIZE, turns=3, model=Path(folder)
+        ) as trl:
+            for _ in tqdm(range(3), desc="rounds"):
+                spent = {}
+                for name, settings in ways.items():
+                    generator, started = torch.Generator().manual_seed(0), time.process_time()
+                    metrics = update(policy, optimisers, episodes, settings, generator)
+                    spent[name] = time.process_time() - started
+                answer = trl.update()
+                ours, theirs = metrics["losses/policy_grad_norm"], answer["norms"][0]
+                print(f"gradient norm of the step: ours {ours:.6f}, TRL's {theirs:.6f}")
+                rounds.append({name: answer["cpu_s"] / spent[name] for name in ways})
+    leads = {name: median(one[name] for one in rounds[1:]) for name in ways}  # the first one warms
+    for name, lead in leads.items():
+        print(f"{trl.versions['trl']}: TRL's GRPO update takes {lead:.2f} x ours {name}")
+    return leads["with shared prefixes"] >= LEAST_TRL_LEAD
+
+
+def _save(model: Any, folder: str) -> None:
+    """Write a model folder with the embedded model's tokenizer, which TRL asks for."""
+    from transformers import AutoTokenizer
+
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(embedded_path("model")).save_pretrained(folder)
