@@ -35,8 +35,8 @@ LEAST = {"unshared_over_shared_330": 3.5, "unshared_over_shared_1536": 5.5}
 MOST = {"no_prefix_on_over_off": 1.05}
 LEAST_TRL_LEAD = 3.5
 ROUNDS = {330: 2, 1536: 1}  # the longer prompt takes minutes without sharing
-UNLIKE_ROUNDS, UNLIKE_ROWS, UNLIKE_PROMPT = 5, 8, 30
-MEMORY_LAYERS = 4
+UNLIKE_ROUNDS, UNLIKE_ROWS, UNLIKE_PROMPT = 3, 8, 30
+MEMORY_LAYERS = 6
 VOCABULARY = 49152
 SETTINGS = {"num_mini_batch": 1, "target_kl": None, "lr": 1e-6, "critic_lr": 1e-6}
 
