@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fctncalling.algorithms.batch import Batch, make_batch, trained_lengths, whole_ids
@@ -130,6 +132,7 @@ def _passes(
     limit, lengths = config.max_tokens_per_microbatch, trained_lengths(rows)
     # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
     groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False
+    ids: list[NDArray[np.int64]] = []
     if sharing is not None:
         ids = [it[:length] for it, length in zip(whole_ids(rows), lengths, strict=True)]
         if sharing.may_pay(ids, max(lengths)):

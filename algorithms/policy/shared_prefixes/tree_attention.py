@@ -143,7 +143,8 @@ class _TreeAttention(torch.autograd.Function):
         return outputs.view(queries.shape)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = grad_outputs
         flat, keys, values, outputs, log_sums = ctx.saved_tensors
         group = gradient.shape[2]
         of_outputs = gradient.reshape(flat.shape)

@@ -98,7 +98,7 @@ def _reports(args: argparse.Namespace, tools: TaskTools) -> tuple[Reports, int]:
     """
     reports: Reports = {}
     num_invalid = 0
-    wanted = {ALIASES.get(name, name) for name in args.category}
+    wanted = {ALIASES.get(name) or name for name in args.category}
     finder = TaskFinder(args.data_dir, tools.given)
     answers = recorded_answers(args.result, finder, wanted, args.form)
     for answer in with_progress_bar(answers, "diagnosing", "answer"):

@@ -106,6 +106,7 @@ def still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
     if value.provenance != "result" or value.source is None:
         return True
     found: Any = parsed(shown[value.source.turn, value.source.call])
+    key: Any = None
     for key in value.source.path:
         if key == "*":
             return all(each in leaf_values(found) for each in value.value)
@@ -113,7 +114,7 @@ def still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
             found = found[key]
         except (LookupError, TypeError):
             return False
-    return bool(found == value.value) or key == value.value
+    return bool(found == value.value or key == value.value)
 
 
 def leaf_values(data: Any) -> list[Any]:

@@ -36,14 +36,14 @@ def discriminate(forged: Sequence[str], official: Sequence[str], seed: int = 0) 
         raise ValueError(f"expected at least 4 texts of either side, got {count}")
     rng = np.random.default_rng(seed)
     texts = [
-        *(forged[i] for i in rng.permutation(len(forged))[:count]),
-        *(official[i] for i in rng.permutation(len(official))[:count]),
+        *(forged[int(i)] for i in rng.permutation(len(forged))[:count]),
+        *(official[int(i)] for i in rng.permutation(len(official))[:count]),
     ]
     labels = np.repeat(np.array([1.0, 0.0], dtype=np.float32), count)
     half = np.arange(2 * count) % 2 == 0
     aucs, weights = [], Counter[str]()
     for fitted in (half, ~half):
-        vocabulary = _vocabulary([texts[i] for i in np.flatnonzero(fitted)])
+        vocabulary = _vocabulary([texts[int(i)] for i in np.flatnonzero(fitted)])
         features = _features(texts, vocabulary)
         weight = _fit(features[fitted], labels[fitted])
         aucs.append(auc(features[~fitted] @ weight, labels[~fitted]))
@@ -84,11 +84,11 @@ def _features(texts: Sequence[str], vocabulary: Sequence[str]) -> Floats:
 
 def _fit(features: Floats, labels: Floats) -> Floats:
     """Return the weights of a logistic regression, by gradient descent with momentum."""
-    weight = np.zeros(features.shape[1], dtype=np.float32)
-    speed = np.zeros_like(weight)
+    weight: Floats = np.zeros(features.shape[1], dtype=np.float32)
+    speed: Floats = np.zeros_like(weight)
     for _ in range(NUM_STEPS):
         chance = 1.0 / (1.0 + np.exp(-features @ weight))
         gradient = features.T @ (chance - labels) / len(labels) + DECAY * weight
         speed = 0.9 * speed - RATE * gradient
-        weight = weight + speed
+        weight += speed
     return weight

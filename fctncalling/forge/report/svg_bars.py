@@ -16,7 +16,7 @@ def bars(
 
     Shares are in 0..1 where the unit is %, else values as they are.
     """
-    keys = list(dict.fromkeys([*(official or {}), *forged]))
+    keys: list[str] = [*(official or {}), *(key for key in forged if key not in (official or {}))]
     scale = 100.0 if unit == "%" else 1.0
     most = max([*forged.values(), *(official or {}).values(), 1e-9])
     rows, y = [], 26

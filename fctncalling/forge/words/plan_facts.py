@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from fctncalling.forge.plan import Plan, PlannedCall, Value
 
@@ -110,7 +110,7 @@ def place_in_result(text: str, path: tuple[str | int, ...]) -> tuple[int, int]:
         elif isinstance(value, dict) and key in value and _ID_KEY.search(str(key)):
             found = (list(value).index(key), len(value))
         try:
-            value = value[key]
+            value = cast(Any, value)[key]
         except (KeyError, IndexError, TypeError):
             break
     return found

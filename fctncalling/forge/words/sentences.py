@@ -76,6 +76,7 @@ def story(class_names: tuple[str, ...], told: set[str], draw: Random) -> str:
     stories = patterns("stories")
     own = [name for name in class_names if name in stories]
     name = draw.choice(own) if own and draw.random() < 0.45 else "any"
+    index = 0
     for _ in range(5):
         index = draw.randrange(len(stories[name]))
         if f"{name}/{index}" not in told:
