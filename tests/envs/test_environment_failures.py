@@ -57,7 +57,7 @@ def test_a_decoders_crash_is_the_models_mistake(monkeypatch: pytest.MonkeyPatch)
     def crash(text: str) -> list[str]:
         raise InfrastructureError("decoder")
 
-    monkeypatch.setattr(type(env._runner.handler), "decode", lambda self, text: crash(text))
+    monkeypatch.setattr(type(env._runner.handler), "decode_action", lambda self, text: crash(text))
     played = Replay(env, ["[look()]"])
     assert "invalid" not in played.info
     assert played.info["error"] == "malformed"

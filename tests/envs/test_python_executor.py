@@ -131,7 +131,7 @@ def test_kept_output_never_exceeds_its_limit_in_text_or_memory(limit: int) -> No
         for _ in range(100):
             kept.add("aé数🧮".encode() * 1000)
         assert len(kept.text()) <= limit
-        assert len(kept._kept) <= 2 * kept.max_bytes + 10_000
+        assert len(kept._bytes) <= 2 * kept.max_bytes + 10_000
     assert cut("x" * limit, limit) == "x" * limit
     assert len(cut("x" * (limit + 1), limit)) <= limit
 

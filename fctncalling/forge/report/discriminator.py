@@ -89,6 +89,6 @@ def _fit(features: Floats, labels: Floats) -> Floats:
     for _ in range(NUM_STEPS):
         chance = 1.0 / (1.0 + np.exp(-features @ weight))
         gradient = features.T @ (chance - labels) / len(labels) + DECAY * weight
-        speed = 0.9 * speed - RATE * gradient
-        weight += speed
+        speed = (0.9 * speed - RATE * gradient).astype(np.float32, copy=False)
+        weight = weight + speed
     return weight
