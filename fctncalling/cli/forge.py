@@ -15,6 +15,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,6 +87,7 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write FILE.report.html too: figures of the tasks beside those of the official ones",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,21 +107,24 @@ def run(args: argparse.Namespace) -> int:
             guard.files or None,
         )
         files = ForgeFiles(args.output, settings)
-        _forge(files, settings, guard)
+        text = _forge(files, settings, guard)
+        report: dict[str, object] = {"output": str(args.output), **files.summary()}
         if args.report:
             page = args.output.with_name(f"{args.output.name}.report.html")
             write_report(args.output, guard.folder, page, files.summary())
-            print(f"report: {page}")
+            report["report"] = str(page)
+            text += f"\nreport: {page}"
+        print(json.dumps(report, indent=2) if args.json else text)
     except (InputError, OutputConflict, TaskError, ForgeFailure, OSError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> None:
+def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> str:
+    """Make the tasks that are missing and return a line on what there is."""
     if files.is_finished():
-        print(f"{files.output}: is there already, forged with the same flags")
-        return
+        return f"{files.output}: is there already, forged with the same flags"
     if not guard.files:
         print(
             "no official files are here, so no task is compared with theirs (import-bfcl gets "
@@ -136,7 +141,7 @@ def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> 
             files.write(entry, line)
         files.finish()
     thrown = ", ".join(f"{count} that {why}" for why, count in sorted(files.thrown_away.items()))
-    print(f"{files.num_tasks} tasks in {files.output}; thrown away: {thrown or 'none'}")
+    return f"{files.num_tasks} tasks in {files.output}; thrown away: {thrown or 'none'}"
 
 
 def _categories(named: Sequence[str] | None) -> tuple[str, ...]:
