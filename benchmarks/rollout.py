@@ -208,7 +208,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def told(name: str, value: float, bound: float, holds: bool, note: str = "") -> bool:
-    """Print a figure with its bound; return whether it holds."""
+    """Print a figure with its bound; return whether the bound holds."""
     print(f"{name}: x{value:.2f} (bound {bound}){'' if holds else '  MISSED'}{note}", flush=True)
     return holds
 
@@ -225,7 +225,7 @@ def profile(work: Callable[[], object]) -> None:
 
 
 def main() -> int:
-    """Run the parts asked for; 1 where a target is missed."""
+    """Run the selected parts; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

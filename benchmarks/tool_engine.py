@@ -63,7 +63,7 @@ class Clocked(TextEnvironment):
 
 
 def main() -> None:
-    """Print the table that was asked for."""
+    """Print the selected table."""
     options = parsed()
     torch.set_num_threads(1)
     if options.vs == "trl":
@@ -209,7 +209,7 @@ def environment(
 
 
 def played(env: Clocked, batch: list[str], *, seed: int) -> Round:
-    """Return what a batch took."""
+    """Time one batch; return its seconds, calls and tokens as a Round."""
     torch.manual_seed(seed)
     env.waited, started, cpu = 0.0, time.perf_counter(), time.process_time()
     *_, masks, _, histories = env.run(batch)

@@ -234,7 +234,7 @@ def _told(name: str, value: float, bound: float, holds: bool) -> bool:
 
 
 def main() -> int:
-    """Run what was asked for; 1 where a target is missed."""
+    """Run the selected parts; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

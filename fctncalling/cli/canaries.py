@@ -44,7 +44,7 @@ ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the subcommand's arguments."""
     parser.add_argument(
         "--dataset_path",
         metavar="PATH",

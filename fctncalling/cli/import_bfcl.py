@@ -23,7 +23,7 @@ from fctncalling.official_import import ImportFailure, Written, manifest, packag
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the subcommand's arguments."""
     parser.add_argument(
         "--data_dir",
         type=Path,

@@ -31,7 +31,7 @@ from fctncalling.evaluation.lint_rules import Finding, lint_task
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the subcommand's arguments."""
     parser.add_argument(
         "--dataset_path",
         type=Path,

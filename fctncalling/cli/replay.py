@@ -50,7 +50,7 @@ _TOLD = 20  # differences that are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the subcommand's arguments."""
     add = parser.add_argument
     add(
         "--input",

@@ -43,7 +43,7 @@ def make_tasks(
     shares: Mapping[str, int] = SHARES,
     length: Length = EMBEDDED_LENGTH,
 ) -> Iterator[tuple[Entry, list[Any] | None]]:
-    """Yield (BFCL entry, ground truth) of a split ("train" or "held_out"), no two alike.
+    """Yield distinct (BFCL entry, ground truth) pairs of a split ("train" or "held_out").
 
     The same seed gives the same tasks; another seed gives others of the same split, for larger
     runs.

@@ -153,7 +153,7 @@ class Demonstrations:
         self._tools = _tools(job)
 
     def tokenizer(self) -> Any:
-        """Return a tokenizer of what is said in some episodes."""
+        """Train a tokenizer on the texts of sampled episodes."""
         script = self._script(self.lesson.tasks, 0.5, 0.8)
         texts = episode_text(self._env(self.lesson.tasks), script, self._task_ids(400))
         return number_tokenizer(texts, self.lesson.vocabulary_size)

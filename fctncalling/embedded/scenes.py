@@ -92,7 +92,7 @@ class FileScene(Scene):
         return {"root": {"workspace": {"type": "directory", "contents": self.tree}}}
 
     def kinds(self) -> dict[str, bool]:
-        """Return what can be asked of the folder now."""
+        """Return the kinds of request possible now, each with whether it needs history."""
         kinds: dict[str, bool] = dict.fromkeys(("list", "make_folder", "new_file"), False)
         if self.folders:
             kinds["enter"] = False

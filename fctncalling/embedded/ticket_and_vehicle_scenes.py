@@ -1,4 +1,4 @@
-"""Scenes of the multi-turn tasks beside the file system: a ticket desk and a car."""
+"""Multi-turn scenes without the file system: ticket desk and vehicle."""
 
 from __future__ import annotations
 

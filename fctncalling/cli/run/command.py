@@ -61,7 +61,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes, the basic flags first."""
+    """Add the subcommand's arguments, the basic flags first."""
     _add_basic(parser.add_argument_group("basic"))
     _add_tasks(parser.add_argument_group("which tasks are played"))
     sampling = parser.add_argument_group("how the agent is asked")

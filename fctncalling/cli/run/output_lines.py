@@ -52,7 +52,7 @@ def result_line(
 
 
 def failed_fields(task: Task, verdict: Verdict, failure: str) -> dict[str, Any]:
-    """Return what is told of an episode that broke off.
+    """Return the output fields of an episode that broke off.
 
     BFCL judges the error text as the answer: a failure everywhere but where no call is expected.
     The strict verdict fails it there, too.

@@ -39,7 +39,7 @@ from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the subcommand's arguments."""
     basic = parser.add_argument_group("basic")
     basic.add_argument(
         "--input",

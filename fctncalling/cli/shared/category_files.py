@@ -40,7 +40,7 @@ def tasks_of(folder: Path, category: str, self_documented: Collection[str] = ())
 
 
 def _instead(folder: Path) -> str:
-    """Return what can be asked for where a category's file is not there."""
+    """Return the cure for a missing category file: the available categories or the import."""
     stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
     if not stems:
         return (

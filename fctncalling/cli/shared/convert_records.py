@@ -24,7 +24,7 @@ from fctncalling.data.paths import official_data_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what a subcommand that converts records takes."""
+    """Add the arguments of a record-converting subcommand."""
     help_text = f"folder of BFCL task files, answers beside them; default: {official_data_folder()}"
     parser.add_argument("--data_dir", type=Path, default=official_data_folder(), help=help_text)
     parser.add_argument(
