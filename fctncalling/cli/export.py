@@ -1,5 +1,5 @@
-"""Make an ordinary model of a checkpoint: its adapters merged into the base, tokenizer and critic
-beside it.
+"""Export a checkpoint as a transformers model: adapters merged into the base model, with the
+tokenizer and the critic.
 
 example:
   evaluate_fctncalling.py export --output my_model \\
@@ -94,8 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: bool) -> None:
-    """Copy what lies beside the weights; a critic with a model of its own reads other weights than
-    the exported ones, and stays.
+    """Copy tokenizer files, and the value head on request. A critic with a model of its own reads
+    other weights than the exported ones, so it is not copied.
     """
     patterns = ["tokenizer*", "special_tokens*", "chat_template*"]
     for pattern in [*patterns, "value_head.safetensors"] if with_critic else patterns:
@@ -115,8 +115,8 @@ def load(checkpoint: Path, base: str | None = None) -> Any:
 
 
 def base_of(checkpoint: Path) -> str:
-    """Return the model that the run of a checkpoint started from; ValueError where its config.json
-    is not beside it.
+    """Return the base model of a checkpoint, from the config.json of its run; ValueError if that
+    file is missing.
     """
     described = checkpoint.resolve().parent.parent / "config.json"
     if not described.is_file():

@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    """Declare the environment's settings, for logs that do not tell them."""
+    """Add the environment settings, for logs that do not record them."""
     add = parser.add_argument
     add(
         "--handler",
@@ -150,8 +150,8 @@ def _show(counts: Counter[str], differences: list[dict[str, str]], *, as_json: b
 
 
 class Replayer:
-    """Replays the lines of one log; settings that a line does not tell are taken from arguments and
-    config.json.
+    """Replayer of one log. An argument given overrides a line's setting; config.json supplies what
+    the line lacks.
     """
 
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
@@ -162,8 +162,8 @@ class Replayer:
         self._logged_tasks: dict[str, Task] | None = None
 
     def differences(self, line: Line) -> list[dict[str, str]] | None:
-        """Return where the replay is not as logged; None for an episode that was invalid when it
-        was played.
+        """Return the differences between replay and log; None for an episode that is logged as
+        invalid.
         """
         if line.record.get("invalid"):
             return None
@@ -240,7 +240,7 @@ class Replayer:
 
 
 class _Recorded:
-    """Says what was said; where nothing more was, the episode ended here."""
+    """Player that repeats logged messages; raises `cut` after the last one."""
 
     def __init__(self, texts: list[str], cut: type[Exception]) -> None:
         self._texts = iter(texts)

@@ -1,4 +1,4 @@
-"""Canary policies: what degenerate baselines score on a data set.
+"""Canary policies: degenerate baselines whose scores reveal weaknesses of a data set.
 
 A rate well above zero is a way to be rewarded without solving the task; `oracle` below one is a
 task nobody can solve.
@@ -22,7 +22,7 @@ _WORD = re.compile(r"\w+")
 
 
 class PolicyInput(NamedTuple):
-    """What a policy sees before a message."""
+    """Input of a policy for its next message."""
 
     task: Task
     turn: int

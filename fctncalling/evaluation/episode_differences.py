@@ -35,7 +35,7 @@ _SHOWN = 200  # characters of a value that differs
 def episode_differences(
     logged: Mapping[str, Any], task: Task, played: PlayedEpisode
 ) -> Iterator[dict[str, str]]:
-    """Yield where a replayed episode is not as logged: field, logged value, value now."""
+    """Yield the differences of a replayed episode from its log: field, logged value, value now."""
     now = episode_json(played)
     if len(now["steps"]) != len(logged["steps"]):
         yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")

@@ -39,7 +39,7 @@ class Finding:
 
 
 def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Finding]:
-    """Yield what is wrong with a task; `extra_tools` are a user's own classes.
+    """Yield the findings on a task; `extra_tools` are a user's own classes.
 
     Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
     """

@@ -1,5 +1,5 @@
-"""The output of a run: a line an episode, appended when it ends, and taken up again after an
-interruption.
+"""Output file of a run: one line per episode, appended when it ends; a later run can resume the
+file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Totals:
 
 
 def require_new(path: Path, *, resume: bool) -> None:
-    """Raise InputError for an output that cannot be written without losing what is there."""
+    """Raise InputError if writing the output would overwrite existing results."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder. Name a file as --output.")
     if path.exists() and path.stat().st_size and not resume:
@@ -55,10 +55,10 @@ def require_new(path: Path, *, resume: bool) -> None:
 
 
 class OutputFile:
-    """Appends lines; with `resume`, those of a former run are kept, invalid ones and half a last
-    line apart.
+    """Append-only output file. `resume` continues a former run's file without its invalid lines and
+    a truncated last line.
 
-    Raises InputError for a file that is there already, or was written under other settings.
+    Raises InputError for a file that exists already, or was written under other settings.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
@@ -74,7 +74,7 @@ class OutputFile:
         self._file: IO[str] = path.open("a", encoding="utf-8")
 
     def is_done(self, category: str, task_id: str, sample: int = 0) -> bool:
-        """Whether the file holds the episode."""
+        """Return whether the file contains the episode."""
         return (category, task_id, sample) in self._done
 
     def write(self, line: Mapping[str, Any]) -> None:
@@ -118,7 +118,7 @@ class OutputFile:
             kept.unlink(missing_ok=True)
 
     def _line_to_keep(self, number: int, text: str) -> dict[str, Any] | None:
-        """Return a former line that is to be kept; None where its task is to be played again."""
+        """Return the parsed line of a former run; None if it is invalid and has to be replayed."""
         try:
             line = json.loads(text)
             different = [key for key, value in self._settings.items() if line[key] != value]

@@ -28,7 +28,7 @@ def result_line(
     more: Mapping[str, Any],
     tools: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the line of an episode; `more` stands before the answer."""
+    """Return the output line of an episode; `more` fields precede the answer."""
     steps, episode = played.episode.steps, played.episode
     line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
     line["ground_truth"] = item.task.ground_truth

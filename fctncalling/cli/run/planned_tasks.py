@@ -1,4 +1,4 @@
-"""The tasks of a run: read as a stream, limited by category, as they are put to the agent."""
+"""Tasks of a run: streamed from their files, limited by category, prepared for the agent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IsDone = Callable[[str, str, int], bool]
 
 
 class PlannedTask(NamedTuple):
-    """One episode to play, as it is put to the agent."""
+    """One episode to play: the task as the agent gets it."""
 
     category: str  # under which its answer is scored
     task: Task
@@ -33,7 +33,7 @@ class PlannedTask(NamedTuple):
 
 
 class RunTasks:
-    """Reads the tasks that the arguments name."""
+    """Task stream of the categories or files selected by the arguments."""
 
     def __init__(self, args: argparse.Namespace, categories: list[str], tools: TaskTools) -> None:
         self._args = args
@@ -42,7 +42,7 @@ class RunTasks:
         self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here
 
     def check(self) -> None:
-        """Read the first task of every file; raises what is wrong with it, before a model is
+        """Read the first task of every file, to raise its errors before a model is
         loaded.
         """
         num_playable = 0
@@ -58,7 +58,7 @@ class RunTasks:
             )
 
     def items(self, form: str, *, reads_any: bool, is_done: IsDone) -> Iterator[PlannedTask]:
-        """Yield every episode that is to be played; `reads_any`: the model's own form is found."""
+        """Yield every episode to play; `reads_any` lets the environment detect the call format."""
         counts = Counter[str]()
         for name, origin, tasks in self._files():
             use_sibling_tables(origin)
@@ -89,7 +89,7 @@ class RunTasks:
         )
 
     def _files(self) -> Iterator[tuple[str | None, Path, Iterator[Task]]]:
-        """Yield (category, or None where each task tells its own; where it is read; its tasks)."""
+        """Yield (category, or None if each task has its own; source path; tasks)."""
         user_classes, data_dir = self._tools.given, self._args.data_dir
         if self._args.dataset_path:
             for path in self._args.dataset_path:
@@ -102,7 +102,7 @@ class RunTasks:
         return self._args.limit is not None and count >= self._args.limit
 
     def _can_play(self, category: str, task: Task) -> bool:
-        """Whether a category's tools work here; False, told once, only where a group named it."""
+        """Return whether a category's tools work; raise unless only a group selected it."""
         if category not in self._playable:
             try:
                 env = self.env((task,), handler_for(task, "prompting").name)

@@ -1,4 +1,4 @@
-"""BFCL's result tree: what a run answered, as the official evaluator and `score` read it."""
+"""BFCL's result tree: the answers of a run, for the official evaluator and `score`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _entry(line: Record) -> Record:
 
 
 def _result(line: Record) -> Any:
-    """Return an answer as BFCL keeps it: prompted as text, tool calls as [{name: arguments}]."""
+    """Return an answer as BFCL stores it: prompted as text, tool calls as [{name: arguments}]."""
     response, category = line["response"], line["category"]
     if category == CATEGORY:
         return response

@@ -75,8 +75,8 @@ class Runner:
         }
 
     def play(self, output: OutputFile) -> str:
-        """Play what the output lacks; return why the run ended early, "" where it did not. Raises
-        what setup lacks.
+        """Play the episodes missing from the output; return why the run ended early, or "". Raises
+        setup errors.
         """
         items = self._tasks.items(
             self.form,
@@ -103,7 +103,7 @@ class Runner:
         return ""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the agent's connections."""
         if self._agent is not None:
             self._agent.close()
 
@@ -147,7 +147,7 @@ class _Interruptible:
 
 
 def _require_sound(args: argparse.Namespace, categories: list[str]) -> None:
-    """Raise InputError or AgentSetupError for arguments that cannot be meant."""
+    """Raise InputError or AgentSetupError for invalid or conflicting arguments."""
     for name, least in _AT_LEAST.items():
         given = getattr(args, name)
         if given is not None and not given >= least:  # not a number, too

@@ -12,8 +12,8 @@ Result = TypeVar("Result")
 
 
 class Workers(Generic[Item, Result]):
-    """Applies a function to items in daemon threads: an interrupted run need not wait for a request
-    in flight.
+    """Pool of daemon threads that apply a function to items. An interrupted run does not wait for
+    requests in flight.
     """
 
     def __init__(self, count: int, work: Callable[[Item], Result]) -> None:
@@ -27,8 +27,8 @@ class Workers(Generic[Item, Result]):
         )  # items asked and not yet taken; one more for each thread at the end
 
     def results(self, items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results in the order in which they end, items read a little ahead; raises what the
-        work raises.
+        """Yield results in order of completion, reading items a little ahead; re-raises errors of
+        `work`.
         """
         for _ in range(self._count):
             threading.Thread(target=self._run, daemon=True).start()
@@ -44,7 +44,7 @@ class Workers(Generic[Item, Result]):
             yield self._next()
 
     def stop(self) -> list[Result]:
-        """Begin nothing more; return what ended and was not yielded."""
+        """Start no more items; return the finished results not yielded yet."""
         self.stopped.set()
         self._free.release(self._count)
         ended: list[Result] = []

@@ -165,8 +165,8 @@ def _judged(
     partial: bool,
     strict: bool,
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield (id, failure entry or None where valid) of every answer; one that our tools fail on is
-    noted only.
+    """Yield (id, failure entry or None if valid) of every answer. An infrastructure failure is
+    recorded as invalid instead.
     """
     tasks = tasks_of(data_dir, results.category, tools.given if tools else ())
     scores.extra_metrics[results.category] = ExtraMetrics(strict=strict)

@@ -23,8 +23,8 @@ class ExtraMetrics:
     def add(
         self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False
     ) -> None:
-        """Count one answer; only valid ones cost a strict look,
-        and none that `broke_off` passes.
+        """Count one answer. Only valid ones are checked strictly;
+        one that `broke_off` fails that check.
         """
         self._count += 1
         self._progress += 0.0 if broke_off else progress_of(task, verdict)
@@ -55,11 +55,11 @@ class ExtraMetrics:
         return fields
 
     def columns(self) -> list[str]:
-        """Return the heads of the columns this fills."""
+        """Return the column headers of `cells`."""
         return ["95 % interval", *(name.removesuffix("_accuracy") for name in self.rates())]
 
     def cells(self) -> list[str]:
-        """Return the rates in percent."""
+        """Return the interval and the rates in percent."""
         interval = self.samples.interval() if self._count else None
         return [interval_text(interval), *(f"{100 * rate:.2f}%" for rate in self.rates().values())]
 
@@ -71,7 +71,7 @@ def _is_strictly_valid(task: Task, response: Any, form: str, verdict: Verdict) -
 
 
 def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
-    """Return an answer's messages as the steps they would have been."""
+    """Return an answer's messages as the steps of an episode."""
     from fctncalling.envs.episode.parsing import parse_message
     from fctncalling.envs.handlers.registry import handler_for
 

@@ -1,5 +1,5 @@
-"""How long answers took: mean, deviation and 95th percentile of any number of seconds, in bounded
-memory.
+"""Latency statistics: mean, standard deviation and 95th percentile of any number of latencies, in
+bounded memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _READ = 1024  # numbers read at once
 
 
 class Latencies:
-    """Seconds; beyond `held` of them they lie in a temporary file, in runs that are sorted each."""
+    """Latencies in seconds; every `held` of them move to a temporary file as a sorted run."""
 
     def __init__(self, held: int = 1 << 14) -> None:
         self._held = held
@@ -28,8 +28,8 @@ class Latencies:
         self._file: IO[bytes] | None = None
 
     def add(self, latency: Any) -> None:
-        """Keep what a result tells: seconds, or a list (turns) of lists (steps) of them; 0 tells
-        nothing.
+        """Add a result's latency in seconds, or a list (turns) of lists (steps) of them; zeros are
+        ignored.
         """
         if isinstance(latency, list):
             for each in latency:
@@ -41,8 +41,8 @@ class Latencies:
                 self._write_run()
 
     def summary(self) -> tuple[str, str, str] | None:
-        """Return mean, standard deviation and 95th percentile as BFCL shows them; None where
-        nothing was told.
+        """Return mean, standard deviation and 95th percentile as BFCL shows them; None without
+        latencies.
         """
         if not self._count:
             return None

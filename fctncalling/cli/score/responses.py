@@ -12,7 +12,7 @@ from fctncalling.envs.handlers import DecodeError, get_handler
 
 
 def response_of(results: Results, task: Task, line: Line) -> Any:
-    """Return the answer of a line as `judge` takes it."""
+    """Return the answer of a line in the format of `judge`."""
     answer, kind, is_jsonl = line.record["result"], task.kind, results.origin is not None
     if results.form == "decoded_calls" or (is_jsonl and kind != "multi_turn"):
         return answer
@@ -48,8 +48,8 @@ def _arguments(given: Any) -> str:
 
 
 def _message(step: Any) -> Any:
-    """Return a step of a dialogue whose last message is the answer: calls as text, all else as it
-    is.
+    """Return a step of an agentic dialogue, whose last message is the answer: calls as text, all
+    else unchanged.
     """
     if isinstance(step, str):
         return (

@@ -1,5 +1,5 @@
-"""Results to score: BFCL's own result tree, or our JSON Lines; one stream of answers for each model
-and category.
+"""Results to score, from BFCL's result tree or our JSON Lines: one stream of answers per model and
+category.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Results(NamedTuple):
     origin: Path | None = None  # the JSON Lines file this is a part of; None for a result file
 
     def lines(self) -> Iterator[Line]:
-        """Yield its lines, each where the user wrote it; raises InputError."""
+        """Yield the lines, numbered as in the user's file; raises InputError."""
         for line in read_records(self.path):
             yield (
                 line if self.origin is None else Line(self.origin, line.record["line"], line.record)
@@ -49,10 +49,10 @@ class Results(NamedTuple):
 
 
 def official_results(root: Path, form: str | None) -> list[Results]:
-    """Return what a result tree holds: `root` is the folder of models, or that of one model.
+    """Return the results in a BFCL tree; `root` is the folder of all models or of one model.
 
-    `form` None finds each model's own: lists of calls are tool calls, texts are prompted. Raises
-    InputError where nothing is found.
+    `form` None detects each model's form: lists of calls are tool calls, texts are prompted. Raises
+    InputError if nothing is found.
     """
     found: dict[tuple[str, str], Results] = {}
     files = {
@@ -87,8 +87,8 @@ def official_results(root: Path, form: str | None) -> list[Results]:
 
 
 def _form_of(paths: Iterable[Path]) -> str:
-    """Return the form of a model's answers: tool calls are lists of {name: arguments}, wherever
-    they stand.
+    """Return the form of a model's answers: "tool_call" if any holds {name: arguments}, else
+    "prompting".
     """
     for path in paths:
         for line in islice(read_records(path), _SNIFFED_LINES):
@@ -133,7 +133,7 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
 
 
 def model_category_form(line: Line) -> tuple[str, str, str]:
-    """Return what an answer belongs to; raises InputError for what no line of answers has."""
+    """Return (model, category, form) of an answer; InputError for a malformed line."""
     category = line.field("category", str, "a category's name")
     form = line.record.get("form", FORMS[0])
     form = "tool_call" if form == "tools_text" else form  # answers are written alike
@@ -146,7 +146,7 @@ def model_category_form(line: Line) -> tuple[str, str, str]:
 
 
 def _part_entry(line: Line) -> dict[str, Any]:
-    """Return an answer as a result file has it, with the number of the line it stands on."""
+    """Return an answer as an entry of a result file, with its line number."""
     optional = ("sample", CONTEXT_OVERFLOW)
     return {
         "id": line.field("id", str, "a task's id"),
@@ -159,13 +159,13 @@ def _part_entry(line: Line) -> dict[str, Any]:
 def paired(
     tasks: Iterator[Task], results: Results, *, partial: bool
 ) -> Iterator[tuple[Task, Line]]:
-    """Yield each answer with its task. In the tasks' order, which is BFCL's, this needs constant
+    """Yield each answer with its task. Answers in BFCL's task order are paired in constant
     memory.
 
-    Lines with a "sample" (`run --num_samples`) may answer a task several times; such tasks are
-    kept.
+    Lines with a "sample" (`run --num_samples`) may answer a task several times; such tasks stay
+    in memory.
 
-    Raises InputError for an id that is unknown or stands twice, and, unless `partial`, for tasks
+    Raises InputError for an unknown or repeated id, and, unless `partial`, for tasks
     without an answer.
     """
     waiting: dict[str, Task] = {}
@@ -194,7 +194,7 @@ def paired(
 def _read_up_to(
     entry_id: str, tasks: Iterator[Task], waiting: dict[str, Task], results: Results, line: Line
 ) -> None:
-    """Read tasks into `waiting` until the wanted one is there; InputError where none is."""
+    """Read tasks into `waiting` up to the wanted one; InputError if there is none."""
     while entry_id not in waiting:
         task = next(tasks, None)
         if task is None:

@@ -36,8 +36,8 @@ NOT_SHOWN = "N/A"
 
 
 class ScoreFile:
-    """Counts the verdicts of one model and category; failures wait on disk until the header above
-    them is known.
+    """Score file of one model and category. Failures go to a temporary file until the header
+    is known.
     """
 
     def __init__(self, model: str, category: str) -> None:
@@ -49,7 +49,7 @@ class ScoreFile:
         )  # configuration ("" for all) -> correct, total
 
     def add(self, entry_id: str, failed: Mapping[str, Any] | None) -> None:
-        """Count one verdict; `failed` is its entry in the file, None where it is valid."""
+        """Count one verdict; `failed` is its entry in the file, None if it is valid."""
         keys = ["", str(parse_id(entry_id)[0])] if self._category == FORMAT_SENSITIVITY else [""]
         for key in keys:
             self._counts[key][0] += failed is None
@@ -58,7 +58,7 @@ class ScoreFile:
             self._failures.write(json_text(failed, default=str) + "\n")
 
     def close(self, score_dir: Path | None) -> dict[str, Any]:
-        """Return the header, writing the file where a folder is given."""
+        """Return the header; write the score file if a folder is given."""
         correct, total = self._counts[""]
         header: dict[str, Any] = {
             "accuracy": correct / total if total else 0.0,
@@ -81,7 +81,7 @@ class ScoreFile:
         return header
 
     def discard(self) -> None:
-        """Close what waited on disk."""
+        """Close the temporary file of failures."""
         self._failures.close()
 
     def _by_configuration(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class ScoreFile:
 
 
 class ModelScores:
-    """What one model scored, and how long it took."""
+    """Scores and latencies of one model."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -147,8 +147,8 @@ def failure(
 
 
 def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
-    """Write the leaderboard's tables, best model first; what BFCL knows of its own models only
-    (price, link) is N/A.
+    """Write the leaderboard's tables, best model first. Columns that BFCL fills for its own
+    models only (price, link) are N/A.
     """
     tables: dict[str, list[tuple[float, list[str]]]] = {name: [] for name in _COLUMNS}
     for scores in models.values():
@@ -190,7 +190,7 @@ def _rows(
 def _overall_row(
     scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Score], spread: list[str]
 ) -> list[str]:
-    """Return the row of data_overall.csv; what BFCL knows of its own models only is N/A."""
+    """Return the row of data_overall.csv; columns for BFCL's own models only are N/A."""
     latency = scores.latencies.summary() or (NOT_SHOWN,) * 3
     cells = [named["non_live_ast"], named["non_live_simple"], *_of(one, NON_LIVE[3:])]
     cells += [named["live"], *_of(one, LIVE), named["multi_turn"], *_of(one, MULTI_TURN)]

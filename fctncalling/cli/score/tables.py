@@ -79,8 +79,8 @@ def _report(scores: ModelScores) -> dict[str, Any]:
 
 
 def sensitivity(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what format sensitivity tells beside its accuracy: how accuracies of configurations
-    spread, and each.
+    """Return the spread of format sensitivity's accuracies over its configurations, and each
+    configuration's entry.
     """
     spread = {name: header[f"accuracy_{name}"] for name in _SPREAD}
     return {

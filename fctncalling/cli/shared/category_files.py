@@ -55,13 +55,13 @@ def _instead(folder: Path) -> str:
 
 
 def folder_name(model: str) -> str:
-    """Return a model's name as BFCL makes one folder of it, whatever slashes and dots it has."""
+    """Return BFCL's folder name for a model; never a path of several parts."""
     name = model.replace("/", "_").replace("\\", "_")
     return "_" if name in ("", ".", "..") else name
 
 
 def folder_of(category: str) -> Path:
-    """Return where BFCL puts a category's files, below the model's folder."""
+    """Return BFCL's folder for a category's files, relative to the model's folder."""
     if category == FORMAT_SENSITIVITY:
         return Path(FORMAT_SENSITIVITY)
     if category.startswith("memory"):

@@ -42,8 +42,8 @@ def convert_file(
     description: str,
     converter: Callable[[Path, TaskTools], Callable[[Line], Record]],
 ) -> int:
-    """Convert every record, in order, and tell what became of them; `converter` is made of
-    --data_dir and own classes.
+    """Convert every record in order and print a summary; `converter` makes the function from
+    --data_dir and the user's classes.
 
     Return 0, 1 where records are invalid (tools of ours failed on them), or 2 with one message for
     bad input.
@@ -67,12 +67,12 @@ def convert_file(
 
 
 def as_invalid(record: Record, reason: str) -> Record:
-    """Return a record that says nothing about who answered, because tools of ours failed on it."""
+    """Mark a record invalid: an infrastructure failure says nothing about the model."""
     return {**record, "invalid": True, "invalid_reason": reason}
 
 
 class RecordSummary:
-    """Counts records by category: how many there are, how many are valid answers, and how many
+    """Counts of records by category: all, those with valid answers, and those that are
     invalid.
     """
 
@@ -83,7 +83,7 @@ class RecordSummary:
 
     @property
     def invalid(self) -> int:
-        """How many records are invalid."""
+        """Number of invalid records."""
         return sum(each["invalid"] for each in self._counts.values())
 
     def count(self, record: Record) -> Record:

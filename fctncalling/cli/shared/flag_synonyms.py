@@ -1,4 +1,4 @@
-"""What other trainers call the flags of this one: for the line that tells an unknown flag."""
+"""Flag names of other trainers and their equivalents here, for errors on unknown flags."""
 
 from __future__ import annotations
 

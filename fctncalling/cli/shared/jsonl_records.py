@@ -33,14 +33,14 @@ class InputError(Exception):
 
 
 class Line(NamedTuple):
-    """One record and where it stands."""
+    """One record with its file and line number."""
 
     path: Path
     number: int  # 1 is the first
     record: Record
 
     def field(self, name: str, kind: type | tuple[type, ...], expected: str) -> Any:
-        """Return a field of the record; InputError where it is missing or of another class."""
+        """Return a field of the record; InputError if it is missing or of another class."""
         if name not in self.record:
             raise self.error(name, f"expected {expected}, but there is no such field")
         value = self.record[name]
@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 def read_records(path: Path) -> Iterator[Line]:
-    """Yield the records of a .jsonl or .jsonl.gz file; InputError for what is no JSON object."""
+    """Yield the records of a .jsonl or .jsonl.gz file; InputError for other lines than objects."""
     try:
         with _opened(path, "rt") as file:
             for number, text in enumerate(file, 1):
@@ -76,8 +76,8 @@ def read_records(path: Path) -> Iterator[Line]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Write records as JSON Lines, compressed where the name ends in .gz; the file appears only
-    when it is whole.
+    """Write records as JSON Lines, compressed if the name ends in .gz; the file appears only
+    when it is complete.
     """
     partial = path.with_name(f".{os.getpid()}.{path.name}")
     try:
@@ -101,7 +101,7 @@ def _opened(path: Path, mode: str) -> IO[str]:
 def with_progress_bar(
     items: Iterable[Item], description: str, unit: str, total: int | None = None
 ) -> Iterator[Item]:
-    """Yield the items, showing progress on stderr where that is a terminal and tqdm is
+    """Yield the items, showing a progress bar on stderr if that is a terminal and tqdm is
     installed.
     """
     if sys.stderr.isatty():
@@ -115,8 +115,8 @@ def with_progress_bar(
 
 
 def use_sibling_tables(path: Path) -> None:
-    """Let the long-context tables of a task file's folder, or of a folder, go before the places
-    where tools look.
+    """Prefer the long-context tables of a task file's folder to the default ones, unless
+    FCTNCALLING_LONG_CONTEXT is set.
     """
     path = task_path(path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
@@ -125,7 +125,7 @@ def use_sibling_tables(path: Path) -> None:
 
 
 class TaskIndex:
-    """The tasks of a folder of BFCL files, each category read as far as it is asked for."""
+    """Tasks of a folder of BFCL files; each category is read only as far as needed."""
 
     def __init__(self, folder: Path, self_documented: Collection[str] = ()) -> None:
         self.path = folder
@@ -136,11 +136,11 @@ class TaskIndex:
         self._tasks: dict[str, TaskStore] = {}
 
     def task_of(self, line: Line) -> Task:
-        """Return the task a record speaks of by its `category` and `id`; InputError where there is
+        """Return the task of a record's `category` and `id`; InputError if there is
         none.
 
-        One of format sensitivity is the task that its id asks, with the prompt variant it asks it
-        under.
+        An id of format sensitivity names a task and a prompt variant; the task is returned with
+        that variant.
         """
         category = line.field("category", str, "a category's name")
         entry_id = line.field("id", str, "a task's id")

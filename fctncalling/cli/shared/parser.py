@@ -12,9 +12,9 @@ from typing import NoReturn
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """An ArgumentParser that says what is wrong, and where the flags are listed.
+    """ArgumentParser with one-line errors that point to --help.
 
-    `names_elsewhere`: what other programs call a flag, without dashes -> the flag here.
+    `names_elsewhere`: flag name of other programs, without dashes -> the flag here.
     """
 
     names_elsewhere: Mapping[str, str] = MappingProxyType({})
@@ -29,7 +29,7 @@ class OneLineParser(argparse.ArgumentParser):
         raise SystemExit(2)
 
     def _nearest(self, word: str) -> str:
-        """Return the flag that a word may mean; nothing where none is near."""
+        """Return the flag closest to a word; "" if none is close."""
         name = word.lstrip("-").lower().replace("-", "_")
         known = list(self._option_string_actions)
         if f"--{name}" in known:
@@ -40,7 +40,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def _nearest_choice(message: str) -> str:
-    """Return which choice of a flag a wrong value may mean; nothing where none is near."""
+    """Return the choice closest to the invalid value in an error; "" if none is close."""
     found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
     if found is None:
         return ""

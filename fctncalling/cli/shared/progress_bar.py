@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Shows where a run is: a bar on a terminal, else a line an update."""
+    """Progress of a run: a bar on a terminal, else one line per update."""
 
     def __init__(self, num_updates: int, done: int, *, shown: bool = True) -> None:
         """shown: whether anything is printed; of several processes only the first shows."""
@@ -24,7 +24,7 @@ class Progress:
             self._bar = tqdm(total=num_updates, initial=done, unit="update", dynamic_ncols=True)
 
     def episode(self, _: object) -> None:
-        """Count an episode that was collected."""
+        """Count a collected episode."""
         self._episodes += 1
         if self._bar is not None:
             self._bar.set_description(

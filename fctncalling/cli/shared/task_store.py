@@ -18,7 +18,7 @@ HELD = 2048
 
 
 class TaskStore:
-    """Reads on until a task is found; the newest are held, those before them lie in a temporary
+    """Lazy store of a file's tasks by id: the newest in memory, older ones in a temporary
     file.
 
     Answers in the order of their tasks cost one pass and no look-up on disk, those in any other
@@ -33,8 +33,8 @@ class TaskStore:
         self._older: sqlite3.Connection | None = None
 
     def get(self, task_id: str) -> Task | None:
-        """Return a task, None where the file has none of this id; raises TaskError for what cannot
-        be read.
+        """Return the task of an id, None if the file has none; raises TaskError for an unreadable
+        task.
         """
         found = self._cached(task_id)
         while found is None and (task := next(self._unread, None)) is not None:

@@ -28,7 +28,7 @@ def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 class TaskTools:
-    """Classes given by --tools, and those that tasks name by their path where --allow_task_tools
+    """Tool classes given by --tools, and those named by tasks if --allow_task_tools
     permits it.
 
     Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported.
@@ -54,7 +54,7 @@ class TaskTools:
         return own.classes
 
     def with_docs(self, task: Task, origin: Path | str) -> Task:
-        """Return the task with docs made of those of its classes that have none; raises as `of`."""
+        """Return the task with generated docs for classes without; raises as `classes_for`."""
         tools = self.classes_for((task,), origin)
         if tools.keys().isdisjoint(task.involved_classes):
             return task

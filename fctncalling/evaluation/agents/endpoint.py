@@ -50,7 +50,7 @@ _PLAYERS: dict[str, Callable[[Endpoint], Player]] = {
 
 @dataclass(frozen=True)
 class EndpointSettings:
-    """Where a model is asked, and how."""
+    """Endpoint address and request settings."""
 
     model: str
     base_url: str = ""  # none: OPENAI_BASE_URL, else OpenAI's
@@ -74,9 +74,9 @@ class _AttemptFailed(Exception):
 
 
 class EndpointAgent:
-    """Asks an endpoint and repeats what failed for a while.
+    """Agent that plays through a chat completions endpoint, retrying temporary failures.
 
-    What stays away makes the episode invalid; an endpoint that is not there ends the run.
+    A failure that persists makes the episode invalid; an unreachable endpoint ends the run.
     """
 
     def __init__(self, settings: EndpointSettings) -> None:
@@ -165,7 +165,7 @@ class EndpointAgent:
         )
 
     def _require_endpoint(self, failure: _AttemptFailed, started: float) -> None:
-        """Raise AgentSetupError where nobody is at the address; one failed episode ends no run."""
+        """Raise AgentSetupError if the endpoint is unreachable; other failures end no run."""
         if not failure.is_unreachable:
             return
         if self._last_answer is None:
@@ -268,7 +268,7 @@ def _key(variable: str) -> str:
 
 
 def _wait_s(first_s: float, attempt: int, retry_after_s: float) -> float:
-    """Return the wait the endpoint asked for, or twice the last one; spread, so threads part."""
+    """Return the longer of Retry-After and exponential backoff, with jitter to spread threads."""
     grown_s: float = first_s * 2.0 ** (attempt - 1) * random.uniform(0.75, 1.25)
     return min(MAX_WAIT_S, max(retry_after_s, grown_s))
 

@@ -1,4 +1,4 @@
-"""Conversations with an endpoint, one for each form in which a model is asked."""
+"""Conversations with an endpoint, one class per form of prompt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKED = re.compile(
 
 
 class Endpoint(Protocol):
-    """What players ask."""
+    """Interface of an endpoint for players."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
         """Return the model's message."""
@@ -96,7 +96,7 @@ class ToolCallPlayer:
         return content
 
     def _add_turn(self, calls: list[Any], results: Sequence[Message], observation: str) -> None:
-        """Keep our message and its results, such that an interface accepts the conversation.
+        """Append the model's message and its results in a form that interfaces accept.
 
         Calls that were not run have no results, and interfaces reject calls without results.
         """

@@ -1,5 +1,5 @@
-"""A model in a folder plays through the trainer's own rollout: the tokens it is asked and scored by
-are the same.
+"""Local model as an agent, played through the trainer's rollout: evaluation and training use the
+same tokens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Item(Protocol):
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """How a local model is asked."""
+    """Settings of a local model."""
 
     folder: str
     form: str = ""  # none: tool_call where the chat template takes tools, else prompting
@@ -138,7 +138,7 @@ class LocalModel:
 
 
 def require_model_folder(name: str) -> None:
-    """Raise AgentSetupError for a path without a model: the hub would be asked for it in vain."""
+    """Raise AgentSetupError for a path without a model, before the hub is searched for it."""
     path = Path(name)
     is_path = path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
     if path.is_dir() and not (path / "config.json").is_file():
@@ -154,12 +154,12 @@ def _cannot_load(settings: LocalSettings, error: Exception) -> AgentSetupError:
 
 
 def _number(item: Item) -> int:
-    """Return what seeds an episode beside --seed: the same in whatever order a run is resumed."""
+    """Return the seed number of an episode, independent of the order in which a run is resumed."""
     return zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
 
 
 class _Prompted(gymnasium.Wrapper[str, str, str, str]):
-    """Shows a task as BFCL's prompting models see it, whatever the chat template could do with
+    """Task in BFCL's prompting form, even for a chat template that supports
     tools.
     """
 
