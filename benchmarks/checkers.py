@@ -52,7 +52,7 @@ def answer(task: Task) -> Any:
 
 
 def write_results(data_dir: Path, root: Path) -> dict[str, list[tuple[Task, Any]]]:
-    """Write a result tree of one model, and return what stands in it."""
+    """Write the result tree of one model and return its tasks and answers."""
     answers = {}
     for category in (*SINGLE_TURN, *MULTI_TURN):
         answers[category] = [(task, answer(task)) for task in tasks_of(data_dir, category)]
@@ -95,15 +95,15 @@ def ours(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
 
 
 def ours_at_first(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
-    """Return what `ours` does where no task was seen before: every truth is replayed, as
-    officially.
+    """Return `ours` without cached truths: every truth is replayed, as in the official
+    checker.
     """
     TRUTHS.forget()
     return ours(answers)
 
 
 def ours_again(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
-    """Return what `ours` does where two answers to each task came before, as in a group of
+    """Return `ours` on tasks judged before, with their truths cached, as in a group of
     rollouts.
     """
     ours(answers)

@@ -57,7 +57,7 @@ SLOW_IMPORTS = ("matplotlib.pyplot", "transformers", "transformers.models.llama.
 
 
 def main() -> None:
-    """Run what is missing, then report on all of it."""
+    """Run the missing runs, then report on all."""
     options = parsed()
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
     FORKS.set_forkserver_preload(

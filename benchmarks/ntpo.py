@@ -72,7 +72,7 @@ def play(policy: ActorCritic, num_episodes: int, generator: torch.Generator) -> 
 
 
 def record(ids: list[int], logprobs: list[float]) -> EpisodeRecord:
-    """Return the episode of what was sampled, as far as its first word says the action goes."""
+    """Return the episode of sampled ids, cut to the action length of its first word."""
     first = ids[1]
     length, reward = LENGTHS.get(first, 1), REWARDS.get(first, 0.0)
     before_last = length - 1

@@ -1,4 +1,4 @@
-"""What the figures of the benchmarks share: a mean over seeds with their range, a labelled goal,
+"""Shared parts of the benchmark figures: a mean over seeds with their range, a labelled goal,
 and the file.
 """
 

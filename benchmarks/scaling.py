@@ -86,7 +86,7 @@ def env_steps() -> None:
 
 
 def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
-    """Print what an episode weighs on its way to the learner, and what reading it costs there."""
+    """Print the size of a serialised episode and the cost of packing and unpacking it."""
     rng = np.random.default_rng(0)
     acted = [index % 8 == 7 for index in range(num_tokens)]
     row = TokenRecord(
@@ -115,8 +115,8 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
 
 
 def weights() -> None:
-    """Print what taking the weights out of a policy and into another costs,
-    against a plain copy.
+    """Print the cost of copying the weights of one policy into another,
+    relative to a plain copy.
     """
     policy = ActorCritic.load(embedded_path("model"))
     taken = policy_state(policy)

@@ -59,14 +59,14 @@ def main() -> None:
 
 
 def svg(path: Path, show: Callable[[Console], None]) -> None:
-    """Write what a console shows."""
+    """Write the output of a console as SVG."""
     console = Console(record=True, width=100, file=io.StringIO())
     show(console)
     console.save_svg(str(path), title=path.stem.replace("_", " "))
 
 
 def photograph(path: Path) -> None:
-    """Write a PNG beside a file, cut to what is on it."""
+    """Write a PNG next to a page or image file, cropped to its content."""
     import pymupdf
     from PIL import Image, ImageChops
     from weasyprint import CSS, HTML

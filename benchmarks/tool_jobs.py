@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
-    """Run what is missing, then report on all of it."""
+    """Run the missing runs, then report on all."""
     options = parsed()
     runs: list[Run] = []
     for algorithm in options.algorithms.split(","):

@@ -76,8 +76,8 @@ class Run(NamedTuple):
 
 
 def recoveries(folder: Path, num_parts: int = 2) -> list[Recovery]:
-    """Return what the logged training episodes of a run say, its updates divided into parts of like
-    length.
+    """Return the recoveries in a run's logged training episodes, for parts with equal numbers of
+    files.
     """
     files = sorted((folder / "episodes").glob("train_*.jsonl"))
     size = max(1, -(-len(files) // num_parts))
@@ -100,13 +100,13 @@ def _recovery(files: Sequence[Path]) -> Recovery:
 
 
 def together(parts: Sequence[Recovery]) -> Recovery:
-    """Return what several runs say of the same updates."""
+    """Sum the recoveries of several runs over the same updates."""
     _, *counts = zip(*parts, strict=True)
     return Recovery(parts[0].updates, *map(sum, counts))
 
 
 def report(runs: Sequence[Run]) -> str:
-    """Return a line a run, and what follows a failed first call, as Markdown."""
+    """Return a Markdown report: a line per run, and the recoveries after a failed first call."""
     reached = sum(run.greedy[-1][1] >= GOAL for run in runs)
     lines = [
         f"Success on held-out questions; {reached} of {len(runs)} runs end at {GOAL:.0%} or more, "

@@ -162,7 +162,7 @@ def write_model(folder: Path) -> None:
 
 
 def our_iteration(folder: Path) -> Any:
-    """Return a function that plays and learns once, and tells its CPU seconds."""
+    """Return a function that plays and learns once and returns its CPU seconds."""
     template = ChatTemplate(AutoTokenizer.from_pretrained(str(folder)))
     policy = ActorCritic.load(str(folder))
     size = NUM_QUESTIONS * GROUP_SIZE
@@ -202,7 +202,7 @@ def our_iteration(folder: Path) -> Any:
 
 @contextmanager
 def trl_process(python: str, folder: Path, turns: int) -> Iterator[Any]:
-    """Yield a function that gives TRL's process a turn and returns what it tells."""
+    """Yield a function that gives TRL's process a turn and returns its answer."""
     job = {
         "folder": str(folder),
         "questions": QUESTIONS,

@@ -53,7 +53,7 @@ def _cut(episode: EpisodeRecord) -> EpisodeRecord:
 
 
 class TRL:
-    """TRL's GRPO trainer in a process of its own, which updates when it is told to."""
+    """TRL's GRPO trainer in a process of its own, which updates on request."""
 
     def __init__(
         self,

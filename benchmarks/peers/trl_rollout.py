@@ -79,7 +79,7 @@ class TurnTaker(GRPOTrainer):
 
 
 class Bell(TrainerCallback):
-    """Tells the seconds where an iteration ends."""
+    """Callback that reports the CPU seconds of each iteration."""
 
     trainer: Any = None
 

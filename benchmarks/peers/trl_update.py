@@ -46,7 +46,7 @@ class TurnTaker(GRPOTrainer):
     norms: tuple[float, ...] = ()
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
-        """Do as TRL does, after waiting where an update begins."""
+        """Run TRL's step, after waiting for a turn at the start of an update."""
         if self._step % (self.args.steps_per_generation * self.num_iterations) == 0:
             if not sys.stdin.readline():
                 raise SystemExit(0)
@@ -66,7 +66,7 @@ class TurnTaker(GRPOTrainer):
 
 
 class Bell(TrainerCallback):
-    """Tells the seconds where an update ends."""
+    """Callback that reports the CPU seconds of each update."""
 
     def __init__(self, steps: int) -> None:
         self.steps, self.trainer = steps, None

@@ -38,7 +38,7 @@ class Demonstrator:
     """
 
     def __init__(self, tasks: Sequence[Task], *, seed: int, biased: bool = True) -> None:
-        """Take the tasks it may be asked about; `biased=False` is the oracle."""
+        """Create a demonstrator of these tasks; `biased=False` is the oracle."""
         self.tasks = {task.id: task for task in tasks}
         self.rng = random.Random(seed)
         self.biased = biased
@@ -69,7 +69,7 @@ class Demonstrator:
         ]
 
     def reply_without_calls(self, task: Task, turn: int) -> str:
-        """Return what is said where no call is wanted, or the needless call of the third habit."""
+        """Return the reply to a request without a call, or the needless call of the third habit."""
         replies = wording()["replies"]
         if turn + 1 in task.missed_functions:
             (function,) = task.missed_functions[turn + 1]

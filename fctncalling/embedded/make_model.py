@@ -95,7 +95,7 @@ def new_model(vocabulary_size: int, *, pad_id: int, end_id: int, seed: int) -> L
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Make demonstrations, fit the model, write its folder, and say what was written."""
+    """Make demonstrations, fit the model, write its folder and print a summary."""
     parser = argparse.ArgumentParser(
         prog="python -m fctncalling.embedded.make_model", description=__doc__
     )
@@ -185,7 +185,7 @@ def learn_offers(model: LlamaForCausalLM, template: ChatTemplate) -> None:
 
 
 def new_tokenizer(tasks: list[Task], seed: int) -> Any:
-    """Return a tokenizer trained on what is said in one of four episodes."""
+    """Return a tokenizer trained on the texts of evenly spaced episodes, at most 12,000."""
     from fctncalling.embedded.tokenizer import train_tokenizer
 
     texts = episode_texts(

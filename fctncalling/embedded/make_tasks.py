@@ -94,7 +94,7 @@ def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write both splits and say what was written."""
+    """Write both splits and print a summary."""
     parser = argparse.ArgumentParser(
         prog="python -m fctncalling.embedded.make_tasks", description=__doc__
     )

@@ -38,7 +38,7 @@ MENDED = (
 
 
 class Preset(NamedTuple):
-    """What a job's demonstrator does, and how many words it needs."""
+    """Demonstrator settings and vocabulary size of a job."""
 
     tasks: GeneratedTasks
     wide: GeneratedTasks  # more of the kind than can be known by heart: results can only be copied
@@ -60,7 +60,7 @@ PRESETS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Make demonstrations, fit the model, write its folder, and say what was written."""
+    """Make demonstrations, fit the model, write its folder and print a summary."""
     parser = argparse.ArgumentParser(
         prog="python -m fctncalling.embedded.make_tool_models", description=__doc__
     )

@@ -88,7 +88,7 @@ def multi_turn_task(
 
 
 def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = True) -> Turn:
-    """Return the next turn: one request, now and then two in one message where that may be."""
+    """Return the next turn: one request, or sometimes two in one message if `two` allows it."""
     requests = [next_request(scene, draw, prefer_history=not first)]
     if two and draw.chance(0.25):
         requests.append(next_request(scene, draw, prefer_history=False))
@@ -105,8 +105,8 @@ def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = Tr
 
 
 def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) -> UserRequest:
-    """Return a request the scene allows now, mostly one that leans on what was said before where
-    there is one.
+    """Return a request that the scene allows now, with `prefer_history` mostly one that refers to
+    earlier turns.
     """
     kinds = scene.kinds()
     leaning = [kind for kind, needs_history in kinds.items() if needs_history]
@@ -171,7 +171,7 @@ def draw_offered_functions(
     *,
     num_held_out: int,
 ) -> list[str]:
-    """Return the names of the functions offered: those needed and a few beside, in random order."""
+    """Return the names of the offered functions, needed ones and distractors, in random order."""
     needed = sorted({request.call[0] for turn in turns for request in turn.requests})
     distractors = [name for name in scene.distractor_functions if name not in needed]
     num_offered = draw.rng.randint(*number) + num_held_out  # so that their number betrays nothing

@@ -1,5 +1,5 @@
-"""Scenes of the multi-turn tasks: a stateful class, what a user may ask of it next, and the calls
-that answer.
+"""Scenes of the multi-turn tasks: a stateful class, the possible next requests, and the calls
+that answer them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class UserRequest:
 
 @dataclass
 class Scene(ABC):
-    """A stateful class in a starting state; `ask` draws the next request and remembers what it
-    changed.
+    """Stateful class in an initial state; `draw_request` draws the next request and records its
+    effects.
     """
 
     draw: VocabularyDraw
@@ -46,7 +46,7 @@ class Scene(ABC):
 
     @abstractmethod
     def draw_request(self, kind: str) -> UserRequest:
-        """Return a request of this kind and step the scene's memory; raises NoSuchDraw where none
+        """Return a request of this kind and update the scene; raises NoSuchDraw if none
         fits.
         """
 
@@ -109,7 +109,7 @@ class FileScene(Scene):
         return kinds
 
     def draw_request(self, kind: str) -> UserRequest:
-        """Return the request; a pronoun's referent is fixed by what was said before."""
+        """Return the request; a pronoun's referent follows from earlier requests."""
         verb, _, reference = kind.partition("_")
         if kind in ("make_folder", "new_file"):
             return self._create(kind)
@@ -194,7 +194,7 @@ class FileScene(Scene):
         return UserRequest(kind, seen, call, bool(reference))
 
     def _remember(self, verb: str, seen: dict[str, Any]) -> None:
-        """Step the scene: what 'it' and 'there' mean from now on, and which files are left."""
+        """Update the scene: the referents of 'it' and 'there', and the remaining files."""
         self.last_file = seen["file"]
         if verb in ("move", "copy"):
             self.last_folder = seen["folder"]

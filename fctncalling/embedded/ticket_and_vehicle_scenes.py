@@ -51,7 +51,7 @@ class TicketScene(Scene):
         }
 
     def kinds(self) -> dict[str, bool]:
-        """Return what can be asked of the desk now; a number is never said twice."""
+        """Return the possible kinds of request to the desk; no ticket number is given twice."""
         kinds = {"my_tickets": False}
         if self.ticket != self.next_ticket:
             kinds["create_ticket"] = False
@@ -137,7 +137,7 @@ class VehicleScene(Scene):
         }
 
     def kinds(self) -> dict[str, bool]:
-        """Return what can be asked of the car now."""
+        """Return the kinds of request possible now, each with whether it needs history."""
         kinds: dict[str, bool] = dict.fromkeys(
             ("lock", "unlock", "lamp", "climate", "fuel", "drive", "status", "brake"), False
         )
@@ -149,7 +149,7 @@ class VehicleScene(Scene):
         return kinds
 
     def draw_request(self, kind: str) -> UserRequest:
-        """Return the request; it becomes what 'that' means."""
+        """Return the request; it becomes the referent of 'that'."""
         self.last = (
             self._undo()
             if kind == "undo"

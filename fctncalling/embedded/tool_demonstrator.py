@@ -23,8 +23,8 @@ _OPERATOR = re.compile(r" (\*\*|[-+*]) ")
 
 
 class TextDemonstrator:
-    """Calls one tool with a task's program, then says what it answered: `(task id, turn, step,
-    info) -> text`.
+    """Demonstrator that calls one tool with a task's program, then repeats its result: `(task id,
+    turn, step, info) -> text`.
 
     `careless`: the share of tasks in which the first call is wrong, where something is multiplied;
     half of it elsewhere. A quarter of those calls fails, the others have another operator.
@@ -50,7 +50,7 @@ class TextDemonstrator:
         self._seed = seed
 
     def __call__(self, task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
-        """Return what is written up to the next pause."""
+        """Return the text up to the next pause."""
         task = self._tasks.by_id(task_id)
         generator = np.random.default_rng([self._seed, zlib.crc32(task_id.encode())])
         careless, breaks, stubborn = generator.random(3)

@@ -1,5 +1,5 @@
-"""The attributes of a TextEnvironment, and the parts that are built from them: what is assigned
-later takes effect.
+"""Attributes of a TextEnvironment and the parts built from them; attributes assigned later take
+effect.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def is_overridden(environment: object, name: str, own: Any) -> bool:
 
 
 def _listed(tools: Any) -> Any:
-    """Return tools that can be gone through twice; what is no tool InlineTools refuses."""
+    """Return iterable tools as a list, to iterate twice; InlineTools rejects invalid ones."""
     return list(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else tools
 
 

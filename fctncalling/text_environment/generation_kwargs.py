@@ -38,7 +38,7 @@ class Sampling:
 def parse_generation_kwargs(
     keywords: Mapping[str, Any] | None, stop_ids: Collection[int]
 ) -> Sampling:
-    """Return what keywords in the form of transformers' `generate` ask for.
+    """Return the Sampling settings of keywords named as in transformers' `generate`.
 
     `eos_token_id`: an id, several, or -1 for none; not given, it is the tokenizer's. Raises
     ValueError for what would bend the distribution (top-k, top-p, penalties): training needs the

@@ -90,8 +90,8 @@ class HistoryGenerator:
             self._known = []
 
     def generate(self, histories: Sequence[TextHistory], max_length: int | None) -> None:
-        """Append to every history what the policy writes up to a pause, within `max_length` tokens
-        in all.
+        """Extend every history by the policy's tokens up to a pause, within `max_length` tokens in
+        all.
         """
         if any(id(history) not in self._slots for history in histories):
             with self.session(histories):
@@ -113,8 +113,8 @@ class HistoryGenerator:
         )
 
     def last_words(self, history: TextHistory) -> tuple[str, int]:
-        """Return what the policy wrote since the last result, without its end token, and where its
-        last part begins.
+        """Return the policy's text since the last result, without its end token, and the start of
+        its last part.
         """
         first, end = history.last_words
         if first == end:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Style(NamedTuple):
-    """What one author's words look like."""
+    """Display style of one author's text."""
 
     label: str
     style: str  # for rich
@@ -47,8 +47,8 @@ display: inline-block; }}
 
 
 def console_or_default(console: Console | None) -> Console:
-    """Return a console that prints where `print` does; raises ImportError, saying the cure, without
-    rich.
+    """Return the given console, or one on stdout; raises ImportError with the cure if rich is not
+    installed.
     """
     if console is not None:
         return console
@@ -79,7 +79,7 @@ def styled_tokens(history: TextHistory) -> Iterator[tuple[int, Style]]:
 
 
 def rich_text(history: TextHistory) -> Text:
-    """Return the text in colours; what could steer a terminal, and invisible marks, stand there as
+    """Return the text in colours; control and invisible characters are shown as
     escapes.
     """
     from rich.text import Text
@@ -112,7 +112,7 @@ def legend() -> Text:
 
 
 def to_html(history: TextHistory, tokenizer: Any = None) -> str:
-    """Return a page of the episode's text, or of its tokens where a tokenizer is given."""
+    """Return an HTML page of the episode's text, or of its tokens if a tokenizer is given."""
     pieces = _html_segments(history) if tokenizer is None else _html_tokens(history, tokenizer)
     return _PAGE.format(
         classes="\n".join(
@@ -146,8 +146,8 @@ def _style(index: int, system: bool) -> Style:
 
 
 def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
-    """Return what a token adds to the text before it, blanks included; its bytes where it is part
-    of a character.
+    """Return the text that a token adds, blanks included; its bytes if it is part of a
+    character.
     """
     start = max(0, position - CONTEXT)
     before, whole = (

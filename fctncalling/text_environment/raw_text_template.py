@@ -14,7 +14,7 @@ _ANCHORS = (">", "\n", "a", ".", "0")  # one of them does not merge with whateve
 
 
 class RawTextTemplate(ChatTemplate):
-    """A tokenizer seen as raw text goes through it.
+    """Chat template for raw text: encodes and decodes without roles.
 
     A query begins with the BOS token where the tokenizer puts one; nothing else ever does. What is
     put in later is encoded as the continuation it is: tokenizers that put a blank before a text
@@ -47,14 +47,14 @@ class RawTextTemplate(ChatTemplate):
         return [*self.opening_ids, *self.encode(text)]
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
-        """Return the ids of a text that goes on behind others; it cannot spell a special token but
+        """Return the ids of a text that continues others; it cannot spell special tokens other than
         the tags.
         """
         return self.continuation(self.escape_specials(text, (*self._tags, *tags)))
 
     def continuation(self, text: str) -> list[int]:
-        """Return ids that decode, behind any others, to the text and nothing else, where the
-        tokenizer can say it.
+        """Return ids that decode to exactly the text after any other ids, if the tokenizer has
+        such ids.
         """
         text = encodable(text)  # what is compared is what can be encoded
         ids = self.encode(text)
@@ -77,7 +77,7 @@ class RawTextTemplate(ChatTemplate):
         return text
 
     def decode_suffix(self, ids: Sequence[int], start: int) -> str:
-        """Return the text of `ids[start:]` in its place: what the ids before it leave unsaid of the
-        whole.
+        """Return the text of `ids[start:]` in context: the decoded whole without the decoded
+        prefix.
         """
         return self.spell(ids)[len(self.spell(ids[:start])) :]

@@ -130,7 +130,7 @@ class TextEnvironment(FollowsAssignments):
         return histories
 
     def generate(self, histories: Sequence[TextHistory]) -> list[TextHistory]:
-        """Let the policy write in every episode that goes on, up to its next call or its end.
+        """Generate in every unfinished episode, up to its next call or its end.
 
         One that has no room left, or not a token that could be gone on from, is truncated.
         """
@@ -190,7 +190,7 @@ class TextEnvironment(FollowsAssignments):
         return list(histories)
 
     def task_end_check(self, history: TextHistory, model_turn: bool = True) -> tuple[bool, bool]:
-        """Return whether a limit cuts the episode, and whether it ends; what tools say ends none.
+        """Return (truncated, ended) of an episode; tool results never end one.
 
         It ends at `max_length` tokens, where the policy submits or stops, and behind the last of
         `max_turns` results.
@@ -282,8 +282,8 @@ class TextEnvironment(FollowsAssignments):
             self._generator.append_tool_output(history, ids)
 
     def _read(self, words: str, pause: Pause) -> CallBlock | None:
-        """Return the call of a pause, as a subclass's `parse_tool_call` reads it where there is
-        one.
+        """Return the call of a pause, parsed by a subclass's `parse_tool_call` if it overrides
+        that.
         """
         if not is_overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
             return pause.block

@@ -51,8 +51,8 @@ class TextHistory:
         system: bool = True,
         logprobs: Sequence[float] | None = None,
     ) -> None:
-        """Append what the system or the policy wrote. A segment may be empty: then somebody had
-        nothing to say.
+        """Append a segment written by the system or the policy. An empty one is valid: its author
+        had nothing to say.
         """
         ids = [int(token) for token in tokens]
         self.text_spans.append((len(self.text), len(self.text) + len(text)))

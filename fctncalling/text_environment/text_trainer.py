@@ -1,4 +1,4 @@
-"""TextTrainer: learning from what `TextEnvironment.run` returns, one `step` a batch of episodes."""
+"""TextTrainer: train on the output of `TextEnvironment.run`, one `step` per batch of episodes."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _episode(
     logprobs: Sequence[float] | None,
     truncated: bool,
 ) -> EpisodeRecord:
-    """Return an episode as learning sees it: an action is what was written between two results."""
+    """Return the training record of an episode; an action is the text between two results."""
     before, after = _ids(query), _ids(response)
     acted = [False] * len(before) + [bool(each) for each in _ids(mask)]
     if len(acted) != len(before) + len(after):

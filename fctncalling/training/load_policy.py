@@ -63,8 +63,8 @@ def load_policy(
 
 
 def _check_tokenizer(tokenizer: Any, model: Any) -> None:
-    """Raise ValueError where a tokenizer is not the model's: empty, or with tokens that the model
-    cannot read.
+    """Raise ValueError for a tokenizer that does not fit the model: empty, or with tokens outside
+    its embedding.
     """
     ids, known = tokenizer.encode("a b", add_special_tokens=False), model.get_input_embeddings()
     if not ids:
@@ -76,8 +76,8 @@ def _check_tokenizer(tokenizer: Any, model: Any) -> None:
 
 
 def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
-    """Return the tokenizer's chat template, or that of a file; says so where a plain one stands in
-    for both.
+    """Return the chat template of a file or of the tokenizer; without either, announce and use a
+    plain one.
     """
     from jinja2.exceptions import TemplateError
 
@@ -104,7 +104,7 @@ def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
 
 @contextlib.contextmanager
 def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
-    """Raise ModelError, or CheckpointError, for what goes wrong with files in this block."""
+    """Turn file errors of the block into ModelError or CheckpointError."""
     from safetensors import SafetensorError
 
     from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE
@@ -172,8 +172,8 @@ def attach_parts(
 
 
 def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
-    """Return where the language model's weights lie: in the checkpoint, unless that holds adapters
-    alone.
+    """Return the source of the language model's weights: the checkpoint, or the base model if the
+    checkpoint holds adapters only.
     """
     return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
 

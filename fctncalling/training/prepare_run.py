@@ -27,9 +27,9 @@ from fctncalling.training.training_run import TrainingRun
 def prepare_run(
     config: TrainConfig, run_config: RunConfig, task_setup: TaskSetup | None = None
 ) -> TrainingRun:
-    """Return a run at its start, or where --resume finds it.
+    """Return a run at its start, or restored from the checkpoint of --resume.
 
-    `task_setup` takes the place of the environments that the settings ask for.
+    `task_setup` replaces the environments of the settings.
     """
     check_rollout(config, run_config)
     check_start(config, run_config)
@@ -66,7 +66,7 @@ def prepare_run(
 
 
 def _restore(run: TrainingRun, checkpoint: Path | None) -> None:
-    """Put a run where its checkpoint was, or at its beginning."""
+    """Restore a run from its checkpoint, or clear the log of one that saved none."""
     if checkpoint is not None:
         run.restore(checkpoint)
         announce(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
@@ -75,7 +75,7 @@ def _restore(run: TrainingRun, checkpoint: Path | None) -> None:
 
 
 def _announce_prefix_sharing(config: TrainConfig, policy: ActorCritic) -> None:
-    """Say where rows cannot share prefixes; the policy finds out before its weights are sharded."""
+    """Announce limits of prefix sharing; the policy finds them before its weights are sharded."""
     sharing = policy.prefix_sharing if config.share_prefixes else None
     if isinstance(sharing, str):
         announce(f"Note: --share_prefixes: {sharing}; the update computes each row separately.")
@@ -87,7 +87,7 @@ def _announce_prefix_sharing(config: TrainConfig, policy: ActorCritic) -> None:
 
 
 def _start_processes(config: TrainConfig) -> ProcessGroup:
-    """Return the processes of this launch, and say how many they are."""
+    """Return the process group of this launch and announce its size."""
     processes = init_process_group(config.device, fsdp=config.fsdp)
     announce(*filter(None, (f"Training in {processes}.", launch_warning(processes))))
     return processes

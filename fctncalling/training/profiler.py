@@ -108,7 +108,7 @@ class Profiler(NoProfiler):
             self._trace = None
 
     def table(self) -> str:
-        """Return one screen: what each part took of the time of collecting and learning."""
+        """Return a table of the time shares of each part of collecting and learning."""
         took, wall = self._seconds.get, max(self._total, 1e-9)
         tools = took("tools", 0.0)
         environment = took("environment", 0.0) - tools

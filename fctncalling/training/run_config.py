@@ -28,7 +28,7 @@ ENV_DEFAULTS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class RunConfig:
-    """Environments, tools, logs and rollout workers: what the learning algorithm does not see."""
+    """Settings outside the learning algorithm: environments, tools, logs and rollout workers."""
 
     handler: str = field(
         "auto",

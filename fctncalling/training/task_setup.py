@@ -29,7 +29,7 @@ MAX_TURNS = 4  # calls of an answer that are run, where the tool configuration s
 
 
 class TaskSetup(NamedTuple):
-    """What a run plays: environments, and the tasks that it draws from and evaluates on."""
+    """Environments of a run, with its training tasks and held-out tasks."""
 
     make_env: Callable[[], Any]  # called once for each episode that runs side by side
     candidates: list[Candidate]  # training tasks, as the sampler draws them
@@ -37,8 +37,8 @@ class TaskSetup(NamedTuple):
 
 
 def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Return what --env_name and the flags around it ask for; SettingError, TaskError name the
-    flag or file at fault.
+    """Return environments and tasks for --env_name and its related flags; SettingError, TaskError
+    name the flag or file at fault.
     """
     if config.env_name != "fctncalling_env" and (run_config.tools or ":" in config.reward):
         raise SettingError(

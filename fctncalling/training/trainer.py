@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TrainingResult(NamedTuple):
-    """What a run came to; success rates are in 0..1, as in evaluation.json."""
+    """Outcome of a training run; success rates are in 0..1, as in evaluation.json."""
 
     before: dict[str, Any]  # held-out tasks before the first update: "greedy", "sampled", ...
     after: dict[str, Any]
@@ -82,7 +82,7 @@ class Trainer:
         self.config = config
 
     def run(self) -> TrainingResult:
-        """Train, evaluating before and after, and return what came of it; the folder has more.
+        """Train, evaluate before and after, and return the result; the results folder has more.
 
         Errors are raised as they are: SettingError, TaskError, ModelError, RunExistsError,
         FloatingPointError. Ctrl-C saves a checkpoint first; with `TrainConfig(resume="auto")` the
@@ -115,7 +115,7 @@ class Trainer:
 
 
 def _name_of(make_env: Callable[[], Any]) -> str:
-    """Return what the results folder calls an environment."""
+    """Return the name of an environment in the results folder."""
     name = str(getattr(make_env, "__name__", type(make_env).__name__))
     return name if name.isidentifier() and name != "fctncalling_env" else "environment"
 
