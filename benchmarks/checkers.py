@@ -12,7 +12,7 @@ nothing else:
 Both sides judge the ground truths as a prompted model would write them, and take turns; CPU seconds
 are compared and the median of per-round ratios is told: "ratio" where each task is met for the
 first time, "again" where answers to it came before, as in training, so that its truth is
-remembered. Exits 1 where a target is missed, or where the two disagree on an accuracy.
+remembered. Exits 1 if a target is missed, or where the two disagree on an accuracy.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def compared(theirs: Path, own: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def main() -> int:
-    """Measure, print, and return 1 where a target is missed."""
+    """Measure, print, and return 1 if a target is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

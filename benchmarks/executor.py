@@ -3,7 +3,7 @@ benchmarks/executor.py [--rounds N]`.
 
 The floor is fork + eval + pipe + wait in a single-threaded process with NumPy loaded: nothing that
 forks is faster. Floor and subject take turns, and medians of per-round ratios are compared, since a
-shared machine's speed drifts. Prints a table; exits 1 where a target is missed.
+shared machine's speed drifts. Prints a table; exits 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def boot(rounds: int) -> Target:
 
 
 def main() -> int:
-    """Measure, print, and return 1 where a target is missed."""
+    """Measure, print, and return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--rounds", type=int, default=300, help="floor and subject take this many turns"

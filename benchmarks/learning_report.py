@@ -64,7 +64,7 @@ class Run(NamedTuple):
 
     @property
     def reached(self) -> int | None:
-        """Episodes at the first evaluation that reached the target; None where none did."""
+        """Episodes at the first evaluation that reached the target; None if none did."""
         return next((episodes for episodes, success in self.curve if success >= TARGET), None)
 
 

@@ -9,7 +9,7 @@ GRPO trainer on the same batch.
   python benchmarks/update.py --shared --vs trl --trl /tmp/trl/bin/python
 
 Everything takes turns in one run, on one thread in fp32; CPU seconds are compared and medians over
-the rounds are told. Exits 1 where a target is missed.
+the rounds are told. Exits 1 if a target is missed.
 
 Growth is that of attention alone, whose share of a token's cost is the row's length over the hidden
 size: the default is a small ordinary model with heads of 64; --hidden 96 is the embedded model, the
@@ -214,7 +214,7 @@ def same_gradient(
     config: TrainConfig,
     rows: dict[str, int],
 ) -> None:
-    """Print the gradient norm of one step on the whole batch by both; AssertionError where they
+    """Print the gradient norm of one step on the whole batch by both; AssertionError if they
     differ.
     """
     policy = copy.deepcopy(policy)

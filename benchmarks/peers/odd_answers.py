@@ -7,7 +7,7 @@ verdicts differ?
 (`benchmarks/checkers.py` says how the official package gets its virtual environment.) An answer is
 a ground truth of which some values gave way to expressions of the language, right or wrong, nested
 a few deep, and which some text may stand around. Prints how many verdicts differ, and the shortest
-answers for which. Exits 1 where `valid` does.
+answers for which. Exits 1 if `valid` does.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
 
 
 def main() -> int:
-    """Compare, print, and return 1 where `valid` differs."""
+    """Compare, print, and return 1 if `valid` differs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -9,7 +9,7 @@ the same accuracies:
 
 Compared are every header of a score file, the ids and kinds of its failures, and every cell of the
 leaderboard's tables but those that need the official list of models (link, cost, organization,
-license). Exits 1 where an accuracy differs; kinds of failure are told only.
+license). Exits 1 if an accuracy differs; kinds of failure are told only.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
 
 
 def main() -> int:
-    """Write trees, score them twice, compare; return 1 where an accuracy differs."""
+    """Write trees, score them twice, compare; return 1 if an accuracy differs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -2,7 +2,7 @@
 
 noop says nothing, echo repeats the user, first_function and always_call call the first function
 offered (once a turn, in every message), history_blind plays the ground truth as far as the newest
-user message tells it, oracle plays all of it. Exit code 1 where the oracle fails: such a task
+user message tells it, oracle plays all of it. Exit code 1 if the oracle fails: such a task
 cannot be solved. Eight official tasks are known for it (four of simple_java, hence the oracle's 96
 % there): the official checker rejects their own truth. They are named, and change no exit code.
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play every canary on every task; return 0, 1 where the oracle failed, 2 where the data cannot
+    """Play every canary on every task; return 0, 1 if the oracle failed, 2 if the data cannot
     be read.
     """
     try:
@@ -167,7 +167,7 @@ def _rate(count: int, total: int) -> float | None:
 def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict | None, bool, str]:
     """Return an episode's verdict, whether it is valid strictly too, and why it is not valid.
 
-    None where there is no verdict.
+    None if there is no verdict.
     """
     player = PolicyPlayer(policy, task)
     played = play_episode(env, task.id, player)

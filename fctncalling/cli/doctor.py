@@ -2,7 +2,7 @@
 
 One line a check: ok, note (worth knowing, spoils nothing), FAULT (spoils training) or ? (could not
 be checked); below them an episode of the ground truth with the tokens that are trained. Exit code 0
-where the model is sound, 1 for a fault, 2 where something could not be checked. --quick loads no
+where the model is sound, 1 for a fault, 2 if something could not be checked. --quick loads no
 weights.
 
 example:
@@ -21,7 +21,7 @@ from fctncalling.doctor.finding import exit_code
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the subcommand's arguments."""
     parser.add_argument(
         "--model", required=True, metavar="PATH", help="folder of a model, or a name on the hub"
     )
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examine and print; return 0, 1 for a fault, 2 where something could not be checked."""
+    """Examine and print; return 0, 1 for a fault, 2 if something could not be checked."""
     try:
         from fctncalling.doctor.examine import Examination, examine
         from fctncalling.doctor.report_text import as_json, markdown, terminal_text

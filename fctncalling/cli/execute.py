@@ -35,7 +35,7 @@ MAX_SESSIONS = 256
 
 
 def run(args: argparse.Namespace) -> int:
-    """Execute every record; return 0, 1 where some are invalid, 2 where a record or a task cannot
+    """Execute every record; return 0, 1 if some are invalid, 2 if a record or a task cannot
     be used.
     """
     return convert_file(
@@ -55,7 +55,7 @@ class RecordExecutor:
         self._lost: dict[tuple[str, str], str] = {}  # why later calls of a task cannot be executed
 
     def executed(self, line: Line) -> Record:
-        """Return the record with our results; InputError where it cannot be executed."""
+        """Return the record with our results; InputError if it cannot be executed."""
         try:
             if "calls" in line.record:
                 return self._sequence(line)

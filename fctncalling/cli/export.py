@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the model; return 0, or 2 where it cannot be made."""
+    """Write the model; return 0, or 2 if it cannot be made."""
     from safetensors import SafetensorError
 
     checkpoint, output = arguments.checkpoint, arguments.output

@@ -38,7 +38,7 @@ from fctncalling.forge.report import write_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the subcommand's arguments."""
     parser.add_argument(
         "--num_tasks", type=int, default=1000, metavar="N", help="tasks to make; default: 1000"
     )

@@ -3,7 +3,7 @@ suspicious.
 
 Impossible: the official checker accepts no answer that the ground truth allows. Suspicious: it
 accepts one in an odd way only (one form, one spelling, one order), the truth's own calls fail, or
-truth and function docs contradict each other. Exit code 1 where a task is impossible.
+truth and function docs contradict each other. Exit code 1 if a task is impossible.
 
 example:
   evaluate_fctncalling.py lint --dataset_path data/bfcl/BFCL_v4_live_simple.json
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lint every task; return 0, 1 where one is impossible, 2 where tasks cannot be read or their
+    """Lint every task; return 0, 1 if one is impossible, 2 if tasks cannot be read or their
     tools cannot run.
     """
     paths: list[Path] = args.dataset_path or [official_data_folder()]

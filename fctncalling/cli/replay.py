@@ -2,7 +2,7 @@
 
 Reads the output of `run` and the trainer's episodes/*.jsonl (whose settings stand in config.json
 two folders up). Each logged message is given to a fresh environment; what comes back is compared
-field by field, then the answer is judged anew. Exit code 1 where anything differs.
+field by field, then the answer is judged anew. Exit code 1 if anything differs.
 
 example:
   evaluate_fctncalling.py replay --input answers.jsonl --data_dir data/bfcl
@@ -102,7 +102,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay every episode; return 0, 1 where one differs,
+    """Replay every episode; return 0, 1 if one differs,
     2 where a log or a task cannot be used.
     """
     counts, differences = Counter[str](), []

@@ -58,7 +58,7 @@ evaluation.json, curve.png. Ctrl-C saves a checkpoint; --resume goes on from it 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, 1 at a NaN, 2 where the user can mend it, 130 where Ctrl-C
+    """Run the command line; return 0, 1 at a NaN, 2 if the user can mend it, 130 where Ctrl-C
     ended it.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
@@ -131,7 +131,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ()) -> int:
-    """Train, evaluating before and after; return 0, 1 where a NaN or lost workers ended it, 130
+    """Train, evaluating before and after; return 0, 1 if a NaN or lost workers ended it, 130
     where Ctrl-C did.
     """
     from fctncalling.algorithms.generation.engine_api import RolloutError

@@ -32,7 +32,7 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge every record; return 0, 1 where some are invalid, 2 where a record or a task cannot be
+    """Judge every record; return 0, 1 if some are invalid, 2 if a record or a task cannot be
     used.
     """
     return convert_file(args, "judging", lambda folder, tools: RecordJudge(folder, tools).judged)
@@ -49,7 +49,7 @@ class RecordJudge:
         self._truth: tuple[str, Sequence[TurnRecord]] | None = None
 
     def judged(self, line: Line) -> Record:
-        """Return the record with our verdict; InputError where it cannot be judged."""
+        """Return the record with our verdict; InputError if it cannot be judged."""
         if line.record.get("invalid") is True:
             return {**line.record, "valid": None, "error_type": None}
         form = line.field("form", str, f"one of {', '.join(FORMS)}")

@@ -37,7 +37,7 @@ def possible_texts(task: Task) -> Iterator[tuple[str, str, str]]:
 def accepted_answer(task: Task, form: str) -> str | None:
     """Return an answer in a form that passes: some truths are accepted in one spelling only.
 
-    Where none does, the most natural one; None where no call can be written.
+    Where none does, the most natural one; None if no call can be written.
     """
     texts = [text for text_form, _, text in possible_texts(task) if text_form == form]
     return next(
@@ -63,7 +63,7 @@ def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> s
 
 
 def reversed_answer(task: Task) -> str | None:
-    """Return the expected calls of a parallel task in reversed order; None where order cannot
+    """Return the expected calls of a parallel task in reversed order; None if order cannot
     matter.
     """
     if task.kind != "parallel" or task.language != "python":

@@ -89,7 +89,7 @@ def placeholder(schema: Mapping[str, Any]) -> Any:
 def oracle(situation: PolicyInput) -> str:
     """Play the ground truth; an agentic task's is its final message.
 
-    Raises ValueError where calls cannot be written.
+    Raises ValueError if calls cannot be written.
     """
     task = situation.task
     if task.kind == "agentic":

@@ -70,7 +70,7 @@ class TextTrainer:
         NaN or None marks an episode to leave out. `logprobs`: as sampled, one a token of query and
         response, for the figures on how far sampling and learning agree. `truncated`: whether a
         limit cut the episode (`TextHistory.truncated`), which then goes on with the critic's value
-        at its end; none: all came to theirs. Raises ValueError where lengths do not fit, or nothing
+        at its end; none: all came to theirs. Raises ValueError if lengths do not fit, or nothing
         is left to learn from.
         """
         masks = response_masks

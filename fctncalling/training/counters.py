@@ -31,7 +31,7 @@ class Counters:
 
     @classmethod
     def restored(cls, saved: Any) -> Counters:
-        """Return saved counters; ValueError, TypeError where they are none."""
+        """Return saved counters; ValueError, TypeError if they are none."""
         counters = cls(**saved)
         for each in fields(cls):
             value, default = getattr(counters, each.name), getattr(cls(), each.name)

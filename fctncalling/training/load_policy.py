@@ -148,7 +148,7 @@ def _first_line(error: Exception) -> str:
 def attach_parts(
     policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device
 ) -> None:
-    """Attach adapters, critic and reference as configured; SettingError where a file does
+    """Attach adapters, critic and reference as configured; SettingError if a file does
     not fit.
     """
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
@@ -214,7 +214,7 @@ def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) ->
 
 
 def critic_kind(folder: Path) -> str | None:
-    """Return the --critic that a checkpoint was made with; None where it holds none."""
+    """Return the --critic that a checkpoint was made with; None if it holds none."""
     from fctncalling.algorithms.policy.actor_critic import CRITIC_MODEL_FILE
     from fctncalling.algorithms.policy.lora import CRITIC
     from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE

@@ -32,9 +32,9 @@ def checkpoint_to_resume(
     """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed
     before it saved.
 
-    Raises RunExistsError where a new run would overwrite one (the first process looks, before it
-    writes itself), RunLockedError where another process works on it, CheckpointError where there is
-    no checkpoint, SettingError where it was made with settings that do not fit.
+    Raises RunExistsError if a new run would overwrite one (the first process looks, before it
+    writes itself), RunLockedError if another process works on it, CheckpointError if there is
+    no checkpoint, SettingError if it was made with settings that do not fit.
     """
     from fctncalling.algorithms.run.checkpoint import (
         CheckpointError,
@@ -64,7 +64,7 @@ def checkpoint_to_resume(
 
 
 def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
-    """Print which settings differ from the checkpoint's; SettingError where they do not fit it."""
+    """Print which settings differ from the checkpoint's; SettingError if they do not fit it."""
     changed = changed_settings(config, checkpoint)
     _reject_incompatible(changed, checkpoint)
     if changed:

@@ -40,13 +40,13 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
 
 
 def check_model_folder(name: str) -> None:
-    """Raise ModelError where a folder lacks what transformers needs of a model."""
+    """Raise ModelError if a folder lacks what transformers needs of a model."""
     if missing := missing_part(Path(name).expanduser()):
         raise ModelError(f"--model_name_or_path {name}: the model cannot be loaded: {missing}")
 
 
 def check_template(template: ChatTemplate) -> None:
-    """Raise SettingError where chat template or tokenizer would spoil training; takes some 0.1
+    """Raise SettingError if chat template or tokenizer would spoil training; takes some 0.1
     s.
     """
     from fctncalling.doctor.template_findings import findings_on
@@ -60,7 +60,7 @@ def check_template(template: ChatTemplate) -> None:
 
 
 def _check_results_dir(folder: Path) -> None:
-    """Raise SettingError where nothing can be written below a folder, which need not exist yet."""
+    """Raise SettingError if nothing can be written below a folder, which need not exist yet."""
     existing = folder.absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent

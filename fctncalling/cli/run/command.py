@@ -248,7 +248,7 @@ def _add_endpoint(group: argparse._ArgumentGroup) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play every task; return 0, 1 where episodes are invalid, 2 where it cannot go on, 130 after
+    """Play every task; return 0, 1 if episodes are invalid, 2 if it cannot go on, 130 after
     Ctrl-C.
     """
     try:

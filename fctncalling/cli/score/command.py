@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score everything; return 0, 1 where tools of ours failed, 2 where a result or a task cannot
+    """Score everything; return 0, 1 if tools of ours failed, 2 if a result or a task cannot
     be used.
     """
     try:

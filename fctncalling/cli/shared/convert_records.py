@@ -45,7 +45,7 @@ def convert_file(
     """Convert every record in order and print a summary; `converter` makes the function from
     --data_dir and the user's classes.
 
-    Return 0, 1 where records are invalid (tools of ours failed on them), or 2 with one message for
+    Return 0, 1 if records are invalid (tools of ours failed on them), or 2 with one message for
     bad input.
     """
     tally = RecordSummary()

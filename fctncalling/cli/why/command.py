@@ -4,7 +4,7 @@ RESULT is the output of `run` or records of `verdicts` (JSON Lines), BFCL's resu
 official result file. Every failed answer is judged again, compared with the ground truth, and put
 into a form that passes: the cause is what had to be mended first. "Read leniently" counts answers
 whose calls are right once they are written as the decoder wants them; "types mended" those whose
-argument types are mended, too. Exit code 0, or 2 where RESULT or its tasks cannot be read.
+argument types are mended, too. Exit code 0, or 2 if RESULT or its tasks cannot be read.
 
 example:
   evaluate_fctncalling.py why result/my_model --category multiple --data_dir data/bfcl
@@ -36,7 +36,7 @@ Reports = dict[str, dict[str, CategoryReport]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Add the subcommand's arguments."""
     parser.add_argument(
         "result", type=Path, metavar="RESULT", help="answers: .jsonl[.gz], result tree or file"
     )
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report on every category; return 0, or 2 where nothing can be said."""
+    """Report on every category; return 0, or 2 if nothing can be said."""
     try:
         tools = TaskTools(args)
         reports, num_invalid = _reports(args, tools)

@@ -59,7 +59,7 @@ class TaskFinder:
         ]
 
     def task_of(self, line: Line) -> Task:
-        """Return the task of a line with "category" and "id"; InputError where there is none."""
+        """Return the task of a line with "category" and "id"; InputError if there is none."""
         entry_id = line.field("id", str, "a task's id")
         unknown = line.error("id", f'no task of {self.path} is called "{entry_id}"')
         if self._index is not None:

@@ -124,7 +124,7 @@ class EndpointAgent:
         """Return the model's message.
 
         Where --max_new_tokens does not fit into what the context has left, less is asked for.
-        Raises AgentUnavailable, ContextOverflow, or AgentSetupError where the endpoint refuses us
+        Raises AgentUnavailable, ContextOverflow, or AgentSetupError if the endpoint refuses us
         or is not there.
         """
         body: dict[str, Any] = {"model": self.settings.model, "messages": list(messages)}

@@ -29,7 +29,7 @@ class Redactor:
         return _CREDENTIALS.sub(f"{REDACTED}@", _replaced(self._in_errors, text))
 
     def answer(self, value: Any) -> Any:
-        """Return a JSON value without secrets; RecursionError where it nests too deep."""
+        """Return a JSON value without secrets; RecursionError if it nests too deep."""
         if isinstance(value, str):
             return _replaced(self._in_answers, value)
         if isinstance(value, Mapping):

@@ -80,7 +80,7 @@ class RayTransport:
         return list(dict.fromkeys([*ready, *more]))
 
     def fetch(self, worker: Any, ticket: Any) -> Any:
-        """Return a result; WorkerLost where actor, machine or result is gone, RuntimeError where
+        """Return a result; WorkerLost if actor, machine or result is gone, RuntimeError where
         playing failed.
         """
         exceptions = self._ray.exceptions

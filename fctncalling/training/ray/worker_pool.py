@@ -62,7 +62,7 @@ class Job:
 class WorkerPool:
     """Pool of `count` workers that replaces lost ones and repeats their shares.
 
-    RolloutError where no worker could be started for `patience_s`, or a share lost every worker
+    RolloutError if no worker could be started for `patience_s`, or a share lost every worker
     that played it.
     """
 

@@ -196,7 +196,7 @@ class LocalRollout:
 
 
 def arrival_log(config: TrainConfig, rank: int) -> ArrivalLog:
-    """Return the log of arrivals of slow tools' responses; SettingError where --replay_arrivals
+    """Return the log of arrivals of slow tools' responses; SettingError if --replay_arrivals
     cannot be read.
     """
     name = f"arrivals_{rank}.jsonl" if rank else "arrivals.jsonl"

@@ -65,7 +65,7 @@ class VllmRollout(LocalRollout):
         )
 
     def _check_logprobs(self, name: str) -> None:
-        """Raise SettingError where the server's log-probabilities are not of the distribution it
+        """Raise SettingError if the server's log-probabilities are not of the distribution it
         samples from.
         """
         prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
@@ -81,7 +81,7 @@ class VllmRollout(LocalRollout):
 
 
 def connect_vllm(run_config: RunConfig) -> VllmClient:
-    """Connect to the server of --vllm_url; SettingError where none answers."""
+    """Connect to the server of --vllm_url; SettingError if none answers."""
     try:
         server = VllmClient(str(run_config.vllm_url), patience_s=run_config.vllm_patience_s)
     except ImportError:
