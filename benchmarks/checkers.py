@@ -1,4 +1,4 @@
-"""What verdicts cost, against the official package in the same run; `score` against its evaluator,
+"""Cost of verdicts, against the official package in the same run; `score` against its evaluator,
 start-up included.
 
 The official package goes into a virtual environment of its own, with what its checker imports and

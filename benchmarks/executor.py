@@ -1,4 +1,4 @@
-"""What a confined call costs, against floors measured at the same moment: `python
+"""Cost of a confined call, against floors measured at the same moment: `python
 benchmarks/executor.py [--rounds N]`.
 
 The floor is fork + eval + pipe + wait in a single-threaded process with NumPy loaded: nothing that

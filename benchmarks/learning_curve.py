@@ -1,4 +1,4 @@
-"""The learning curve of README and docs: the main job's runs beside its control experiment.
+"""The learning curve of README and docs: the main job's runs and its control experiment.
 
 Train with some seeds and with the control, then draw:
 

@@ -1,4 +1,4 @@
-"""What the runs of benchmarks/learning.py show: a table, the tests between algorithms, and a
+"""Report on the runs of benchmarks/learning.py: a table, the tests between algorithms, and a
 figure.
 """
 

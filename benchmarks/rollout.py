@@ -1,4 +1,4 @@
-"""What the rollout engine saves: against `model.generate`, over long episodes, beside slow tools,
+"""Savings of the rollout engine: against `model.generate`, over long episodes, beside slow tools,
 and against TRL.
 
   python benchmarks/rollout.py

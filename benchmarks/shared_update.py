@@ -1,4 +1,4 @@
-"""What sharing prefixes saves in an update: `python benchmarks/update.py --shared`.
+"""Savings of prefix sharing in an update: `python benchmarks/update.py --shared`.
 
 A model of the shape of SmolLM-135M with random weights learns from groups of 8 rows that begin with
 one prompt: with `--share_prefixes on` and off in turn, on one thread in fp32, in CPU seconds of the
@@ -42,7 +42,7 @@ SETTINGS = {"num_mini_batch": 1, "target_kl": None, "lr": 1e-6, "critic_lr": 1e-
 
 
 def shared(options: argparse.Namespace) -> bool:
-    """Measure, print and write what was asked for; return whether all targets are met."""
+    """Measure, print and write the selected parts; return whether all targets are met."""
     policy = ActorCritic(smol_model(num_layers=30))
     if options.vs:
         return _beside_trl(policy, options.trl)

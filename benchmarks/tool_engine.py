@@ -1,4 +1,4 @@
-"""What tools in mid-generation cost: generations a second with and without them, and the executor
+"""Cost of tools in mid-generation: generations a second with and without them, and the executor
 by itself.
 
 `python benchmarks/tool_engine.py --model FOLDER --num_batches 3 --num_tool_executors 32` lets a

@@ -1,4 +1,4 @@
-"""What runs of the jobs with tools in mid-generation show: success before and after, and what
+"""Report on runs of the jobs with tools in mid-generation: success before and after, and what
 follows a failed call.
 
 `python benchmarks/tool_jobs_report.py RESULTS_FOLDER` prints, over all logged training episodes of

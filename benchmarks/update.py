@@ -1,4 +1,4 @@
-"""What an update costs: growth with the number of steps, one row a step, shared prefixes, and TRL's
+"""Cost of an update: growth with the number of steps, one row a step, shared prefixes, and TRL's
 GRPO trainer on the same batch.
 
   python benchmarks/update.py

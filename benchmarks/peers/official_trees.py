@@ -181,7 +181,7 @@ def truth(task: Task, calls: bool) -> list[str]:
 
 
 def _as_calls(turn: Any) -> list[Any]:
-    """Return a turn of call strings, one a step, as tool calls; what is no call stays text."""
+    """Return a turn of call strings, one a step, as tool calls; anything else stays text."""
     return [list(_call(step)) or step for step in (turn if isinstance(turn, list) else [turn])]
 
 

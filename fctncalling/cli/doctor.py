@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_stage(stage: str) -> None:
-    """Show what is examined now, on one line of a terminal that the next stage takes."""
+    """Show the current stage on one terminal line, which the next stage overwrites."""
     if sys.stderr.isatty():
         shown = f"examining: {stage} ..." if stage else ""
         print(f"\r\033[K{shown}", end="", file=sys.stderr, flush=True)

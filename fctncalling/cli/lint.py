@@ -92,7 +92,7 @@ class Linter:
         self._ids = set[str]()
 
     def findings(self, path: Path) -> Iterator[Finding]:
-        """Yield what is wrong with each task of a file or folder; categories that cannot be judged
+        """Yield the findings on each task of a file or folder; categories that cannot be judged
         are counted.
         """
         use_sibling_tables(path)

@@ -76,7 +76,7 @@ def episode_response(task: Task, steps: Sequence[StepRecord]) -> Any:
 
 
 def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) -> dict[str, Any]:
-    """Return the official verdict, the strict one beside it, and the progress."""
+    """Return the fields of the official verdict, the strict verdict and the progress."""
     strict = strict_verdict(task, steps, verdict)
     return {
         "valid": verdict.valid,

@@ -53,7 +53,7 @@ class PromptedPlayer:
 
 
 class ToolCallPlayer:
-    """The form of tool calls: schemas beside the messages, one tool message for each result."""
+    """Player in the tool call form: schemas with the messages, one tool message for each result."""
 
     def __init__(self, agent: Endpoint) -> None:
         self._agent = agent
