@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dials",
         choices=("official", "history"),
         default="official",
-        help="multi-turn plans like BFCL's own, or of which the newest message alone says hardly "
-        "enough; default: official",
+        help="official: multi-turn plans like BFCL's own; history: plans whose newest message "
+        "alone is rarely enough; default: official",
     )
     _add_output_arguments(parser)
 
