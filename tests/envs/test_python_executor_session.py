@@ -108,10 +108,13 @@ def test_nothing_of_a_session_works_between_its_calls(session: PythonSession) ->
 def test_a_snippet_that_says_it_is_done_lies_about_itself_alone(session: PythonSession) -> None:
     code = RAW + "for _ in range(9): os.write(5, b'\\0')\nprint('late')"
     assert session.run(code).status == "ok"
-    results = [session.run("print('next')") for _ in range(12)]  # nine lies end nine calls early
-    assert [result.status for result in results] == ["ok"] * 12
-    assert results[-1].stdout == "next\n"
-    assert "".join(result.stdout for result in results).count("next") <= 12
+    said: list[str] = []
+    while said[-1:] != ["next\n"] and len(said) < 20:
+        time.sleep(0.1)  # what the lies ended too early comes to its end
+        result = session.run("print('next')")
+        assert result.status == "ok"
+        said.append(result.stdout)
+    assert said[-1] == "next\n"
 
 
 @pytest.mark.parametrize("attack", ["os.open('/etc/passwd', 0)", "os.fork()", "os.kill(1, 0)"])
