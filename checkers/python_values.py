@@ -92,10 +92,10 @@ def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fa
     value, expected, item = argument
     if expected is list and item is not dict and value in accepted:
         return None
-    named = accepted_class(accepted)
+    accepted_type = accepted_class(accepted)
     # Where the ground truth's class is not the documented one it names a variable, which is
     # compared raw.
-    if named is None or named is expected:
+    if accepted_type is None or accepted_type is expected:
         if expected is dict:
             return dict_fault(parameter, value, accepted)
         if expected is list and item is dict:

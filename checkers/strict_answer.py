@@ -58,11 +58,11 @@ def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) ->
     explained |= {standardised(word) for word in explained}
     others = {word for word in words if word not in explained}
     if len(others) > MAX_OTHER_WORDS or len(words) > MAX_WORDS:
-        told = (
+        message = (
             f"an answer of {len(words)} words, {len(others)} of them beside question and answer: "
             f"{text[:200]!r}"
         )
-        return Fault("strict:answer_among_others", told)
+        return Fault("strict:answer_among_others", message)
     return None
 
 

@@ -44,8 +44,8 @@ class PossibleAnswers:
         if self._mapping is not None:
             if place.id not in self._mapping:
                 raise place.error("ground_truth: the possible_answers given have no such id")
-            told = copy.deepcopy(self._mapping[place.id])
-            return told if isinstance(told, Mapping) else {"ground_truth": told}
+            answer = copy.deepcopy(self._mapping[place.id])
+            return answer if isinstance(answer, Mapping) else {"ground_truth": answer}
         if not self.explicit and not self._path.exists():
             self._warn_of_missing(place)
             return None

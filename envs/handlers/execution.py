@@ -189,9 +189,9 @@ class ToolSession:
             )
         plain = plain_call(call) if isinstance(call, str) else call
         if plain is not None and plain.name in self._class_of and plain.name not in _DENIED:
-            return self._invoke(plain.name, call, plain.positional, plain.named)
+            return self._invoke(plain.name, call, plain.positional, plain.keywords)
         return self._evaluate_source(
-            call if isinstance(call, str) else render_call(call.name, call.named)
+            call if isinstance(call, str) else render_call(call.name, call.keywords)
         )
 
     def _evaluate_source(self, call: str) -> Any:
@@ -238,12 +238,12 @@ class ToolSession:
     ) -> Callable[..., Any]:
         """Return a tool's method such that live objects go from tool to tool in bounds only."""
 
-        def invoke(*positional: Any, **named: Any) -> Any:
-            arguments = (*positional, *named.values())
+        def invoke(*positional: Any, **keywords: Any) -> Any:
+            arguments = (*positional, *keywords.values())
             evaluator.charge(size_of(arguments, evaluator.left))
             if evaluator.hands_on:
                 require_copyable(self._instances[self._class_of[method]], arguments)
-            result = self._invoke(method, call, positional, named)
+            result = self._invoke(method, call, positional, keywords)
             if evaluator.is_nested:
                 evaluator.charge(size_of(result, evaluator.left))
                 evaluator.hands_on = True
@@ -256,14 +256,14 @@ class ToolSession:
         method: str,
         call: str | PlainCall,
         positional: Sequence[Any],
-        named: Mapping[str, Any],
+        keywords: Mapping[str, Any],
     ) -> Any:
         """Call a tool's method, telling what it may raise on bad arguments from what only a broken
         tool raises.
         """
         class_name = self._class_of[method]
         try:
-            return getattr(self._instances[class_name], method)(*positional, **named)
+            return getattr(self._instances[class_name], method)(*positional, **keywords)
         except _TOOL_ERRORS:
             raise
         except (Exception, SystemExit) as error:
@@ -274,6 +274,6 @@ class ToolSession:
                 raise
             cause, text = (
                 f"{type(error).__name__}: {error}",
-                call if isinstance(call, str) else render_call(method, named),
+                call if isinstance(call, str) else render_call(method, keywords),
             )
             raise InfrastructureError(f"tool {class_name}, call {text[:200]!r}: {cause}") from error

@@ -213,13 +213,15 @@ class LenientCalls(Handler):
             require_shallow(value, text)
         except (ValueError, RecursionError, _TooManyReads):
             return text
-        named = isinstance(self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls)
+        has_arguments = isinstance(
+            self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls
+        )
         value = (
             [_with_arguments(each) for each in value]
-            if named and isinstance(value, list)
+            if has_arguments and isinstance(value, list)
             else value
         )
-        return to_json(_with_arguments(value) if named else value)
+        return to_json(_with_arguments(value) if has_arguments else value)
 
 
 def _is_json(handler: Handler) -> bool:

@@ -12,7 +12,7 @@ from fctncalling.checkers.python_values import Fault, python_argument
 from fctncalling.data.types import Call, FunctionDoc
 
 _WORD = re.compile(r"\w+")
-_MIN_LETTERS = 3  # of a word that is told: shorter ones stand in any text
+_MIN_LETTERS = 3  # of a word taken as mentioned: shorter ones occur in any text
 _SAMPLE = frozenset({"value", "string", "text", "true", "false", "none", "the", "and", "for"})
 
 
@@ -42,7 +42,7 @@ def arbitrary_call_fault(
         if call.arguments and not any(
             _occurs_in_question(each, question) for each in call.arguments.values()
         ):
-            return _arbitrary(f"{call.name}: no argument is told in the question")
+            return _arbitrary(f"{call.name}: no argument is mentioned in the question")
     return None
 
 

@@ -60,11 +60,11 @@ def written_call(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
         if not isinstance(node, ast.Call):
             raise ValueError("no call")
         name = ast.unparse(node.func)
-        named = list(docs[name].parameters.get("properties", {})) if node.args else []
-        if len(node.args) > len(named):
-            raise ValueError(f"{len(node.args)} positional arguments for parameters {named}")
+        names = list(docs[name].parameters.get("properties", {})) if node.args else []
+        if len(node.args) > len(names):
+            raise ValueError(f"{len(node.args)} positional arguments for parameters {names}")
         arguments = {
-            key: ast.literal_eval(value) for key, value in zip(named, node.args, strict=False)
+            key: ast.literal_eval(value) for key, value in zip(names, node.args, strict=False)
         }
         arguments |= {str(each.arg): ast.literal_eval(each.value) for each in node.keywords}
     except (ValueError, SyntaxError, KeyError) as error:

@@ -193,26 +193,26 @@ class Evaluator:
     def _call(self, node: ast.Call) -> Any:
         function = self._resolve(node.func, self)
         positional = self._items(node.args)
-        named: dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         for keyword in node.keywords:
-            named.update(
+            keywords.update(
                 self.value(keyword.value)
                 if keyword.arg is None
                 else {keyword.arg: self.value(keyword.value)}
             )
-        return function(*positional, **named)
+        return function(*positional, **keywords)
 
     def charged(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a built-in that charges the weight of its arguments before it runs."""
 
-        def run(*positional: Any, **named: Any) -> Any:
-            weight = sum(map(size_of, (*positional, *named.values())))
-            start = named.get("start", positional[1] if len(positional) > 1 else 0)
+        def run(*positional: Any, **keywords: Any) -> Any:
+            weight = sum(map(size_of, (*positional, *keywords.values())))
+            start = keywords.get("start", positional[1] if len(positional) > 1 else 0)
             copies = function is sum and not isinstance(
                 start, int | float
             )  # lists are added one upon the other
             self.charge(weight * weight if copies else weight)
-            return function(*positional, **named)
+            return function(*positional, **keywords)
 
         return run
 

@@ -67,7 +67,7 @@ class PlainCall(NamedTuple):
 
     name: str
     positional: Sequence[Any]
-    named: Mapping[str, Any]
+    keywords: Mapping[str, Any]
 
 
 def plain_executions(
@@ -81,7 +81,7 @@ def plain_executions(
     """
     if len(text) > _PLAIN_CHARS or "{" in text or text.count("(") != len(calls):
         return None
-    return [PlainCall(name, (), named) for call in calls for name, named in call.items()]
+    return [PlainCall(name, (), keywords) for call in calls for name, keywords in call.items()]
 
 
 def plain_call(text: str) -> PlainCall | None:
@@ -93,18 +93,18 @@ def plain_call(text: str) -> PlainCall | None:
     if found is None:
         return None
     positional: list[Any] = []
-    named: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     for name, source in _ARGUMENTS.findall(text, found.end(1)):
         value = source[1:-1] if source[0] in "'\"" else _value(source)
         if name:
-            if name in _RESERVED or name in named:
+            if name in _RESERVED or name in keywords:
                 return None
-            named[name] = value
-        elif named:
+            keywords[name] = value
+        elif keywords:
             return None
         else:
             positional.append(value)
-    return PlainCall(found[1], positional, named)
+    return PlainCall(found[1], positional, keywords)
 
 
 def _value(source: str) -> Any:

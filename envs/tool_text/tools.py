@@ -71,13 +71,15 @@ class InlineTools:
             return InlineToolResult(
                 self._truncate(f"Unknown tool {name}. There are: {known}"), error="unknown_function"
             )
-        named = self._bind_arguments(name, arguments)
-        if isinstance(named, str):
-            return InlineToolResult(self._truncate(f"Tool error: {named}"), error="bad_arguments")
-        text = self.box.call(Call(name, named))
+        keywords = self._bind_arguments(name, arguments)
+        if isinstance(keywords, str):
+            return InlineToolResult(
+                self._truncate(f"Tool error: {keywords}"), error="bad_arguments"
+            )
+        text = self.box.call(Call(name, keywords))
         failed = text.startswith("Tool error: ") or _TRACEBACK.search(text) is not None
         return InlineToolResult(
-            self._truncate(text), render_call(name, named), "tool_error" if failed else None
+            self._truncate(text), render_call(name, keywords), "tool_error" if failed else None
         )
 
     def answers(self, blocks: Sequence[CallBlock]) -> list[InlineToolResult | InfrastructureError]:

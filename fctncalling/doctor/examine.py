@@ -148,10 +148,10 @@ def _weights(
     yield from (vocabulary, *weights, *precision_findings(model), memory_finding(model))
     if any(each.level == "fault" for each in (vocabulary, *weights)):
         return  # what such a model says means nothing
-    yield from _said(wanted, model, template, tasks, context)
+    yield from _logprob_findings(wanted, model, template, tasks, context)
 
 
-def _said(
+def _logprob_findings(
     wanted: Examination, model: Any, template: Any, tasks: Sequence[Task], context: int | None
 ) -> Iterator[HealthCheck]:
     """Yield whether all who compute log-probabilities of the model agree."""

@@ -28,8 +28,8 @@ def long_context_table(name: str) -> Any:
     data/bfcl and the user's data folder (where `import-bfcl` writes), then in bfcl/data below
     FCTNCALLING_SHARED. A variable set to a place without the file is an error.
     """
-    named = os.environ.get("FCTNCALLING_LONG_CONTEXT")
-    tables = _named(named) if named else _read(str(long_context_path()))
+    location = os.environ.get("FCTNCALLING_LONG_CONTEXT")
+    tables = _tables_at(location) if location else _read(str(long_context_path()))
     return tables.copy_of(name)
 
 
@@ -37,13 +37,13 @@ def long_context_path() -> Path:
     """Return the JSON file the tables are read from; raises LongContextError, naming the cure, if
     there is none.
     """
-    named = os.environ.get("FCTNCALLING_LONG_CONTEXT")
-    if named:
-        path = Path(named) / FILE_NAME if Path(named).is_dir() else Path(named)
+    location = os.environ.get("FCTNCALLING_LONG_CONTEXT")
+    if location:
+        path = Path(location) / FILE_NAME if Path(location).is_dir() else Path(location)
         if path.is_file():
             return path
         raise LongContextError(
-            f"FCTNCALLING_LONG_CONTEXT is set to {named}, but there is no file {path}."
+            f"FCTNCALLING_LONG_CONTEXT is set to {location}, but there is no file {path}."
         )
     places = [
         Path(str(fctncalling.data.__file__)).parent / "bfcl" / FILE_NAME,
@@ -154,7 +154,7 @@ def _read(path: str) -> _Tables:
 
 
 @lru_cache(maxsize=4)
-def _named(place: str) -> _Tables:
+def _tables_at(place: str) -> _Tables:
     """Return the tables of the place a variable names, which is not looked for again once it was
     found.
     """

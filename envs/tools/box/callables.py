@@ -193,8 +193,8 @@ class _ByPosition:
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
 
-    def __call__(self, **named: Any) -> Any:
-        return self.function(*named.values())
+    def __call__(self, **keywords: Any) -> Any:
+        return self.function(*keywords.values())
 
 
 def _called_by_name(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -258,15 +258,15 @@ def _tool_of(source: Any) -> Tool:
 def _method(box: ToolBox, tool: Tool) -> Callable[..., str]:
     parameters = box.parameters(tool.name)
 
-    def method(self: Any, *positional: Any, **named: Any) -> str:
+    def method(self: Any, *positional: Any, **keywords: Any) -> str:
         if len(positional) > len(parameters):
             raise TypeError(
                 f"{tool.name}() takes {len(parameters)} arguments but {len(positional)} were given"
             )
         arguments = dict(zip(parameters, positional, strict=False))
-        if twice := arguments.keys() & named.keys():
+        if twice := arguments.keys() & keywords.keys():
             raise TypeError(f"{tool.name}() got multiple values for argument {min(twice)!r}")
-        return box.call(Call(tool.name, arguments | named))
+        return box.call(Call(tool.name, arguments | keywords))
 
     method.__name__ = tool.name
     method.__qualname__ = tool.name
