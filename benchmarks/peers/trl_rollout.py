@@ -9,30 +9,21 @@ step (whole_s).
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-os.environ |= {
-    "TRL_EXPERIMENTAL_SILENCE": "1",
-    "HF_HUB_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-
 import torch
-import transformers
-import trl
+
+# TRL and its libraries read the environment variables that this one sets.
+from trl_turns import grpo_config, read_job, tell, train, wait_for_turn
+
+# isort: split
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 from trl.chat_template_utils import qwen3_instruct_2507_chat_template
-
-ANSWERS = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # whatever libraries print goes to stderr
 
 
 class Adder:
@@ -65,8 +56,7 @@ class TurnTaker(GRPOTrainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         """Do as TRL does, after waiting."""
-        if not sys.stdin.readline():
-            raise SystemExit(0)
+        wait_for_turn()
         self.started = time.process_time()
         return super().training_step(model, inputs, num_items_in_batch)
 
@@ -89,43 +79,26 @@ class Bell(TrainerCallback):
         tell(rollout_s=self.trainer.rollout_s, whole_s=whole, num_sampled=self.trainer.num_sampled)
 
 
-def tell(**answer: object) -> None:
-    """Write one line to the process that gives the turns."""
-    print(json.dumps(answer), file=ANSWERS, flush=True)
-
-
 def main() -> None:
     """Put TRL's template beside the model, build the trainer of the job and let it train, turn by
     turn.
     """
-    job = json.loads(sys.stdin.readline())
-    torch.set_num_threads(1)
+    job = read_job()
     folder = Path(job["folder"])
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = qwen3_instruct_2507_chat_template
     (folder / "chat_template.jinja").write_text(tokenizer.chat_template)
     questions = [[{"role": "user", "content": text}] for text in job["questions"]]
     with tempfile.TemporaryDirectory() as output:
-        config = GRPOConfig(
-            output_dir=output,
+        config = grpo_config(
+            output,
             per_device_train_batch_size=job["group_size"] * len(questions),
             num_generations=job["group_size"],
             max_steps=job["turns"],
             max_completion_length=2048,
             max_tool_calling_iterations=job["num_steps"] - 1,
             learning_rate=job["lr"],
-            lr_scheduler_type="constant",
-            beta=0.0,
-            loss_type="dapo",  # a mean over tokens
             scale_rewards="group",
-            temperature=1.0,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            logging_strategy="no",
-            save_strategy="no",
-            disable_tqdm=True,
         )
         bell = Bell()
         trainer = TurnTaker(
@@ -140,8 +113,7 @@ def main() -> None:
             callbacks=[bell],
         )
         bell.trainer = trainer
-        tell(trl=trl.__version__, transformers=transformers.__version__, torch=torch.__version__)
-        trainer.train()
+        train(trainer)
 
 
 if __name__ == "__main__":

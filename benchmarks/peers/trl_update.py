@@ -10,33 +10,19 @@ spends there, decoding them to text included, is left out of the seconds.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import tempfile
 import time
 from typing import Any
 
-os.environ |= {
-    "TRL_EXPERIMENTAL_SILENCE": "1",
-    "HF_HUB_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-
 import torch
-import transformers
-import trl
+
+# TRL and its libraries read the environment variables that this one sets.
+from trl_turns import grpo_config, read_job, tell, train, wait_for_turn
+
+# isort: split
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
-
-ANSWERS = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # whatever libraries print goes to stderr
-
-
-def tell(**answer: object) -> None:
-    """Write one line to the process that gives the turns."""
-    print(json.dumps(answer), file=ANSWERS, flush=True)
+from trl import GRPOTrainer
 
 
 class TurnTaker(GRPOTrainer):
@@ -48,8 +34,7 @@ class TurnTaker(GRPOTrainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         """Run TRL's step, after waiting for a turn at the start of an update."""
         if self._step % (self.args.steps_per_generation * self.num_iterations) == 0:
-            if not sys.stdin.readline():
-                raise SystemExit(0)
+            wait_for_turn()
             self.left_out, self.norms, self.started = 0.0, (), time.process_time()
         return super().training_step(model, inputs, num_items_in_batch)
 
@@ -82,13 +67,12 @@ class Bell(TrainerCallback):
 
 def main() -> None:
     """Build the trainer of the job and let it train, turn by turn."""
-    job = json.loads(sys.stdin.readline())
-    torch.set_num_threads(1)
+    job = read_job()
     rows, steps = job["rows"], job["minibatches"]
     parts = len(rows) // job["rows_a_pass"]
     with tempfile.TemporaryDirectory() as folder:
-        config = GRPOConfig(
-            output_dir=folder,
+        config = grpo_config(
+            folder,
             per_device_train_batch_size=job["rows_a_pass"],
             gradient_accumulation_steps=parts // steps,
             steps_per_generation=parts,
@@ -97,21 +81,10 @@ def main() -> None:
             max_steps=job["turns"] * steps * job["epochs"],
             max_completion_length=4096,
             learning_rate=job["lr"],
-            lr_scheduler_type="constant",
             max_grad_norm=job["max_grad_norm"],
             epsilon=job["clip_low"],
             epsilon_high=job["clip_high"],
-            beta=0.0,
-            loss_type="dapo",  # a mean over tokens
             scale_rewards="none",
-            temperature=1.0,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            logging_strategy="no",
-            save_strategy="no",
-            disable_tqdm=True,
         )
         bell = Bell(steps * job["epochs"])
         trainer = TurnTaker(
@@ -131,8 +104,7 @@ def main() -> None:
             callbacks=[bell],
         )
         bell.trainer = trainer
-        tell(trl=trl.__version__, transformers=transformers.__version__, torch=torch.__version__)
-        trainer.train()
+        train(trainer)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,69 @@
+"""Taking turns with TRL's trainers: what trl_rollout.py and trl_update.py share.
+
+Run by the Python of TRL's environment; of this project it knows nothing. Import it before TRL: it
+sets the environment variables that TRL and its libraries read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+os.environ |= {
+    "TRL_EXPERIMENTAL_SILENCE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+import torch
+import transformers
+import trl
+from trl import GRPOConfig, GRPOTrainer
+
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # whatever libraries print goes to stderr
+
+
+def tell(**answer: object) -> None:
+    """Write one line to the process that gives the turns."""
+    print(json.dumps(answer), file=ANSWERS, flush=True)
+
+
+def wait_for_turn() -> None:
+    """Return at the next line of stdin; end this process at its end."""
+    if not sys.stdin.readline():
+        raise SystemExit(0)
+
+
+def read_job() -> dict[str, Any]:
+    """Return the job, the first line of stdin; limit torch to one thread."""
+    torch.set_num_threads(1)
+    job: dict[str, Any] = json.loads(sys.stdin.readline())
+    return job
+
+
+def grpo_config(folder: str, **settings: Any) -> GRPOConfig:
+    """Return TRL's settings of a plain run on a CPU in fp32 that writes nothing."""
+    return GRPOConfig(
+        output_dir=folder,
+        lr_scheduler_type="constant",
+        beta=0.0,
+        loss_type="dapo",  # a mean over tokens
+        temperature=1.0,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to="none",
+        logging_strategy="no",
+        save_strategy="no",
+        disable_tqdm=True,
+        **settings,
+    )
+
+
+def train(trainer: GRPOTrainer) -> None:
+    """Tell the versions, then train turn by turn."""
+    tell(trl=trl.__version__, transformers=transformers.__version__, torch=torch.__version__)
+    trainer.train()
