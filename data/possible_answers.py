@@ -44,8 +44,8 @@ class PossibleAnswers:
         if self._mapping is not None:
             if place.id not in self._mapping:
                 raise place.error("ground_truth: the possible_answers given have no such id")
-            answer = copy.deepcopy(self._mapping[place.id])
-            return answer if isinstance(answer, Mapping) else {"ground_truth": answer}
+            known = copy.deepcopy(self._mapping[place.id])
+            return known if isinstance(known, Mapping) else {"ground_truth": known}
         if not self.explicit and not self._path.exists():
             self._warn_of_missing(place)
             return None
