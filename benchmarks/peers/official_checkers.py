@@ -147,6 +147,26 @@ def verdicts(path: str) -> None:
         print(json.dumps([found["valid"], found.get("error_type")]), file=sys.__stdout__)
 
 
+def own_tasks(path: str) -> None:
+    """Print the verdicts on answers to tasks that are no official ones, a task a line.
+
+    A line of the file: {"category", "prompt", "truth", "answers": {name: answer}}; `prompt` is the
+    task's entry, `truth` its ground truth, None where it has none. A line printed: {name: [valid,
+    error type]}.
+    """
+    stand_in()
+    number = 0
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            task = json.loads(line)
+            told = {}
+            for name, answer in task["answers"].items():
+                number += 1
+                found = verdict(task["category"], task["prompt"], task["truth"], answer, number)
+                told[name] = [found["valid"], found.get("error_type")]
+            print(json.dumps(told), file=sys.__stdout__, flush=True)
+
+
 SINGLE_TURN = (
     *("simple_python", "simple_java", "simple_javascript", "multiple", "parallel"),
     *("parallel_multiple", "irrelevance", "live_simple", "live_multiple", "live_parallel"),
@@ -250,7 +270,7 @@ def record(path: str, per_category: int = 12) -> None:
 def verdict(category: str, prompt: dict, truth: list | None, answer: object, number: int) -> dict:
     """Judge one answer. Calls that are decoded already pass the decoder as they are."""
     decode = Handler.decode_execute
-    if category in MULTI_TURN:
+    if category.startswith("multi_turn"):
         Handler.decode_execute = lambda *given, **_: given[1]
     try:
         return judge(category, prompt, truth, answer, number)
@@ -265,5 +285,7 @@ if __name__ == "__main__":
         serve(sys.argv[2])
     elif sys.argv[1] == "verdicts":
         verdicts(sys.argv[2])
+    elif sys.argv[1] == "own_tasks":
+        own_tasks(sys.argv[2])
     else:
         score(sys.argv[2], sys.argv[3], sys.argv[4:])

@@ -30,6 +30,8 @@ def multi_turn_entry(
     """
     for number in range(PLANS):
         plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials)
+        if mentions_in_a_default_list(plan):
+            continue
         texts = _worded(plan)
         if dials == HISTORY_DIALS and texts is not None and not _needs_history(plan, texts):
             continue
@@ -39,6 +41,25 @@ def multi_turn_entry(
                 entry["function"] = _offered(plan)
             return ForgedEntry(entry, plan.difficulty, _provenance(plan, number))
     raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
+
+
+def mentions_in_a_default_list(plan: Plan) -> bool:
+    """Whether a plan adds mentions to a tweet posted without any.
+
+    The official package then extends a list that all its instances share, in one process, so that
+    it refuses the very truth of such a task (the default argument of `post_tweet`).
+    """
+    config = plan.initial_config.get("TwitterAPI", {})
+    number = config.get("tweet_counter", 0)
+    bare = set[Any]()
+    for call in (call for turn in plan.turns for call in turn.calls):
+        if call.function == "post_tweet":
+            if "mentions" not in call.arguments:
+                bare.add(number)
+            number += 1
+        elif call.function == "mention" and call.arguments["tweet_id"].value in bare:
+            return True
+    return False
 
 
 def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,12 @@ from fctncalling.forge.forge_categories import FORGED_CATEGORIES, LONG_CONTEXT
 from fctncalling.forge.forge_run import ForgeRun
 from fctncalling.forge.forge_settings import ForgeSettings
 from fctncalling.forge.forged_entry import user_texts
+from fctncalling.forge.multi_turn_entry import mentions_in_a_default_list
 from fctncalling.forge.official_guard import OfficialGuard
+from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.forge.single_turn.measures import measure_single_turn
 
+OFFICIAL_PYTHON = os.environ.get("FCTNCALLING_OFFICIAL_PYTHON", "")
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
 SHORT = [name for name in FORGED_CATEGORIES if name not in LONG_CONTEXT]
 needs_official = pytest.mark.skipif(not OFFICIAL.is_dir(), reason="needs the official files")
@@ -57,6 +61,70 @@ def test_the_oracle_solves_a_file_of_every_category(
     shown = capsys.readouterr().out
     assert re.search(r"100\.0", shown)
     assert main(["lint", "--dataset_path", str(tasks)]) == 0
+
+
+def official_record(task: Task, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a task as the official package reads it, with its truth and two wrong answers."""
+    truth = task.ground_truth
+    if truth is None:
+        # Irrelevance: no call is right; relevance: any call is.
+        answers: dict[str, Any] = {
+            "truth": "I cannot help with that.",
+            "without": f"[{task.functions[0].name}()]",
+        }
+        if task.category == "live_relevance":
+            answers = {"truth": answers["without"], "without": answers["truth"]}
+    elif task.is_multi_turn:
+        turns = [[[call] for call in turn] for turn in truth]
+        last = max(number for number, turn in enumerate(turns) if turn)
+        without = [turn if number < last else [] for number, turn in enumerate(turns)]
+        answers = {"truth": turns, "without": without}
+    else:
+        [first, *_] = task.functions
+        answers = {"truth": accepted_answer(task, "prompting"), "without": f"[{first.name}()]"}
+    return {"category": task.category, "prompt": entry, "truth": truth, "answers": answers}
+
+
+def tweeting(mentions: Value | None) -> Plan:
+    """A tweet, posted with mentions or without, in which somebody is then mentioned."""
+    posted = {} if mentions is None else {"mentions": mentions}
+    calls = (
+        PlannedCall("TwitterAPI", "post_tweet", {"content": Value("text", "Hi", "said_now")}),
+        PlannedCall("TwitterAPI", "post_tweet", posted),
+        PlannedCall("TwitterAPI", "mention", {"tweet_id": Value("tweet", 8, "result")}),
+    )
+    turn = PlannedTurn(calls, requested=calls)
+    return Plan({"TwitterAPI": {"tweet_counter": 7}}, ("TwitterAPI",), (turn,))
+
+
+def test_nobody_is_mentioned_in_a_tweet_that_was_posted_without_mentions() -> None:
+    assert mentions_in_a_default_list(tweeting(None))
+    assert not mentions_in_a_default_list(tweeting(Value("user", ["ada"], "said_now")))
+
+
+@pytest.mark.prove
+@needs_official
+@pytest.mark.skipif(
+    not OFFICIAL_PYTHON,
+    reason="needs FCTNCALLING_OFFICIAL_PYTHON, the python of a virtual environment that holds "
+    "bfcl-eval (benchmarks/checkers.py says how it is made)",
+)
+def test_the_official_package_accepts_the_truths_of_two_thousand_tasks(tmp_path: Path) -> None:
+    output = tmp_path / "tasks.jsonl"
+    flags = ("--seed", "72", "--official_dir", str(OFFICIAL))
+    tasks = load_tasks(forged(output, 2000, *flags, categories=list(FORGED_CATEGORIES)))
+    lines = output.read_text(encoding="utf-8").splitlines()
+    records = tmp_path / "records.jsonl"
+    with records.open("w", encoding="utf-8") as file:
+        for task, line in zip(tasks, lines, strict=True):
+            file.write(json.dumps(official_record(task, json.loads(line))) + "\n")
+    command = [OFFICIAL_PYTHON, "benchmarks/peers/official_checkers.py", "own_tasks", str(records)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    verdicts = {task.id: json.loads(verdict) for task, verdict in zip(tasks, told, strict=True)}
+    refused = {key: each["truth"] for key, each in verdicts.items() if not each["truth"][0]}
+    assert refused == {}
+    wrong = [key for key, each in verdicts.items() if each["without"][0]]
+    assert wrong == []
 
 
 @pytest.mark.prove
