@@ -15,7 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
-from fctncalling.algorithms.batch import Experience, Minibatch, build_experience
+from fctncalling.algorithms.batch import Batch, Experience, Minibatch, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
 from fctncalling.algorithms.episodes import EpisodeRecord
@@ -192,9 +192,7 @@ def accumulate_gradients(
 
     def run_pass(rows: list[int]) -> tuple[Tensor, LossTerms]:
         batch, indices = experience.batch(rows)
-        outputs = policy(
-            *batch, temperature=config.temperature, entropy_gradient=config.entropy_coef > 0
-        )
+        outputs = _training_pass(policy, batch, config)
         terms = loss_terms(
             outputs, targets.at(indices), experience.token_groups(indices), algorithm, config
         )
@@ -213,6 +211,17 @@ def accumulate_gradients(
 
     parts = processes.accumulate_gradients(policy, minibatch, run_pass)
     return step_metrics(parts, config)
+
+
+def _training_pass(policy: ActorCritic, batch: Batch, config: TrainConfig) -> TokenOutputs:
+    """Return the outputs of a pass that gradients flow through."""
+    outputs: TokenOutputs = policy(
+        *batch,
+        temperature=config.temperature,
+        entropy_gradient=config.entropy_coef > 0,
+        gradient_checkpointing=config.gradient_checkpointing,
+    )
+    return outputs
 
 
 def loss_terms(

@@ -18,6 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.policy.decoder_states import states_at
+from fctncalling.algorithms.policy.gradient_checkpointing import (
+    LayerRunner,
+    recomputing,
+    run_layer,
+)
 from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
 from fctncalling.algorithms.policy.shared_prefixes import (
@@ -77,11 +82,13 @@ class ActorCritic(nn.Module):
         # (B, T); default: counted over the attended tokens of each row
         position_ids: Tensor | None = None,
         entropy_gradient: bool = False,
+        gradient_checkpointing: bool = False,
     ) -> TokenOutputs:
         """Return log-probabilities, entropies and values of the N acted tokens.
 
         Logits are computed at the positions before these alone. temperature: that of sampling, so
-        that the distribution trained is the one that acts.
+        that the distribution trained is the one that acts. gradient_checkpointing: layers keep
+        their inputs alone, and the backward pass computes them again.
         """
         rows, columns = acted.nonzero(as_tuple=True)
         if bool((columns == 0).any()):
@@ -90,7 +97,8 @@ class ActorCritic(nn.Module):
                 "predicted from"
             )
         read = (ids, attention_mask, position_ids, rows, columns - 1, tree)
-        hidden = states_at(self.model, self.model.get_decoder(), *read)  # (N, H)
+        run = self._layer_runner(ACTOR, recompute=gradient_checkpointing)
+        hidden = states_at(self.model, self.model.get_decoder(), *read, run)  # (N, H)
         logprobs, entropies = token_logprobs_and_entropies(
             self.model,
             hidden,
@@ -99,7 +107,8 @@ class ActorCritic(nn.Module):
             entropy_gradient=entropy_gradient,
         )
         if self._critic_has_own_backbone:
-            hidden = self._critic_states(*read)
+            run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
+            hidden = self._critic_states(*read, run)
         return TokenOutputs(logprobs, entropies, self._values(hidden))
 
     def values_at(
@@ -267,6 +276,15 @@ class ActorCritic(nn.Module):
             with self.adapters.use(CRITIC):
                 return states_at(self.model, self.model.get_decoder(), *read)
         return states_at(self.model, self.model.get_decoder(), *read)
+
+    def _layer_runner(self, adapter: str, *, recompute: bool) -> LayerRunner:
+        """Return how a pass calls its layers; adapter: active again while they are recomputed."""
+        adapters = self.adapters
+        if not recompute:
+            return run_layer
+        return recomputing(
+            contextlib.nullcontext if adapters is None else lambda: adapters.use(adapter)
+        )
 
     def _values(self, hidden: Tensor) -> Tensor:
         values: Tensor = self.value_head(hidden.detach() if self.critic_detach else hidden)

@@ -7,6 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fctncalling.algorithms.policy.gradient_checkpointing import (
+    LayerRunner,
+    layers_run_by,
+    run_layer,
+)
 from fctncalling.algorithms.policy.shared_prefixes import PrefixTree, tree_states_at
 from fctncalling.algorithms.policy.sparse_forward import hidden_states_at, supports_sparse_forward
 
@@ -20,22 +25,24 @@ def states_at(
     rows: Tensor,  # (N,) ascending
     columns: Tensor,  # (N,) ascending within each row
     tree: PrefixTree | None = None,  # of the rows, padded on the right
+    run: LayerRunner = run_layer,  # calls the layers
 ) -> Tensor:
     """Return a decoder's last hidden states at N positions, (N, H); computes no logits."""
     if tree is not None:
-        return tree_states_at(model, decoder, tree, rows, columns)
+        return tree_states_at(model, decoder, tree, rows, columns, run)
     mask: Tensor | None = attention_mask
     if position_ids is None and _padded_right(attention_mask):
         # A causal model never looks right: no mask is needed, and attention without one is faster.
         if supports_sparse_forward(model, decoder):
-            return hidden_states_at(decoder, ids, rows, columns)
+            return hidden_states_at(decoder, ids, rows, columns, run)
         mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     elif position_ids is None:
         # Explicit: models with absolute positions would count the padding on the left.
         position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
-    outputs = decoder(
-        input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
-    )
+    with layers_run_by(decoder, run):
+        outputs = decoder(
+            input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
+        )
     states: Tensor = outputs.last_hidden_state[rows, columns]
     return states
 

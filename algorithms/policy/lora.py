@@ -91,6 +91,9 @@ class Adapters:
     def use(self, name: str | None) -> Iterator[None]:
         """Context manager: activate an adapter, or None for the base alone, then restore."""
         before = self.active
+        if name == before:
+            yield
+            return
         self.switch(name)
         try:
             yield

@@ -22,6 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fctncalling.algorithms.policy.gradient_checkpointing import LayerRunner, run_layer
+
 QUERY_BLOCK = 128  # queries per attention call: with fewer, calls cost more than products saved
 
 
@@ -52,25 +54,33 @@ def hidden_states_at(
     ids: Tensor,  # (B, T), padded on the right
     rows: Tensor,  # (N,) ascending
     columns: Tensor,  # (N,) ascending within each row
+    run: LayerRunner = run_layer,
 ) -> Tensor:
-    """Return the decoder's last hidden states, after the final norm, at N positions, (N, H)."""
+    """Return the decoder's last hidden states, after the final norm, at N positions, (N, H).
+
+    run: calls the layers, but for the last one: the backward pass needs that first.
+    """
     hidden = decoder.embed_tokens(ids)
     angles = decoder.rotary_emb(hidden, torch.arange(ids.shape[1], device=ids.device).unsqueeze(0))
     *below, last = decoder.layers
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (T, 1, head size)
     for layer in below:
-        states = layer.input_layernorm(hidden)
-        # Queries before keys: gradients are added up in the reverse order, down to the last bit.
-        queries = queries_of(layer, states, cos, sin)
-        keys, values = _for_all_heads(layer, *keys_and_values(layer, states, cos, sin))
-        attended = _causal_attention(queries, keys, values)
-        hidden = layer_output(layer, hidden, attended)
+        hidden = run(_layer, layer, hidden, cos, sin)
     states = last.input_layernorm(hidden)
     queries = queries_of(last, states[rows, columns], cos[columns], sin[columns])
     keys, values = _for_all_heads(last, *keys_and_values(last, states, cos, sin))
     attended = _attention_at(queries, keys, values, rows, columns)
     selected: Tensor = decoder.norm(layer_output(last, hidden[rows, columns], attended))
     return selected
+
+
+def _layer(layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return the layer's output (B, T, H) from its input (B, T, H)."""
+    states = layer.input_layernorm(hidden)
+    # Queries before keys: gradients are added up in the reverse order, down to the last bit.
+    queries = queries_of(layer, states, cos, sin)
+    keys, values = _for_all_heads(layer, *keys_and_values(layer, states, cos, sin))
+    return layer_output(layer, hidden, _causal_attention(queries, keys, values))
 
 
 def queries_of(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

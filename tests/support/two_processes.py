@@ -45,6 +45,7 @@ CASES: dict[str, dict[str, Any]] = {
     "row means, huber": {"loss_aggregation": "row_mean", "huber_delta": 0.5},
     "adapters": {"lora_r": 2, "critic": "lora", "kl_coef": 0.1, "kl_mode": "k2"},
     "critic's own model": {"critic": "full", "algorithm_name": "APPO"},
+    "layers computed again": {"gradient_checkpointing": True, "critic": "full"},
     "groups": {"algorithm_name": "GRPO", "group_size": 4, "kl_coef": 0.1},
 }
 

@@ -8,14 +8,21 @@ those, `accepts_tree_masks` tries out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fctncalling.algorithms.policy.gradient_checkpointing import (
+    LayerRunner,
+    layers_run_by,
+    run_layer,
+)
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree, build_tree
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
+    AttentionPart,
     attention_parts,
     supports_tree_attention,
     tree_attention,
@@ -38,13 +45,15 @@ def tree_states_at(
     tree: PrefixTree,
     rows: Tensor,  # (N,)
     columns: Tensor,  # (N,)
+    run: LayerRunner = run_layer,
 ) -> Tensor:
     """Return the decoder's last hidden states, after the final norm, at N positions of the tree's
-    rows, (N, H).
+    rows, (N, H); `run` calls its layers.
     """
     if reads_by_segment(model, decoder):
-        return _segment_states_at(decoder, tree, rows, columns)
-    return _masked_states_at(decoder, tree, rows, columns)
+        return _segment_states_at(decoder, tree, rows, columns, run)
+    with layers_run_by(decoder, run):
+        return _masked_states_at(decoder, tree, rows, columns)
 
 
 def reads_by_segment(model: Any, decoder: Any) -> bool:
@@ -81,7 +90,9 @@ def _passes_trial(decoder: Any) -> bool:
     return True
 
 
-def _segment_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
+def _segment_states_at(
+    decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor, run: LayerRunner
+) -> Tensor:
     selected, index = torch.unique(tree.row_index[rows, columns], return_inverse=True)
     hidden = decoder.embed_tokens(tree.ids)  # (U, H)
     angles = decoder.rotary_emb(hidden, tree.positions.unsqueeze(0))
@@ -89,16 +100,23 @@ def _segment_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Te
     parts = attention_parts(tree, dtype=hidden.dtype)
     *below, last = decoder.layers
     for layer in below:
-        states = layer.input_layernorm(hidden)
-        keys, values = keys_and_values(layer, states, cos, sin)
-        attended = tree_attention(queries_of(layer, states, cos, sin), keys, values, parts)
-        hidden = layer_output(layer, hidden, attended)
+        hidden = run(_layer, layer, hidden, cos, sin, parts)
     states = last.input_layernorm(hidden)
     queries = queries_of(last, states[selected], cos[selected], sin[selected])
     parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
     attended = tree_attention(queries, *keys_and_values(last, states, cos, sin), parts)
     outputs: Tensor = decoder.norm(layer_output(last, hidden[selected], attended))
     return outputs[index]
+
+
+def _layer(
+    layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor, parts: Sequence[AttentionPart]
+) -> Tensor:
+    """Return the layer's output (U, H) from its input (U, H)."""
+    states = layer.input_layernorm(hidden)
+    keys, values = keys_and_values(layer, states, cos, sin)
+    attended = tree_attention(queries_of(layer, states, cos, sin), keys, values, parts)
+    return layer_output(layer, hidden, attended)
 
 
 def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
