@@ -27,6 +27,7 @@ SUBCOMMANDS = {
     "doctor": "fctncalling.cli.doctor",
     "export": "fctncalling.cli.export",
     "import-bfcl": "fctncalling.cli.import_bfcl",
+    "import-model": "fctncalling.cli.import_model",
     "forge": "fctncalling.cli.forge",
 }
 """Subcommand -> module with add_arguments(parser) and run(args) -> exit code; imported only when it

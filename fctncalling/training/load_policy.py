@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.model_import import folder_of_model
 from fctncalling.training.announce import announce
 from fctncalling.training.run_config import ENV_MODELS, RunConfig
+from fctncalling.wheel_download import ImportFailure
 
 if TYPE_CHECKING:
     import torch
@@ -231,9 +233,14 @@ def critic_kind(folder: Path) -> str | None:
 
 def base_model(config: TrainConfig) -> str:
     """Return the folder or hub name of the model that a run starts from: the reference, whatever
-    was learned since.
+    was learned since. A GGUF file is converted first, once.
     """
-    return str(config.model_name_or_path or embedded_path(ENV_MODELS.get(config.env_name, "model")))
+    if config.model_name_or_path is None:
+        return str(embedded_path(ENV_MODELS.get(config.env_name, "model")))
+    try:
+        return folder_of_model(config.model_name_or_path, lambda stage: announce(f"{stage} ..."))
+    except (ImportFailure, OSError) as error:
+        raise ModelError(f"--model_name_or_path {error}") from error
 
 
 def _load_model(source: str) -> torch.nn.Module:

@@ -10,6 +10,7 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.trackers import check_wandb
 from fctncalling.doctor.finding import FAULT
 from fctncalling.doctor.model_folder import is_folder_name, missing_part
+from fctncalling.model_import import is_gguf
 from fctncalling.training.load_policy import ModelError, critic_kind
 from fctncalling.training.run_config import RunConfig
 
@@ -40,7 +41,11 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
 
 
 def check_model_folder(name: str) -> None:
-    """Raise ModelError if a folder lacks what transformers needs of a model."""
+    """Raise ModelError if a folder lacks what transformers needs of a model; GGUF files are checked
+    as they are converted.
+    """
+    if is_gguf(name) and not Path(name).expanduser().is_dir():
+        return
     if missing := missing_part(Path(name).expanduser()):
         raise ModelError(f"--model_name_or_path {name}: the model cannot be loaded: {missing}")
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from evaluate_fctncalling import main
-from fctncalling import official_import
+from fctncalling import official_import, wheel_download
 from fctncalling.data import paths
-from fctncalling.official_import import ImportFailure, tables_of
+from fctncalling.official_import import tables_of
+from fctncalling.wheel_download import ImportFailure
 
 MODULE = b'WORDS = ["a", "b"]\nORDER = {"x": ..., "y": (1, -2.5)}\n'
 FILES = {
@@ -66,7 +67,7 @@ def test_pip_is_asked_for_the_wheel_alone_and_builds_nothing(
         commands.append(command)
         return subprocess.CompletedProcess(command, 1, "", "ERROR: no matching distribution")
 
-    monkeypatch.setattr(official_import.subprocess, "run", pip)
+    monkeypatch.setattr(wheel_download.subprocess, "run", pip)
     assert main(["import-bfcl", "--data_dir", str(tmp_path / "data")]) == 2
     assert "no matching distribution" in capsys.readouterr().err
     assert {"--only-binary=:all:", "--no-deps"} <= set(commands[0])

@@ -22,7 +22,7 @@ class DataAndModelSettings:
     )
     model_name_or_path: str | None = field(
         None,
-        "Model folder or hub name; none: the embedded small model.",
+        "Model folder, GGUF file or hub name; none: the embedded small model.",
         basic=True,
         metavar="MODEL",
     )
