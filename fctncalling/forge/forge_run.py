@@ -67,6 +67,7 @@ class ForgeRun:
         thrown: Counter[str] = Counter()
         for attempt in range(MAX_ATTEMPTS):
             made = self._maker(category)(category, self._settings.seed, index, attempt)
+            thrown.update(made.thrown_away)
             texts = digest("\n".join(made.user_texts))
             fault = REPEATED if texts in self._seen else self._official_fault(category, made)
             if fault is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 
@@ -12,6 +12,7 @@ class ForgedEntry(NamedTuple):
     entry: dict[str, Any]
     difficulty: float  # from 0 (one call, everything said) to 1
     provenance: dict[str, Any]  # where words, values and calls come from
+    thrown_away: Mapping[str, int] = {}  # reason -> number of tasks thrown away in its place
 
     @property
     def user_texts(self) -> tuple[str, ...]:

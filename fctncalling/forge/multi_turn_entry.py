@@ -16,6 +16,7 @@ from fctncalling.forge.multi_turn.fidelity import occurs
 from fctncalling.forge.plan import Plan
 from fctncalling.forge.words import CannotSay, user_texts
 
+AMBIGUOUS = "is ambiguous: other calls lead to the same end"
 VARIATIONS = 2  # wordings tried for a plan
 PLANS = 50  # plans tried for a task
 
@@ -28,8 +29,10 @@ def multi_turn_entry(
     Nothing but these arguments decides. Raises LongContextError where BFCL's tables are needed
     and missing, CannotSay where no plan could be worded.
     """
+    ambiguous = 0
     for number in range(PLANS):
         plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials)
+        ambiguous += plan.ambiguous
         if mentions_in_a_default_list(plan):
             continue
         texts = _worded(plan)
@@ -39,7 +42,8 @@ def multi_turn_entry(
             entry = task_entry(plan, texts, f"{category}_{index}")
             if plan.excluded_functions:
                 entry["function"] = _offered(plan)
-            return ForgedEntry(entry, plan.difficulty, _provenance(plan, number))
+            thrown = {AMBIGUOUS: ambiguous} if ambiguous else {}
+            return ForgedEntry(entry, plan.difficulty, _provenance(plan, number), thrown)
     raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
 
 

@@ -112,6 +112,7 @@ class Plan:
     difficulty: float = 0.0  # 0 (one call, all said) to 1
     missed_functions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     excluded_functions: tuple[str, ...] = ()  # offered never: another way to the same end
+    ambiguous: int = 0  # plans thrown away in its place: another way led to the same end
     seed: str = ""  # "seed/category/index": makes this very plan again
 
     @property

@@ -14,16 +14,24 @@ from forge_sample_plans import sample_plans
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
+from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
-from fctncalling.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan, task_entry
+from fctncalling.forge.multi_turn import (
+    CATEGORIES,
+    HISTORY_DIALS,
+    multi_turn_plan,
+    planner,
+    task_entry,
+)
 from fctncalling.forge.multi_turn.dependencies import dependencies
-from fctncalling.forge.multi_turn.entries import bare_task, bare_texts
+from fctncalling.forge.multi_turn.entries import bare_task, bare_texts, plain
 from fctncalling.forge.multi_turn.fidelity import divergence, measure
 from fctncalling.forge.multi_turn.knowledge import is_refusal
 from fctncalling.forge.multi_turn.make_plans import difficulty
 from fctncalling.forge.multi_turn.moves import TABLE, moves
 from fctncalling.forge.multi_turn.probing import learn
-from fctncalling.forge.multi_turn.proof import prove, still_shown
+from fctncalling.forge.multi_turn.proof import AMBIGUOUS, Proof, prove, still_shown
+from fctncalling.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
@@ -153,6 +161,59 @@ def test_proof_refuses_a_call_whose_result_was_seen_before() -> None:
     plan = Plan({"MathAPI": {}}, ("MathAPI",), turns)
     assert prove(plan).fault == "the plan passes without call (1, 1)"
     assert not prove(replace(plan, turns=(turns[0], PlannedTurn((subtract,))))).fault
+
+
+def said(kind: str, value: Any) -> Value:
+    return Value(kind, value, "said_now", said=value, said_kind=kind)
+
+
+def file_plan(*calls: tuple[str, dict[str, Value]]) -> Plan:
+    """Return a plan of one turn in a folder of one note, its results as the tools give them."""
+    contents = {
+        "note.txt": {"type": "file", "content": "Rent is due."},
+        "old": {"type": "directory", "contents": {}},
+    }
+    config = {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": contents}}}}
+    session = ToolSession(["GorillaFileSystem"], config)
+    made = []
+    for function, arguments in calls:
+        call = PlannedCall("GorillaFileSystem", function, arguments)
+        made.append(replace(call, result=session.execute(plain(call))))
+    return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made), requested=tuple(made)),))
+
+
+COPY = ("cp", {"source": said("entry_name", "note.txt"), "destination": said("folder", "old")})
+REMOVE = ("rm", {"file_name": said("entry_name", "note.txt")})
+REMOVE_FOLDER = ("rmdir", {"dir_name": said("folder", "old")})
+
+
+def test_a_function_that_does_two_calls_in_one_is_not_offered() -> None:
+    assert prove(file_plan(COPY, REMOVE)).plan.excluded_functions == ("mv",)
+    assert prove(file_plan(COPY)).plan.excluded_functions == ()
+    assert prove(file_plan(REMOVE)).plan.excluded_functions == ()
+
+
+def test_a_function_of_which_the_judge_could_not_tell_the_truth_is_not_offered() -> None:
+    assert prove(file_plan(REMOVE_FOLDER)).plan.excluded_functions == ("rm",)
+    add = PlannedCall("MathAPI", "add", SUM, result='{"result": 5}')
+    one = prove(Plan({"MathAPI": {}}, ("MathAPI",), (PlannedTurn((add,)),)))
+    assert one.plan.excluded_functions == ("sum_values",)
+    assert verdict(one.plan, [["sum_values(numbers=[2, 3])"]])
+
+
+def test_a_plan_that_needs_the_function_of_another_way_is_thrown_away_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert prove(file_plan(REMOVE_FOLDER, REMOVE)).fault == AMBIGUOUS
+    faults = iter([AMBIGUOUS, AMBIGUOUS])
+
+    def found(plan: Plan) -> Proof:
+        proof = prove(plan)
+        return proof if proof.fault else replace(proof, fault=next(faults, ""))
+
+    monkeypatch.setattr(planner, "prove", found)
+    made = multi_turn_entry("multi_turn_miss_param", 21, 0)
+    assert dict(made.thrown_away) == {"is ambiguous: other calls lead to the same end": 2}
 
 
 def test_proof_refuses_a_result_that_is_not_the_tools() -> None:

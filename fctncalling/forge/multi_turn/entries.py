@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Task
+from fctncalling.envs.python_source.plain_calls import PlainCall
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.forge.plan import Plan, PlannedCall
 
@@ -44,6 +45,17 @@ def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]
 def call_text(call: PlannedCall) -> str:
     """Return a planned call as a truth writes it."""
     return render_call(call.function, {name: each.value for name, each in call.arguments.items()})
+
+
+def plain(call: PlannedCall) -> PlainCall:
+    """Return a planned call as the tools take it, its lists and dicts its own."""
+    return PlainCall(call.function, (), {key: _own(v.value) for key, v in call.arguments.items()})
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_own(each) for each in value]
+    return dict(value) if isinstance(value, dict) else value
 
 
 def bare_texts(plan: Plan) -> list[str]:

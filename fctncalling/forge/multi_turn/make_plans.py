@@ -42,11 +42,14 @@ def multi_turn_plan(
     if category not in CATEGORIES:
         raise KeyError(f"{category}: expected one of {', '.join(CATEGORIES)}")
     variant = category.removeprefix("multi_turn_")
+    ambiguous = 0
     for number in range(_TRIES):
         name = f"{seed}/{category}/{index}/{attempt}/{number}"
-        plan = _varied(make_plan(name, dials), variant, random.Random(f"{name}/variant"))
+        made = make_plan(name, dials)
+        ambiguous += made.ambiguous
+        plan = _varied(made, variant, random.Random(f"{name}/variant"))
         if plan is not None:
-            return replace(plan, difficulty=difficulty(plan))
+            return replace(plan, difficulty=difficulty(plan), ambiguous=ambiguous)
     raise RuntimeError(f"{category}: no plan in {_TRIES} tries at number {index} of seed {seed}")
 
 
@@ -80,7 +83,8 @@ def _mixed(plan: Plan, draw: random.Random) -> Plan:
         config = {**plan.initial_config, **make_world(draw, [name])}
         involved = [*plan.involved_classes, name]
         draw.shuffle(involved)
-        return replace(plan, initial_config=config, involved_classes=tuple(involved))
+        proof = prove(replace(plan, initial_config=config, involved_classes=tuple(involved)))
+        return plan if proof.fault else proof.plan
     return plan
 
 

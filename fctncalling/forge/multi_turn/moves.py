@@ -66,6 +66,11 @@ class Moves:
         """Return {pattern of a path in the result: kind} of a function."""
         return self._produces[function]
 
+    def shapes(self, function: str) -> list[str]:
+        """Return the shapes of a function's results."""
+        found: list[str] = self._learned.get(function, {}).get("shapes", [])
+        return found
+
     def cures(self, function: str, refusal: str) -> list[str]:
         """Return the functions that a refused call may succeed after, the likeliest first."""
         entry = self._learned.get(function, {})
@@ -97,6 +102,12 @@ def headline(refusal: str) -> str:
     text = str(data.get("error", "")) if isinstance(data, dict) else str(data)
     text = re.sub(r"'[^']*'|\S*\d\S*", "_", text.split("Here ", 1)[0])
     return " ".join(text.replace(".", "").replace(":", "").split()[:7])
+
+
+def shape(result: str) -> str:
+    """Return the keys of a result, or its type: texts of two shapes are never the same."""
+    data = parsed(result)
+    return " ".join(map(str, data)) if isinstance(data, dict) else type(data).__name__
 
 
 @lru_cache(maxsize=1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from fctncalling.forge.multi_turn.dials import ANCHOR_ROOM, ANCHORS, CLASS_WEIGHTS, Dials
-from fctncalling.forge.multi_turn.proof import prove
+from fctncalling.forge.multi_turn.proof import AMBIGUOUS, prove
 from fctncalling.forge.multi_turn.walk import DeadEnd, Walk
 from fctncalling.forge.multi_turn.worlds.make_world import make_world
 from fctncalling.forge.plan import Plan, PlannedTurn
@@ -27,6 +28,7 @@ def make_plan(
     dials = dials or Dials()
     draw = random.Random(seed)
     weights = dict.fromkeys(combinations, 1.0) or CLASS_WEIGHTS
+    ambiguous = 0
     for _ in range(_TRIES):
         classes = _drawn(draw, weights)
         sizes = [_drawn(draw, dials.calls) for _ in range(_drawn(draw, dials.turns))]
@@ -39,7 +41,8 @@ def make_plan(
         proof = prove(plan)
         kept = dials.chains.get(longest_chain(proof.plan), 0.0)
         if not proof.fault and draw.random() < kept:
-            return proof.plan
+            return replace(proof.plan, ambiguous=ambiguous)
+        ambiguous += proof.fault == AMBIGUOUS
     raise RuntimeError(f"no plan proved itself in {_TRIES} walks from seed {seed!r}")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from fctncalling.forge.multi_turn.dials import Dials
 from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.forge.multi_turn.knowledge import is_refusal, leaves, parsed, pattern
-from fctncalling.forge.multi_turn.moves import TABLE, Moves, headline
+from fctncalling.forge.multi_turn.moves import TABLE, Moves, headline, shape
 from fctncalling.forge.multi_turn.walk import DeadEnd, NoDraft, Walk
 from fctncalling.forge.multi_turn.worlds import inventory
 from fctncalling.forge.multi_turn.worlds.make_world import make_world
@@ -23,12 +23,13 @@ WORLDS = 36
 _PASSES = 3
 _REDRAWS = 6
 _ROOM = 5  # calls of a prelude
+_MOST_SHAPES = 12
 _SURE = 0.7  # share of a result's values at a place that must be of a kind
 
 
 def learn(seed: int = 0, num_worlds: int = WORLDS) -> dict[str, dict[str, Any]]:
     """Return {function: {"changes", "cures": {refusal: [functions]}, "produces": {path: kind},
-    "seen_by": [functions]}}.
+    "seen_by": [functions], "shapes": [of results]}}.
     """
     learned: dict[str, dict[str, Any]] = {}
     for _ in range(_PASSES):  # what the first pass cured, the second starts from
@@ -52,6 +53,7 @@ class _Probe:
         self.changed: set[str] = set()
         self.cured: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.shown: dict[str, Counter[str]] = defaultdict(Counter)
+        self.shapes: dict[str, set[str]] = defaultdict(set)
         self.leaves: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
 
     def visit(self, index: int) -> None:
@@ -109,6 +111,7 @@ class _Probe:
 
     def _note(self, walk: Walk, name: str, text: str) -> None:
         state = walk.session.live_state()
+        self.shapes[name].add(shape(text))
         for path, value in leaves(parsed(text)):
             kinds = [
                 kind
@@ -173,7 +176,13 @@ class _Probe:
             "cures": {refusal: names for refusal, names in cures.items() if names},
             "produces": produces,
             "seen_by": sorted(n for n, times in self.shown[name].items() if times > 1),
+            "shapes": _common(self.shapes[name]),
         }
+
+
+def _common(shapes: set[str]) -> list[str]:
+    """Return a function's shapes; none where its results are keyed by what they are about."""
+    return sorted(shapes) if len(shapes) <= _MOST_SHAPES else []
 
 
 def _leading(counts: Counter[str]) -> list[str]:

@@ -5,18 +5,22 @@ The judge is the project's own multi-turn checker.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from fctncalling.checkers.multi_turn import LiveTurn, check_pairs
+from fctncalling.checkers.multi_turn import LiveTurn, turn_fault
 from fctncalling.data.types import TurnRecord
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.forge.multi_turn.another_way import other_ways
+from fctncalling.forge.multi_turn.entries import plain
 from fctncalling.forge.multi_turn.knowledge import is_refusal, leaves, parsed
-from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
+from fctncalling.forge.plan import Plan, PlannedTurn, Value
 
+AMBIGUOUS = "another way leads to the same end"
+_MOST_EXCLUDED = 2
 Dropped = frozenset[tuple[int, int]]
 
 
@@ -42,16 +46,34 @@ def prove(plan: Plan) -> Proof:
     places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
     edges: dict[tuple[int, int], list[tuple[int, int]]] = {place: [] for place in places}
     for place in places:
-        without = frozenset({place})
-        records = _replay(plan, without)
-        if _passes(records, truth):
+        passes, results = _attempt(plan, frozenset({place}), truth)
+        if passes:
             return Proof(f"the plan passes without call {place}", plan)
-        for later in _changed(plan, records, truth, place):
+        for later in _changed(results, truth, place):
             edges[later].append(place)
     for first, second in pairwise(places):
-        if first[0] == second[0] and _passes(_replay(plan, frozenset({first, second})), truth):
+        if first[0] == second[0] and _attempt(plan, frozenset({first, second}), truth)[0]:
             return Proof(f"the plan passes without calls {first} and {second}", plan)
-    return Proof("", replace(plan, turns=_with_edges(plan.turns, edges)))
+    excluded = _excluded(plan, truth)
+    if excluded is None:
+        return Proof(AMBIGUOUS, plan)
+    return Proof(
+        "",
+        replace(plan, turns=_with_edges(plan.turns, edges), excluded_functions=excluded),
+    )
+
+
+def _excluded(plan: Plan, truth: Sequence[TurnRecord]) -> tuple[str, ...] | None:
+    """Return the functions that are not offered since they would do what the truth does in another
+    way; None where the plan calls one of them itself, or there are too many.
+    """
+    used = {call.function for turn in plan.turns for call in turn.calls}
+    found: set[str] = set()
+    for way in other_ways(plan, truth):
+        found.add(way.call.name)
+        if way.call.name in used or len(found) > _MOST_EXCLUDED:
+            return None
+    return tuple(sorted(found))
 
 
 def _with_edges(turns: Sequence[PlannedTurn], edges: dict[Any, Any]) -> tuple[PlannedTurn, ...]:
@@ -78,6 +100,27 @@ def _replay(plan: Plan, without: Dropped) -> list[TurnRecord]:
         )
         records.append(TurnRecord(results, session.public_state()))
     return records
+
+
+def _attempt(
+    plan: Plan, without: Dropped, truth: Sequence[TurnRecord]
+) -> tuple[bool, list[Sequence[str]]]:
+    """Return whether the checker passes a plan without some calls, and its results by turn."""
+    session = ToolSession(
+        plan.involved_classes, plan.initial_config, long_context=plan.long_context
+    )
+    passes, seen, results = True, Counter[str](), list[Sequence[str]]()
+    for t, turn in enumerate(plan.turns):
+        made = tuple(
+            session.execute(plain(call))
+            for c, call in enumerate(turn.calls)
+            if (t, c) not in without
+        )
+        results.append(made)
+        seen.update(made)
+        # The live states are compared before the next turn changes them, and never copied.
+        passes = passes and not turn_fault(LiveTurn(made, session.live_state()), truth[t], seen)
+    return passes, results
 
 
 def in_long_context(plan: Plan) -> Plan | None:
@@ -122,31 +165,13 @@ def leaf_values(data: Any) -> list[Any]:
     return [value for _, value in leaves(data)]
 
 
-def plain(call: PlannedCall) -> PlainCall:
-    """Return a planned call as the tools take it, its lists and dicts its own."""
-    return PlainCall(call.function, (), {key: _own(v.value) for key, v in call.arguments.items()})
-
-
-def _own(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_own(each) for each in value]
-    return dict(value) if isinstance(value, dict) else value
-
-
-def _passes(records: Sequence[TurnRecord | LiveTurn], truth: Sequence[TurnRecord]) -> bool:
-    return check_pairs(zip(records, truth, strict=True), len(records), len(truth)).valid
-
-
 def _changed(
-    plan: Plan,
-    records: Sequence[TurnRecord],
-    truth: Sequence[TurnRecord],
-    dropped: tuple[int, int],
+    results: Sequence[Sequence[str]], truth: Sequence[TurnRecord], dropped: tuple[int, int]
 ) -> list[tuple[int, int]]:
     """Return the later calls whose results a dropped call changes."""
     found: list[tuple[int, int]] = []
     for t in range(dropped[0], len(truth)):
-        texts = list(records[t].results)
+        texts = list(results[t])
         if t == dropped[0]:
             texts.insert(dropped[1], truth[t].results[dropped[1]])
         pairs = zip(texts, truth[t].results, strict=True)

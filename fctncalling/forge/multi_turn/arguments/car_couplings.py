@@ -125,9 +125,16 @@ def numbers(drafter: Drafter) -> Arguments:
     return {"numbers": said("number", drawn)}
 
 
+_LARGEST = 1e7  # nobody goes on from a number beyond
+
+
 def number(drafter: Drafter) -> Value:
     """Return a number: the one shown last, or one that the words say."""
-    facts = [f for f in drafter.knowledge.facts if f.kind in NUMERIC_KINDS and f.call >= 0]
+    facts = [
+        f
+        for f in drafter.knowledge.facts
+        if f.kind in NUMERIC_KINDS and f.call >= 0 and abs(f.value) < _LARGEST
+    ]
     last = [f for f in facts if (f.turn, f.call) == (facts[-1].turn, facts[-1].call)]
     if len(last) == 1 and drafter.draw.random() < 0.9:
         return from_fact(last[0], "result")
@@ -144,6 +151,18 @@ def two(first: str, second: str, kind: str = "number") -> Draft:
         return {first: number(drafter), second: other}
 
     return draft
+
+
+def rounding(drafter: Drafter) -> Arguments:
+    """Return a number with more decimals than are wanted."""
+    value = number(drafter)
+    if round(value.value, 2) == value.value and value.provenance != "result":
+        value = said("number", round(drafter.draw.uniform(1, 500), drafter.draw.randint(3, 6)))
+    places = range(1, len(str(value.value).partition(".")[2]))
+    return {
+        "number": value,
+        "decimal_places": said("precision", drafter.draw.choice(places[:4])),
+    }
 
 
 def logarithm(drafter: Drafter) -> Arguments:
@@ -192,7 +211,7 @@ DRAFTS: dict[str, Draft] = {
     "absolute_value": lambda drafter: {"number": number(drafter)},
     "percentage": two("part", "whole"),
     "power": two("base", "exponent", "base"),
-    "round_number": two("number", "decimal_places", "precision"),
+    "round_number": rounding,
     "square_root": two("number", "precision", "precision"),
     "logarithm": logarithm,
     "si_unit_conversion": units(_METRIC),

@@ -85,8 +85,10 @@ def transfer(drafter: Drafter) -> Arguments:
             "destination": replace(drafter.value("folder"), kind="destination"),
         }
     stem, dot, ending = str(source.value).rpartition(".")
-    taken = drafter.draw.choice(pools.FILE_STEMS)
-    new_name = f"{taken}.{ending}" if stem and dot else taken
+    new = drafter.draw.choice(pools.FILE_STEMS)
+    new_name = f"{new}.{ending}" if stem and dot else new
+    if new_name in {*inventory.files(drafter.state), *places}:
+        raise LookupError("destination")
     return {"source": source, "destination": said("destination", new_name)}
 
 
