@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass
@@ -19,6 +19,30 @@ class TokenRecord:
     ends_action: list[bool]  # the last sampled token of its action
     rollout_logprobs: list[float]  # as sampled, NaN where unknown; 0.0 where not acted
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
+
+    def split(self) -> SplitRecord:
+        """Return the row as trainers of prompts and completions take it; the context after the last
+        action is left out. ValueError where no token is acted.
+        """
+        if True not in self.acted:
+            raise ValueError("token record: no token is acted, so there is no completion")
+        first = self.acted.index(True)
+        end = len(self.acted) - self.acted[::-1].index(True)
+        return SplitRecord(
+            self.ids[:first],
+            self.ids[first:end],
+            self.rollout_logprobs[first:end],
+            self.acted[first:end],
+        )
+
+
+class SplitRecord(NamedTuple):
+    """Prompt and completion of a token record: the completion begins with the first acted token."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]  # with the tool results between actions
+    logprobs: list[float]  # of the completion's tokens as sampled; 0.0 where not acted
+    mask: list[bool]  # true where the policy sampled the token
 
 
 @dataclass

@@ -15,7 +15,7 @@ from gymnasium.error import ResetNeeded
 from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Episode, Message, Task
 from fctncalling.envs.episode.state import EpisodeState
-from fctncalling.envs.episode.transcript import transcript
+from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.episode_runner import EpisodeRunner, User
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers import get_handler
@@ -126,7 +126,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         user: User | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self.render_mode = self._checked_render_mode(render_mode)
+        check_render_mode(render_mode, self.metadata["render_modes"])
+        self.render_mode = render_mode
         # what is not ours may wait for anything
         foreign = tools is not None or allow_task_tools or user is not None or callable(reward)
         self.metadata = {**self.metadata, "in_process_tools": not foreign}
@@ -150,11 +151,14 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self._state: EpisodeState | None = None
         self._num_rendered = 0  # messages that are already on the screen ("human")
 
-    def _checked_render_mode(self, mode: str | None) -> str | None:
-        if mode not in (None, *self.metadata["render_modes"]):
-            modes = self.metadata["render_modes"]
-            raise ValueError(f"render_mode={mode!r}: expected one of {modes}, or None.")
-        return mode
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What is played, in order."""
+        return tuple(self._tasks.tasks)
+
+    def executes_calls(self, task_id: str) -> bool:
+        """Whether a task's calls are run; elsewhere the first message is the answer."""
+        return self._tasks.by_id(task_id).executes_calls
 
     @property
     def episode(self) -> Episode:
@@ -167,10 +171,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         """Begin the task `options["task_id"]`, or one drawn from `np_random`; returns the first
         turn and its `info`.
 
-        Raises UnknownTask (a KeyError), LookupError for a tool class or handler the task needs,
-        UnsupportedCategory where no checker judges it, LongContextError, MissingExtra or
-        CorpusError where what the task's tools need is not there, ToolDefinitionError for a class
-        of which no docs can be made.
+        Raises UnknownTask (a KeyError), LookupError for a tool class or handler that is missing,
+        UnsupportedCategory, LongContextError, MissingExtra or CorpusError where the tools lack
+        something, ToolDefinitionError for a class of which no docs can be made.
         """
         super().reset(seed=seed)
         task = self._tasks.choose(options, self.np_random)
@@ -196,8 +199,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> Step:
         """Play one assistant message; returns (observation, reward, terminated, truncated, info).
 
-        Raises ResetNeeded before the first reset and after the end, TypeError where the action is
-        no `str`.
+        Raises ResetNeeded before the first reset and after the end, TypeError for no `str`.
         """
         state = self._required_state("step")
         if state.ended:
@@ -205,9 +207,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 f'step: task "{state.task.id}" has ended. Call reset() before the next step().'
             )
         if not isinstance(action, str):
+            kind = type(action).__name__
             raise TypeError(
-                f"step: the action is a {type(action).__name__}: expected a str, the assistant's "
-                "message."
+                f"step: the action is a {kind}: expected a str, the assistant's message."
             )
         text = joined(str(action))  # numpy's strings become plain ones
         state.add_messages([{"role": "assistant", "content": text}])
@@ -259,9 +261,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         return observation, info
 
     def render(self) -> str | None:
-        """Return the transcript so far ("ansi"); None otherwise: "human" prints each step as it is
-        made.
-        """
+        """Return the transcript so far ("ansi"); else None: "human" prints each step at once."""
         if self.render_mode != "ansi":
             return None
         state = self._required_state("render")

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
     from fctncalling.data.bfcl import TaskError, embedded_path, iter_tasks, load_tasks
     from fctncalling.data.types import Call, Episode, FunctionDoc, StepRecord, Task, Verdict
+    from fctncalling.envs.dialogue import Dialogue, info_to_json, opening, score
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.envs.judging.judge import judge
+    from fctncalling.evaluation.play_episodes import play_episodes
     from fctncalling.text_environment.text_environment import TextEnvironment
     from fctncalling.text_environment.text_history import TextHistory
     from fctncalling.training.trainer import Trainer
@@ -24,6 +26,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Call",
+    "Dialogue",
     "Episode",
     "FunctionCallingEnv",
     "FunctionDoc",
@@ -37,14 +40,19 @@ __all__ = [
     "Verdict",
     "__version__",
     "embedded_path",
+    "info_to_json",
     "iter_tasks",
     "judge",
     "load_tasks",
+    "opening",
+    "play_episodes",
+    "score",
 ]
 
 # A public name and the module it is imported from when it is first used.
 _HOME = {
     "Call": "fctncalling.data.types",
+    "Dialogue": "fctncalling.envs.dialogue",
     "Episode": "fctncalling.data.types",
     "FunctionCallingEnv": "fctncalling.envs.function_calling",
     "FunctionDoc": "fctncalling.data.types",
@@ -57,9 +65,13 @@ _HOME = {
     "Trainer": "fctncalling.training.trainer",
     "Verdict": "fctncalling.data.types",
     "embedded_path": "fctncalling.data.bfcl",
+    "info_to_json": "fctncalling.envs.dialogue",
     "iter_tasks": "fctncalling.data.bfcl",
     "judge": "fctncalling.envs.judging.judge",
     "load_tasks": "fctncalling.data.bfcl",
+    "opening": "fctncalling.envs.dialogue",
+    "play_episodes": "fctncalling.evaluation.play_episodes",
+    "score": "fctncalling.envs.dialogue",
 }
 
 register_environments()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Verdict
@@ -37,3 +37,9 @@ def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = 
             "verdict: valid" if verdict.valid else f"verdict: {shown(str(verdict.error_type))}"
         )
     return "\n".join(blocks)
+
+
+def check_render_mode(mode: str | None, modes: Sequence[str]) -> None:
+    """Raise ValueError for a render mode that the environment does not have."""
+    if mode not in (None, *modes):
+        raise ValueError(f"render_mode={mode!r}: expected one of {list(modes)}, or None.")

@@ -34,6 +34,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
+from fctncalling.envs.dialogue.task_form import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
@@ -41,7 +42,6 @@ from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
     ContextOverflow,
     EpisodeCut,
-    task_for_form,
 )
 from fctncalling.evaluation.episode_differences import episode_differences
 from fctncalling.evaluation.episode_log import play_episode

@@ -26,8 +26,8 @@ from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.cli.run.thread_workers import Workers
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.envs.dialogue.task_form import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.evaluation.agents.agent import task_for_form
 from fctncalling.evaluation.agents.local_model import LocalModel, LocalSettings
 from fctncalling.evaluation.agents.scripted import ScriptedAgent
 

@@ -43,8 +43,9 @@ from fctncalling.cli.shared.tool_flags import add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.paths import official_data_folder
+from fctncalling.envs.dialogue.task_form import FORMS
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.evaluation.agents.agent import FORMS, AgentSetupError
+from fctncalling.evaluation.agents.agent import AgentSetupError
 
 _SINGLE = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance")
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -15,9 +15,9 @@ from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.types import Task
+from fctncalling.envs.dialogue.task_form import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.evaluation.agents.agent import task_for_form
 
 IsDone = Callable[[str, str, int], bool]
 """(category, task id, number of the sample) -> whether the output holds the episode already."""

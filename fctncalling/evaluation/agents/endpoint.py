@@ -10,7 +10,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,7 @@ from fctncalling.evaluation.agents.agent import (
     Player,
 )
 from fctncalling.evaluation.agents.context_overflow import is_context_overflow
-from fctncalling.evaluation.agents.endpoint_players import (
-    Endpoint,
-    PromptedPlayer,
-    ToolCallPlayer,
-    ToolsTextPlayer,
-)
+from fctncalling.evaluation.agents.endpoint_players import EndpointPlayer
 from fctncalling.evaluation.agents.http_post import BadAddress, HttpPoster, Reply, RequestFailed
 from fctncalling.evaluation.agents.redaction import Redactor, without_credentials
 
@@ -41,11 +36,6 @@ FIRST_RETRIES = 2  # of a request that finds nobody, before anything was ever an
 OUTAGE_S = 10.0  # shorter ones cost an episode, never the run
 RETRY_NOTE_INTERVAL_S = 5.0  # between two notes about repetitions
 MIN_TOKENS = 16  # an answer that is worth asking for
-_PLAYERS: dict[str, Callable[[Endpoint], Player]] = {
-    "prompting": PromptedPlayer,
-    "tool_call": ToolCallPlayer,
-    "tools_text": ToolsTextPlayer,
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +95,7 @@ class EndpointAgent:
 
     def player(self, task: Task, handler: str, seed: int) -> Player:
         """Return a player for an episode."""
-        return _PLAYERS[self.settings.form](self)
+        return EndpointPlayer(self, self.settings.form)
 
     def close(self) -> None:
         """Close the connections; players that still wait to repeat a request give up."""

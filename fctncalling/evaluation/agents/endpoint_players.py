@@ -1,21 +1,17 @@
-"""Conversations with an endpoint, one class per form of prompt."""
+"""Player of an endpoint: one conversation, continued by requests."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from fctncalling.data.types import Call, Message
-from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
-
-_MARKED = re.compile(
-    r"(.*?)(?:<tool_call>|<\|python_tag\|>|<\|python_start\|>|\[TOOL_CALLS\]|<TOOLCALL>|<functions>)",
-    re.DOTALL,
+from fctncalling.data.types import Message
+from fctncalling.envs.dialogue.conversations import (
+    CONVERSATIONS,
+    content_of,
+    holds_calls,
+    named_tool_calls,
 )
-"""What a model says before its calls, where a mark opens them."""
 
 
 class Endpoint(Protocol):
@@ -30,177 +26,27 @@ class Endpoint(Protocol):
         ...
 
 
-class PromptedPlayer:
-    """BFCL's prompting form: docs in the system message, results as one user message."""
+class EndpointPlayer:
+    """One episode's conversation with an endpoint, in one of the forms of dialogue."""
 
-    def __init__(self, agent: Endpoint) -> None:
-        self._agent = agent
-        self._messages = list[Message]()
-
-    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the next message's text."""
-        new = [{"role": m["role"], "content": m.get("content") or ""} for m in info["messages"]]
-        if not self._messages:
-            own = new.pop(0)["content"] if new and new[0]["role"] == "system" else ""
-            system = "\n\n".join(filter(None, [info["instructions"], own]))
-            self._messages.append({"role": "system", "content": system})
-        elif any(message["role"] == "tool" for message in new):
-            new = [{"role": "user", "content": observation}]
-        self._messages += new
-        text = _content(self._agent.complete(self._messages))
-        self._messages.append({"role": "assistant", "content": text})
-        return text
-
-
-class ToolCallPlayer:
-    """Player in the tool call form: schemas with the messages, one tool message for each result."""
-
-    def __init__(self, agent: Endpoint) -> None:
-        self._agent = agent
-        self._messages = list[Message]()
-        # Our last message, until it is known whether its calls ran.
-        self._pending: dict[str, Any] | None = None
+    def __init__(self, endpoint: Endpoint, form: str) -> None:
+        self._endpoint = endpoint
+        self._form = form
+        self._conversation = CONVERSATIONS[form]()
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the next message: its calls as JSON, else its text."""
-        self._add_observation(observation, info)
-        message = self._agent.complete(self._messages, info["tools"])
-        self._pending = message
-        calls = _tool_calls(message)
-        if calls:
-            return json.dumps([{call["name"]: call["arguments"]} for call in calls])
-        text = _content(message)
-        if _holds_calls(text, info["tools"]):
-            self._agent.print_once(
+        """Return the next message as an action."""
+        conversation = self._conversation
+        conversation.observe(observation, info)
+        tools = info["tools"] if conversation.sends_tools else ()
+        message = self._endpoint.complete(conversation.messages, tools)
+        if self._form == "tool_call" and not named_tool_calls(message):
+            self._note_calls_in_text(content_of(message), tools)
+        return conversation.action(message)
+
+    def _note_calls_in_text(self, text: str, tools: Sequence[Any]) -> None:
+        if holds_calls(text, tools):
+            self._endpoint.print_once(
                 "the endpoint returns calls as text, which --form tool_call takes for chat: with "
                 "--form tools_text they are read (or start the server with a tool-call parser)"
             )
-        return json.dumps(text) if _looks_like_calls(text) else text
-
-    def _add_observation(self, observation: str, info: Mapping[str, Any]) -> None:
-        messages = info["messages"]
-        results = [message for message in messages if message["role"] == "tool"]
-        if self._pending is not None:
-            self._add_turn(self._openai_tool_calls(self._pending, info), results, observation)
-        for message in messages:
-            if message["role"] != "tool":
-                content = MORE_FUNCTIONS if message.get("tools") else message.get("content") or ""
-                self._messages.append({"role": message["role"], "content": content})
-
-    def _openai_tool_calls(self, message: dict[str, Any], info: Mapping[str, Any]) -> list[Any]:
-        """Return the calls of our last message in OpenAI's form."""
-        return message.get("tool_calls") or []
-
-    def _text_outside_calls(self, content: str) -> str:
-        """Return the text of a message outside its calls."""
-        return content
-
-    def _add_turn(self, calls: list[Any], results: Sequence[Message], observation: str) -> None:
-        """Append the model's message and its results in a form that interfaces accept.
-
-        Calls that were not run have no results, and interfaces reject calls without results.
-        """
-        assert self._pending is not None
-        content = _content(self._pending)
-        if calls and len(calls) == len(results):
-            text = self._text_outside_calls(content)
-            self._messages.append({"role": "assistant", "content": text, "tool_calls": calls})
-            for call, each in zip(calls, results, strict=True):
-                fields = {"tool_call_id": str(call.get("id", "")), "content": each["content"]}
-                self._messages.append({"role": "tool", **fields})
-            return
-        self._messages.append({"role": "assistant", "content": content or json.dumps(calls)})
-        if results:
-            self._messages.append({"role": "user", "content": observation})
-
-
-class ToolsTextPlayer(ToolCallPlayer):
-    """Schemas go to the server, which returns the model's text as it is; our handler reads it.
-
-    For servers without a tool-call parser. In the conversation the calls stand as `tool_calls`, so
-    that the server's chat template writes them as the model does.
-    """
-
-    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the next message's text."""
-        self._add_observation(observation, info)
-        self._pending = self._agent.complete(self._messages, info["tools"])
-        calls = _tool_calls(self._pending)  # of a server that parses them after all
-        return "\n".join(_hermes(call) for call in calls) or _on_lines(_content(self._pending))
-
-    def _openai_tool_calls(self, message: dict[str, Any], info: Mapping[str, Any]) -> list[Any]:
-        if message.get("tool_calls"):
-            return super()._openai_tool_calls(message, info)
-        calls: Sequence[Call] = info["calls"]
-        return [
-            {
-                "id": f"call_{len(self._messages)}_{number}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
-            }
-            for number, call in enumerate(calls)
-        ]
-
-    def _text_outside_calls(self, content: str) -> str:
-        if self._pending is not None and self._pending.get("tool_calls"):
-            return content
-        marked = _MARKED.match(content)
-        return marked[1].strip() if marked else ""
-
-
-def _arguments(call: Call) -> str:
-    try:
-        return json.dumps(dict(call.arguments), default=str)
-    except (TypeError, ValueError, RecursionError):  # what JSON cannot say stays out of the history
-        return "{}"
-
-
-def _hermes(call: Mapping[str, str]) -> str:
-    try:
-        arguments = json.loads(call["arguments"])
-    except (ValueError, RecursionError):
-        arguments = call["arguments"]
-    written = json.dumps({"name": call["name"], "arguments": arguments})
-    return f"<tool_call>\n{written}\n</tool_call>"
-
-
-def _on_lines(text: str) -> str:
-    """Return a text whose <tool_call> marks stand on lines of their own, where they are read."""
-    return re.sub(r"(<tool_call>)\s*|\s*(</tool_call>)", r"\1\n\2", text)
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    """Return a message's text; some interfaces send it in parts."""
-    content = message.get("content")
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
-
-
-def _tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    calls = []
-    for each in message.get("tool_calls") or []:
-        function = each["function"]
-        arguments = function.get("arguments")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        calls.append({"name": function["name"], "arguments": text or "{}"})
-    return calls
-
-
-def _holds_calls(text: str, tools: Sequence[Any]) -> bool:
-    """Whether a text reads as calls of functions that are offered."""
-    calls = _decode_with("auto", _on_lines(text))
-    offered = {tool["function"]["name"] for tool in tools}
-    return bool(calls) and all(call.name in offered for call in calls)
-
-
-def _looks_like_calls(text: str) -> bool:
-    """Whether chat looks like the calls it is not: only what an interface returns as calls is."""
-    return bool(_decode_with("tool_calls", text))
-
-
-def _decode_with(handler: str, text: str) -> Sequence[Call]:
-    try:
-        return get_handler(handler).decode(text)
-    except Exception:  # a decoder's crash on a model's text is no call, as the environment has it
-        return ()

@@ -1,0 +1,220 @@
+"""Conversations: what the environment returns as chat messages, and a model's message as an action;
+one class per form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fctncalling.data.types import Call, Message
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
+
+_MARKED = re.compile(
+    r"(.*?)(?:<tool_call>|<\|python_tag\|>|<\|python_start\|>|\[TOOL_CALLS\]|<TOOLCALL>|<functions>)",
+    re.DOTALL,
+)
+"""What a model says before its calls, where a mark opens them."""
+
+
+class PromptedConversation:
+    """BFCL's prompting form: docs in the system message, results as one user message."""
+
+    sends_tools = False  # schemas are in the system message
+
+    def __init__(self) -> None:
+        self.messages = list[Message]()
+
+    def observe(self, observation: str, info: Mapping[str, Any]) -> None:
+        """Append what `reset` or `step` returned."""
+        new = [{"role": m["role"], "content": m.get("content") or ""} for m in info["messages"]]
+        if not self.messages:
+            own = new.pop(0)["content"] if new and new[0]["role"] == "system" else ""
+            system = "\n\n".join(filter(None, [info["instructions"], own]))
+            self.messages.append({"role": "system", "content": system})
+        elif any(message["role"] == "tool" for message in new):
+            new = [{"role": "user", "content": observation}]
+        self.messages += new
+
+    def action(self, message: Mapping[str, Any]) -> str:
+        """Append a model's message and return it as an action."""
+        text = content_of(message)
+        self.messages.append({"role": "assistant", "content": text})
+        return text
+
+    def end(self) -> None:
+        """Do nothing: the model's last message is there."""
+
+
+class ToolCallConversation:
+    """OpenAI's tool calls: schemas next to the messages, one tool message for each result."""
+
+    sends_tools = True
+
+    def __init__(self) -> None:
+        self.messages = list[Message]()
+        # The model's last message, until it is known whether its calls were run.
+        self._pending: Mapping[str, Any] | None = None
+
+    def observe(self, observation: str, info: Mapping[str, Any]) -> None:
+        """Append what `reset` or `step` returned, after the model's message it answers."""
+        messages = info["messages"]
+        results = [message for message in messages if message["role"] == "tool"]
+        if self._pending is not None:
+            self._add_answered(self._openai_tool_calls(self._pending, info), results, observation)
+            self._pending = None
+        for message in messages:
+            if message["role"] != "tool":
+                content = MORE_FUNCTIONS if message.get("tools") else message.get("content") or ""
+                self.messages.append({"role": message["role"], "content": content})
+
+    def action(self, message: Mapping[str, Any]) -> str:
+        """Return a model's message as an action: its calls as JSON, else its text."""
+        self._pending = message
+        calls = named_tool_calls(message)
+        if calls:
+            return json.dumps([{call["name"]: call["arguments"]} for call in calls])
+        text = content_of(message)
+        return json.dumps(text) if _looks_like_calls(text) else text
+
+    def _openai_tool_calls(
+        self, message: Mapping[str, Any], info: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Return the calls of a model's message in OpenAI's form."""
+        return list(message.get("tool_calls") or [])
+
+    def _text_outside_calls(self, content: str) -> str:
+        """Return the text of a message outside its calls."""
+        return content
+
+    def end(self) -> None:
+        """Append the model's last message as it is, if nothing answered it: the task is over."""
+        if self._pending is not None:
+            self.messages.append({"role": "assistant", **self._pending})
+            self._pending = None
+
+    def _add_answered(
+        self, calls: list[dict[str, Any]], results: Sequence[Message], observation: str
+    ) -> None:
+        """Append the model's message and its results in a form that interfaces accept.
+
+        Calls that were not run have no results, and interfaces reject calls without results.
+        """
+        assert self._pending is not None
+        content = content_of(self._pending)
+        if calls and len(calls) == len(results):
+            text = self._text_outside_calls(content)
+            self.messages.append({"role": "assistant", "content": text, "tool_calls": calls})
+            for call, each in zip(calls, results, strict=True):
+                fields = {"tool_call_id": str(call.get("id", "")), "content": each["content"]}
+                self.messages.append({"role": "tool", **fields})
+            return
+        self.messages.append({"role": "assistant", "content": content or json.dumps(calls)})
+        if results:
+            self.messages.append({"role": "user", "content": observation})
+
+
+class ToolsTextConversation(ToolCallConversation):
+    """Schemas go to the server, which returns the model's text as it is; our handler reads it.
+
+    For servers without a tool-call parser. In the conversation the calls appear as `tool_calls`, so
+    that the server's chat template writes them as the model does.
+    """
+
+    def action(self, message: Mapping[str, Any]) -> str:
+        """Return a model's message as an action."""
+        self._pending = message
+        calls = named_tool_calls(message)  # of a server that parses them after all
+        return "\n".join(_hermes(call) for call in calls) or _on_lines(content_of(message))
+
+    def _openai_tool_calls(
+        self, message: Mapping[str, Any], info: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        if message.get("tool_calls"):
+            return super()._openai_tool_calls(message, info)
+        calls: Sequence[Call] = info["calls"]
+        return [
+            {
+                "id": f"call_{len(self.messages)}_{number}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call)},
+            }
+            for number, call in enumerate(calls)
+        ]
+
+    def _text_outside_calls(self, content: str) -> str:
+        if self._pending is not None and self._pending.get("tool_calls"):
+            return content
+        marked = _MARKED.match(content)
+        return marked[1].strip() if marked else ""
+
+
+Conversation = PromptedConversation | ToolCallConversation
+CONVERSATIONS: dict[str, type[Conversation]] = {
+    "prompting": PromptedConversation,
+    "tool_call": ToolCallConversation,
+    "tools_text": ToolsTextConversation,
+}
+"""Form -> its conversation."""
+
+
+def content_of(message: Mapping[str, Any]) -> str:
+    """Return a message's text; some interfaces send it in parts."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def named_tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return name and arguments (JSON text) of each tool call of a message."""
+    calls = []
+    for each in message.get("tool_calls") or []:
+        function = each["function"]
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+        calls.append({"name": function["name"], "arguments": text or "{}"})
+    return calls
+
+
+def holds_calls(text: str, tools: Sequence[Any]) -> bool:
+    """Whether a text reads as calls of functions that are offered."""
+    calls = _decode_with("auto", _on_lines(text))
+    offered = {tool["function"]["name"] for tool in tools}
+    return bool(calls) and all(call.name in offered for call in calls)
+
+
+def _arguments(call: Call) -> str:
+    try:
+        return json.dumps(dict(call.arguments), default=str)
+    except (TypeError, ValueError, RecursionError):  # what JSON cannot say stays out of the history
+        return "{}"
+
+
+def _hermes(call: Mapping[str, str]) -> str:
+    try:
+        arguments = json.loads(call["arguments"])
+    except (ValueError, RecursionError):
+        arguments = call["arguments"]
+    written = json.dumps({"name": call["name"], "arguments": arguments})
+    return f"<tool_call>\n{written}\n</tool_call>"
+
+
+def _on_lines(text: str) -> str:
+    """Return a text whose <tool_call> marks have lines of their own, where they are read."""
+    return re.sub(r"(<tool_call>)\s*|\s*(</tool_call>)", r"\1\n\2", text)
+
+
+def _looks_like_calls(text: str) -> bool:
+    """Whether chat looks like the calls it is not: only what an interface returns as calls is."""
+    return bool(_decode_with("tool_calls", text))
+
+
+def _decode_with(handler: str, text: str) -> Sequence[Call]:
+    try:
+        return get_handler(handler).decode(text)
+    except Exception:  # a decoder's crash on a model's text is no call, as the environment has it
+        return ()

@@ -1,0 +1,172 @@
+"""Dialogue: one episode as chat messages in OpenAI's form, for agents and trainers of other
+libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fctncalling.data.types import Message, Task, Verdict
+from fctncalling.envs.dialogue.conversations import CONVERSATIONS
+from fctncalling.envs.dialogue.task_form import FORMS, task_for_form
+from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.envs.judging.judge import judge
+
+NOT_RUN = "Error: this call was not run."
+
+
+class Opening(NamedTuple):
+    """Start of a dialogue."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]]
+
+
+class Dialogue:
+    """One episode of a task as chat messages: `open()`, then `reply(message)` until `done`.
+
+    `form` is how the agent is asked: "tool_call" (schemas in `tools`, calls in the message's
+    `tool_calls`, every one answered by a message of role "tool"), "prompting" (BFCL's: docs in the
+    system message, calls in the text) or "tools_text" (schemas in `tools`, calls in the text, in
+    whatever form the model has). `keywords` are those of `FunctionCallingEnv`.
+
+    Raises LookupError for an unknown form.
+    """
+
+    def __init__(self, task: Task, *, form: str = "tool_call", **keywords: Any) -> None:
+        if form not in FORMS:
+            raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
+        self.task = task_for_form(task, form)
+        self.form = form
+        self.done = False
+        self.reward = 0.0  # of all steps so far
+        self.info: dict[str, Any] = {}  # of the last step
+        handler = "auto" if form == "tools_text" else handler_for(self.task, form).name
+        self._env = FunctionCallingEnv(tasks=[self.task], **{"handler": handler, **keywords})
+        self._conversation = CONVERSATIONS[form]()
+
+    def open(self, seed: int | None = None) -> list[Message]:
+        """Begin the episode anew; return the opening messages."""
+        observation, info = self._env.reset(seed=seed, options={"task_id": self.task.id})
+        self.info = info
+        self.done = False
+        self.reward = 0.0
+        self._conversation = CONVERSATIONS[self.form]()
+        self._conversation.observe(observation, self.info)
+        return list(self._conversation.messages)
+
+    def reply(self, message: Mapping[str, Any] | str) -> list[Message]:
+        """Play the assistant's message; return the messages that answer it.
+
+        They are results of its calls, or the user's next turn; after the last turn there are none.
+        """
+        if not self.info:
+            self.open()
+        message = {"role": "assistant", "content": message} if isinstance(message, str) else message
+        action = self._conversation.action(message)
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        self.info = info
+        self.done = terminated or truncated
+        self.reward += float(reward)
+        before = len(self._conversation.messages)
+        if self.done and not info["messages"]:
+            self._conversation.end()
+        else:
+            self._conversation.observe(observation, info)
+        new = self._conversation.messages[before:]
+        answers = [each for each in new if each["role"] != "assistant"]
+        if self.sends_tools and not self.done:
+            return [*_unanswered(message, answers), *answers]
+        return answers
+
+    @property
+    def sends_tools(self) -> bool:
+        """Whether schemas are offered next to the messages, and not in the system message."""
+        return self._conversation.sends_tools
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """OpenAI schemas of the functions offered in this turn; [] in the prompting form."""
+        return list(self.info.get("tools", ())) if self.sends_tools else []
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation so far, in a form that chat interfaces accept."""
+        return list(self._conversation.messages)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """BFCL's verdict; None before the end.
+
+        Raises InfrastructureError for an episode that says nothing about the agent: drop it.
+        """
+        if self.info.get("invalid"):
+            raise InfrastructureError(str(self.info.get("invalid_reason", "")))
+        verdict: Verdict | None = self.info.get("verdict")
+        return verdict
+
+    def verdict_so_far(self) -> Verdict:
+        """Return BFCL's verdict on the episode as if the agent said nothing more."""
+        if (verdict := self.verdict) is not None:
+            return verdict
+        steps = self._env.episode.steps
+        if not self.task.executes_calls:
+            return judge(self.task, steps[-1].text if steps else "", self.judged_form)
+        turns = max((step.turn for step in steps), default=-1) + 1
+        texts = [[step.text for step in steps if step.turn == turn] for turn in range(turns)]
+        return judge(self.task, texts, self.judged_form)
+
+    @property
+    def judged_form(self) -> str:
+        """The form of the actions, as `judge` names it."""
+        return "tool_call" if self.form == "tool_call" else "prompting"
+
+    def close(self) -> None:
+        """End the processes of tools that were given as a list."""
+        self._env.close()
+
+
+def opening(task: Task, form: str = "tool_call", **keywords: Any) -> Opening:
+    """Return the messages and tool schemas that a task begins with; keywords as for `Dialogue`."""
+    dialogue = Dialogue(task, form=form, **keywords)
+    messages = dialogue.open()
+    return Opening(messages, dialogue.tools)
+
+
+def score(
+    messages: Sequence[Mapping[str, Any]], task: Task, *, form: str | None = None, **keywords: Any
+) -> Verdict:
+    """Return BFCL's verdict on a conversation: its assistant messages are played in order.
+
+    What others said in it (tool results, user turns) does not count: the task's own tools and turns
+    take their place. `form`: "tool_call" or "prompting"; default: "tool_call" where a message has
+    `tool_calls`, else "prompting". Messages after the end
+    of the episode are ignored; if some are missing, the verdict is on what there is. Raises
+    InfrastructureError where the tools failed: not a verdict on the agent.
+    """
+    answers = [message for message in messages if message.get("role") == "assistant"]
+    if form is None:
+        form = "tool_call" if any(each.get("tool_calls") for each in answers) else "prompting"
+    dialogue = Dialogue(task, form=form, **keywords)
+    try:
+        dialogue.open()
+        for answer in answers:
+            if dialogue.done:
+                break
+            dialogue.reply(answer)
+        return dialogue.verdict_so_far()
+    finally:
+        dialogue.close()
+
+
+def _unanswered(message: Mapping[str, Any], answers: Sequence[Message]) -> list[Message]:
+    """Return a tool message for each call of a message that has none among its answers."""
+    if any(each["role"] == "tool" for each in answers):
+        return []
+    return [
+        {"role": "tool", "tool_call_id": str(call.get("id", "")), "content": NOT_RUN}
+        for call in message.get("tool_calls") or []
+    ]
