@@ -37,7 +37,7 @@ def play_episodes(
     from fctncalling.algorithms.rollout.collect import collect
 
     template = ChatTemplate(tokenizer)
-    sampling = {"temperature": temperature, "max_new_tokens": max_new_tokens}
+    sampling: dict[str, Any] = {"temperature": temperature, "max_new_tokens": max_new_tokens}
     engine = GenerationEngine(model.eval(), template.stop_ids, decode=template.decode, **sampling)
     with _environments(make_env, min(num_envs, len(task_ids))) as envs:
         return collect(
