@@ -91,12 +91,16 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> N
 
 
 class _JoinedAction(argparse.Action):
-    """Keeps several texts as one, parted by commas."""
+    """Keeps several texts as one, parted by commas; a flag that is given again adds to them,
+    and none clears them.
+    """
 
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None
     ) -> None:
-        setattr(namespace, self.dest, ",".join(values))
+        before = getattr(namespace, self.dest, None)
+        given = [] if before is None or before is self.default else [before]
+        setattr(namespace, self.dest, None if None in values else ",".join((*given, *values)))
 
 
 def check_ranges(config: Any) -> None:

@@ -1,7 +1,8 @@
-"""Sampling from a vLLM server."""
+"""Sampling from vLLM servers."""
 
 from fctncalling.algorithms.vllm.adapters import PublishedAdapters
 from fctncalling.algorithms.vllm.client import VllmClient
 from fctncalling.algorithms.vllm.engine import VllmEngine
+from fctncalling.algorithms.vllm.servers import VllmServers
 
-__all__ = ["PublishedAdapters", "VllmClient", "VllmEngine"]
+__all__ = ["PublishedAdapters", "VllmClient", "VllmEngine", "VllmServers"]

@@ -1,23 +1,19 @@
-"""HTTP client for vLLM: token-id completions, LoRA loading, retries."""
+"""HTTP client of one vLLM server: token-id completions, and run-time loading of weights."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.generation.engine_api import EngineError, RolloutError
 
-logger = logging.getLogger(__name__)
-
 RETRY_STATUSES = (429, 502, 503, 504)  # the server, or a proxy before it, is starting or full
 AUTH_STATUSES = (401, 403)
-MAX_WAIT_S = 5.0  # between two attempts
 TRIES = 4  # of a request that the server answers with an error
+ERROR_WAIT_S = 0.25  # before the second of them, and twice as long before each after it
 
 
 class Completion(NamedTuple):
@@ -27,43 +23,38 @@ class Completion(NamedTuple):
     logprobs: list[float]
     reason: str  # "stop" or "length"
     stop: str | int | None  # the string or token that ended it, if the server names it
+    version: str = ""  # of the weights that sampled it
+
+
+class ServerAwayError(EngineError):
+    """The server does not answer, or is starting or full: worth another attempt later."""
+
+
+class MissingModelError(EngineError):
+    """The server does not know the model, or holds other weights than expected."""
 
 
 class VllmClient:
-    """Asks a server, from any thread. While it is away, everyone waits up to `patience_s`, then
-    RolloutError.
+    """Sends requests to one server, from any thread, one attempt each.
 
-    `missing` is called with a model's name that the server does not know, such as an adapter's
-    after a restart, before it is asked again. Wire format: vLLM's OpenAI-compatible /v1/completions
-    with `return_token_ids`, and its run-time LoRA routes (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1).
+    Wire format: vLLM's OpenAI-compatible /v1/completions with `return_token_ids`, and its run-time
+    LoRA routes (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1). ServerAwayError where the server does not
+    answer; a request answered by HTTP 500 is sent again a few times.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        patience_s: float = 600.0,
-        timeout_s: float = 600.0,
-        first_wait_s: float = 0.25,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 600.0) -> None:
         import httpx
 
         self.url = url.rstrip("/").removesuffix("/v1")
-        self.patience_s = patience_s
-        self._first_wait_s = first_wait_s
-        self._clock = clock
-        self.on_missing_model: Callable[[str], None] = lambda name: None
         key = os.environ.get("VLLM_API_KEY", "")  # as vLLM itself reads it
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout_s, connect=10.0),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
-        self.errors: Any = httpx.TransportError
-        self._lock = threading.Lock()
+        # RuntimeError: the client was closed meanwhile
+        self._errors: Any = (httpx.TransportError, httpx.InvalidURL, RuntimeError)
         self._closed = threading.Event()
-        self._away_since: float | None = None
 
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
         """Sample a continuation of a prompt of token ids; EngineError where the server fails."""
@@ -74,11 +65,9 @@ class VllmClient:
             "return_token_ids": True,
             **sampling,
         }
-        reply = self._post("/v1/completions", body)
-        for _ in range(TRIES - 1):
-            if reply.status_code == 404:
-                self.on_missing_model(model)
-                reply = self._post("/v1/completions", body)
+        reply = self.post("/v1/completions", body)
+        if reply.status_code == 404:
+            raise MissingModelError(f"{self.url} does not serve {model}: {reply.text[:200]}")
         try:
             [choice] = _json(reply)["choices"]
             ids, logprobs = list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
@@ -90,9 +79,8 @@ class VllmClient:
             raise EngineError(
                 f"{self.url}: {len(ids)} token ids came with {len(logprobs)} log-probabilities"
             )
-        return Completion(
-            ids, logprobs, str(choice.get("finish_reason")), choice.get("stop_reason")
-        )
+        reason, stop = str(choice.get("finish_reason")), choice.get("stop_reason")
+        return Completion(ids, logprobs, reason, stop, model)
 
     def best_logprob(self, model: str, prompt: Sequence[int], temperature: float) -> float:
         """Return the log-probability of the most likely token after a prompt."""
@@ -103,20 +91,16 @@ class VllmClient:
             "max_tokens": 1,
             "temperature": temperature,
         }
-        [top] = _json(self._post("/v1/completions", body))["choices"][0]["logprobs"]["top_logprobs"]
+        [top] = _json(self.post("/v1/completions", body))["choices"][0]["logprobs"]["top_logprobs"]
         return float(max(top.values()))
 
-    def models(self) -> list[str]:
-        """Return the names of the models and adapters served; httpx.TransportError without a
-        server.
-        """
-        return [
-            str(each["id"]) for each in _json(self._client.get(f"{self.url}/v1/models"))["data"]
-        ]
+    def models(self, *, timeout_s: float = 60.0) -> list[str]:
+        """Return the names of the models and adapters served, the base model first."""
+        return [str(each["id"]) for each in self.get("/v1/models", timeout_s=timeout_s)["data"]]
 
     def load_adapter(self, name: str, folder: str) -> None:
         """Load an adapter under a name; RolloutError where the server refuses it."""
-        reply = self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder})
+        reply = self.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder})
         if reply.status_code >= 300 and "already been loaded" not in reply.text:
             raise RolloutError(
                 f"{self.url} does not take the adapter in {folder}: HTTP {reply.status_code}: "
@@ -128,63 +112,44 @@ class VllmClient:
 
     def unload_adapter(self, name: str) -> None:
         """Unload an adapter; no error where the server is away or does not have it."""
-        with contextlib.suppress(self.errors, RuntimeError):
+        with contextlib.suppress(*self._errors):
             self._client.post(
                 f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0
             )
 
     def close(self) -> None:
-        """Close the connections; requests that wait for the server fail."""
+        """Close the connections; requests under way fail."""
         self._closed.set()
         self._client.close()
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the server's reply, retrying while it is away."""
-        wait_s, failures = self._first_wait_s, 0
-        while True:
-            try:
-                reply = self._client.post(self.url + path, json=body)
-                outcome = f"HTTP {reply.status_code}: {reply.text[:200]}"
-            except (self.errors, RuntimeError) as error:  # RuntimeError: the client was closed
-                reply, outcome = None, f"{type(error).__name__}: {error}"
-            if reply is None or reply.status_code in RETRY_STATUSES:
-                self._note_outage(outcome)
-            elif reply.status_code in AUTH_STATUSES:
-                raise RolloutError(f"{self.url}: {outcome}. Is its key in VLLM_API_KEY?")
-            elif reply.status_code >= 500 and failures + 1 < TRIES:
-                failures += 1
-            else:
-                self._note_recovery()
+    def get(self, path: str, *, timeout_s: float = 60.0) -> Any:
+        """Return the JSON at a path."""
+        return _json(self._answered("GET", path, timeout=timeout_s))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the reply to a request, of any status but those of a server that is away."""
+        wait_s = ERROR_WAIT_S
+        for _ in range(TRIES - 1):
+            reply = self._answered("POST", path, json=body)
+            if reply.status_code < 500 or self._closed.wait(wait_s):
                 return reply
-            if self._closed.wait(wait_s):
-                raise EngineError(f"{self.url}: the run ended before there was an answer")
-            wait_s = min(MAX_WAIT_S, 2.0 * wait_s)
+            wait_s *= 2.0
+        return self._answered("POST", path, json=body)
 
-    def _note_outage(self, failure: str) -> None:
-        """Warn at the first failure of an outage; RolloutError once it lasts over `patience_s`."""
-        with self._lock:
-            if self._away_since is None:
-                self._away_since = self._clock()
-                logger.warning(
-                    "the vLLM server at %s does not answer (%s); waiting for it up to %.0f s, no "
-                    "episode is lost",
-                    *(self.url, failure, self.patience_s),
-                )
-            away_s = self._clock() - self._away_since
-        if away_s > self.patience_s:
-            raise RolloutError(
-                f"the vLLM server at {self.url} has been away for {away_s:.0f} s; "
-                f"the last: {failure}"
-            )
-
-    def _note_recovery(self) -> None:
-        """Report the end of an outage, if there was one."""
-        with self._lock:
-            since, self._away_since = self._away_since, None
-        if since is not None:
-            logger.warning(
-                "the vLLM server at %s answers again after %.1f s", self.url, self._clock() - since
-            )
+    def _answered(self, method: str, path: str, **options: Any) -> Any:
+        """Return the reply to one attempt; ServerAwayError without one, RolloutError for a wrong
+        key.
+        """
+        try:
+            reply = self._client.request(method, self.url + path, **options)
+        except self._errors as error:
+            raise ServerAwayError(f"{type(error).__name__}: {error}") from error
+        outcome = f"HTTP {reply.status_code}: {reply.text[:200]}"
+        if reply.status_code in RETRY_STATUSES:
+            raise ServerAwayError(outcome)
+        if reply.status_code in AUTH_STATUSES:
+            raise RolloutError(f"{self.url}: {outcome}. Is its key in VLLM_API_KEY?")
+        return reply
 
 
 def _json(reply: Any) -> Any:

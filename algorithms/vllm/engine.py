@@ -1,4 +1,4 @@
-"""Engine that samples from a vLLM server."""
+"""Engine that samples from vLLM servers."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 import numpy as np
 
 from fctncalling.algorithms.generation.engine_api import Action, Engine, EngineError, Request
-from fctncalling.algorithms.vllm.client import Completion, VllmClient
+from fctncalling.algorithms.vllm.client import Completion
+from fctncalling.algorithms.vllm.servers import VllmServers
 
 POLL_S = 0.02  # how often environments may break in while answers are waited for
 
 
 class VllmEngine(Engine):
-    """Engine on a vLLM server: token ids in, token ids with log-probs out, nothing re-encoded.
+    """Engine on vLLM servers: token ids in, token ids with log-probs out, nothing re-encoded.
 
-    Each request sends the slot's whole sequence; the server's prefix cache holds its keys and
-    values. Seeds come from the slot's own stream, and actions end as `GenerationEngine`'s do, but
-    samples and rounding are the server's. An action that failed has `failure` set.
+    Each request sends the slot's whole sequence, to the slot's server, whose prefix cache holds its
+    keys and values. Seeds come from the slot's own stream, and actions end as `GenerationEngine`'s
+    do, but samples and rounding are the server's. An action that failed has `failure` set.
     """
 
     def __init__(
         self,
-        server: VllmClient,
-        model: str,
+        servers: VllmServers,
+        version: str,
         stop_ids: Iterable[int],
         *,
         temperature: float = 1.0,
         max_new_tokens: int = 128,
     ) -> None:
-        self.server = server
-        self.model = model
+        self.servers = servers
+        self.version = version  # of the weights, as `publish` names it
         self.stop_ids = frozenset(stop_ids)
         self.temperature = temperature
         self.max_new_tokens = max_new_tokens
@@ -51,6 +52,7 @@ class VllmEngine(Engine):
     def begin(self, slot: int, seed: int | None = None) -> None:
         """Clear a slot for a new sequence; a seed gives it its own random stream."""
         self.restart(slot)
+        self.servers.begin(slot)
         if seed is not None:
             self._streams[slot] = np.random.default_rng(seed)
 
@@ -110,8 +112,9 @@ class VllmEngine(Engine):
             min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens),
         )
         while True:
-            completion = self.server.complete(
-                self.model,
+            completion = self.servers.complete(
+                request.slot,
+                self.version,
                 [*prompt, *action.ids],
                 max_tokens=limit - len(action.ids),
                 temperature=self.temperature,
@@ -133,7 +136,7 @@ class VllmEngine(Engine):
     def _ended(self, action: Action, completion: Completion, request: Request, limit: int) -> bool:
         """Set the stop reason and return True; or append the ids of `on_stop` and return False."""
         if not completion.ids:
-            raise EngineError(f"{self.server.url}: an answer without a token")
+            raise EngineError(f"{self.servers.urls}: an answer without a token")
         action.stop_reason = "length"
         if completion.reason == "length" and action.ids[-1] not in self.stop_ids:
             return True

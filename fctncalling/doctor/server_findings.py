@@ -20,7 +20,6 @@ TOLERANCE = 0.1
 """Mean difference in nats that the rounding of a server in bfloat16 explains."""
 MAX_NEW_TOKENS = 24
 MAX_PROMPTS = 6
-PATIENCE_S = 10.0
 
 
 class TurnPrompt(NamedTuple):
@@ -55,7 +54,7 @@ def server_finding(
 
     `model` bears the adapter, if any; `prompts` are what it is asked to go on from.
     """
-    server = VllmClient(url, patience_s=PATIENCE_S, timeout_s=120.0)
+    server = VllmClient(url, timeout_s=120.0)
     try:
         names = server.models()
         name = names[0] if adapter is None else f"doctor-{uuid4().hex[:8]}"
@@ -74,7 +73,7 @@ def server_finding(
         finally:
             if adapter is not None:
                 server.unload_adapter(name)
-    except _errors() as error:
+    except (EngineError, RolloutError, ValueError) as error:
         line = (str(error).splitlines() or [""])[0]
         return unchecked("vLLM", f"{url} does not answer: {line}", "Is the server up?")
     finally:
@@ -117,9 +116,3 @@ def _differences(model: Any, written: Written) -> dict[int, list[float]]:
 def _mean(by_turn: Mapping[int, Sequence[float]]) -> float:
     differences = [each for turn in by_turn.values() for each in turn]
     return sum(differences) / max(1, len(differences))
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    import httpx
-
-    return (EngineError, RolloutError, httpx.TransportError, httpx.InvalidURL, ValueError)

@@ -107,7 +107,11 @@ class RunConfig:
         0.0, "GPUs that each Ray worker takes; a fraction shares one.", interval="[0, inf)"
     )
     vllm_url: str | None = field(
-        None, "Address of the vLLM server of --rollout_engine vllm, such as http://localhost:8000."
+        None,
+        "Addresses of the vLLM servers of --rollout_engine vllm, such as http://localhost:8000; "
+        "requests are spread over them, and one that fails is left out until it answers again.",
+        metavar="URL",
+        many=True,
     )
     vllm_adapter_dir: str | None = field(
         None,
@@ -117,7 +121,7 @@ class RunConfig:
     )
     vllm_patience_s: float = field(
         600.0,
-        "Seconds that a vLLM server may be away before the run is saved and ends.",
+        "Seconds that all vLLM servers may be away before the run is saved and ends.",
         interval="(0, inf)",
         metavar="S",
     )

@@ -1,11 +1,11 @@
-"""A vLLM server samples: ids in and out, a new name for every version of the adapter, patience
-while it is away.
+"""vLLM servers sample: ids in and out, a new name for every version of the adapter, several of
+them, patience while they are away.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,13 @@ from tiny_models import EchoEnv, save_tiny, tiny_model
 
 from fctncalling.algorithms.generation.engine_api import Action, EngineError, Request, RolloutError
 from fctncalling.algorithms.policy.lora import Adapters
-from fctncalling.algorithms.vllm import client
+from fctncalling.algorithms.vllm import client as client_module
+from fctncalling.algorithms.vllm import server_state
 from fctncalling.algorithms.vllm.adapters import PublishedAdapters
-from fctncalling.algorithms.vllm.client import VllmClient
+from fctncalling.algorithms.vllm.client import Completion, VllmClient
 from fctncalling.algorithms.vllm.engine import VllmEngine
-from fctncalling.cli.train import main
+from fctncalling.algorithms.vllm.servers import VllmServers
+from fctncalling.cli.train import main, parse_settings
 
 END = 2  # <|im_end|>, where a turn of the tiny tokenizer ends
 
@@ -33,7 +35,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True, scope="module")
 def _quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "MAX_WAIT_S", 0.002)
+        patch.setattr(client_module, "ERROR_WAIT_S", 0.002)
+        patch.setattr(server_state, "FIRST_WAIT_S", 0.002)
+        patch.setattr(server_state, "MAX_WAIT_S", 0.002)
         gymnasium.register("Echo-v0", entry_point=lambda **_: EchoEnv())
         yield
         del gymnasium.registry["Echo-v0"]
@@ -48,7 +52,7 @@ def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[StubVl
     return stub, results
 
 
-def published(server: VllmClient, folder: Path) -> str:
+def published(server: VllmServers, folder: Path) -> str:
     return PublishedAdapters(server, folder).publish(Adapters(tiny_model(), r=2, alpha=4.0), 0)
 
 
@@ -92,7 +96,7 @@ def test_an_action_comes_back_as_ids_with_log_probabilities_and_why_it_ended(
 ) -> None:
     seen: list[tuple[int, float | None]] = []
     with vllm_stub(model) as stub:
-        server = VllmClient(stub.url + "/v1")
+        server = VllmServers([stub.url + "/v1"])
         actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=6)
         cut, stopped, ended = sampled(
             actor,
@@ -118,7 +122,7 @@ def test_the_next_request_of_a_slot_goes_on_where_its_last_action_ended(
     model: Path, tmp_path: Path
 ) -> None:
     with vllm_stub(model) as stub:
-        server = VllmClient(stub.url)
+        server = VllmServers([stub.url])
         actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=4)
         [first] = sampled(actor, Request(0, [5, 6, 7]))
         [second] = actor.generate([Request(0, [8, 9])])
@@ -138,7 +142,7 @@ def test_what_answers_a_stop_is_read_and_the_action_goes_on(model: Path, tmp_pat
         return [40, 41] if len(calls) == 1 else None
 
     with vllm_stub(model) as stub:
-        server = VllmClient(stub.url)
+        server = VllmServers([stub.url])
         actor = VllmEngine(server, published(server, tmp_path), [END], max_new_tokens=20)
         [action] = sampled(actor, Request(0, [5, 6, 7], stop_ids=range(3, 259), on_stop=answer))
         server.close()
@@ -196,6 +200,81 @@ def test_a_server_that_goes_and_comes_back_empty_changes_nothing(
     assert metrics_of(whole[1]) == metrics_of(tmp_path)
     assert f"the vLLM server at {stub.url} does not answer" in caplog.text
     assert "answers again" in caplog.text
+
+
+def test_of_two_servers_one_that_dies_is_left_out_and_comes_back_with_the_current_adapters(
+    model: Path, tmp_path: Path, whole: tuple[StubVllm, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    with vllm_stub(model) as first, vllm_stub(model) as second:
+        back_at: list[int] = []  # how many requests the first one had had before
+
+        def plan_first(number: int, body: dict[str, Any]) -> str | None:
+            if number == 3:
+                first.down = True
+                first.restart()
+                return "drop"
+            return None
+
+        def plan_second(number: int, body: dict[str, Any]) -> None:
+            if first.down and number == 12:
+                back_at.append(len(first.bodies))
+                first.down = False
+
+        first.plan, second.plan = plan_first, plan_second
+        assert main(flags(model, tmp_path, first.url, f"--vllm_url={second.url}")) == 0
+        after = [body["model"] for body in first.bodies[back_at[0] :]]
+    assert set(after) <= {name for name, _ in first.loaded[1:]}
+    assert after  # it took part again
+    assert len(second.bodies) > 13
+    assert metrics_of(whole[1]) == metrics_of(tmp_path)
+    assert "going on with 1 other server(s)" in caplog.text
+    assert f"the vLLM server at {first.url} answers again" in caplog.text
+
+
+class Recorded:
+    """Publication that records which server a slot's request went to; those in `dead` do not
+    answer, nor can they be prepared.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.dead: set[str] = set()
+
+    def prepare(self, client: VllmClient) -> None:
+        if client.url in self.dead:
+            raise client_module.ServerAwayError("refused")
+
+    def complete(
+        self, client: VllmClient, version: str, prompt: Sequence[int], **_: Any
+    ) -> Completion:
+        self.prepare(client)
+        self.asked.append((client.url, prompt[0]))
+        return Completion([1], [0.0], "length", None, version)
+
+
+def test_slots_are_spread_over_servers_and_each_stays_with_its_own_while_that_answers() -> None:
+    urls = ["http://127.0.0.1:9", "http://127.0.0.1:19", "http://127.0.0.1:29"]
+    pool, record = VllmServers(urls, patience_s=0.05, offset=1), Recorded()
+    pool.publication = record
+
+    def asked(*slots: int) -> dict[int, str]:
+        record.asked.clear()
+        for slot in slots:
+            pool.complete(slot, "policy", [slot])
+        return {slot: url for url, slot in record.asked}
+
+    first = asked(*range(6))
+    assert [first[slot] for slot in range(3)] == [urls[1], urls[2], urls[0]]  # by the offset
+    assert sorted(first.values()) == sorted(urls * 2)
+    assert asked(5, 4, 3, 2, 1, 0) == first
+    record.dead = {urls[0]}
+    moved = asked(*range(6))
+    assert {slot for slot in range(6) if moved[slot] != first[slot]} == {2, 5}
+    assert set(moved.values()) == {urls[1], urls[2]}
+    record.dead = set(urls)
+    with pytest.raises(RolloutError, match=r"servers at .* have all been away"):
+        pool.complete(0, "policy", [0])
+    pool.close()
 
 
 def test_an_action_that_cannot_be_had_makes_its_episode_invalid_and_no_reward(
@@ -264,6 +343,12 @@ def test_log_probabilities_of_another_temperature_are_refused(
     assert "--logprobs-mode processed_logprobs" in capsys.readouterr().err
 
 
+def test_addresses_may_be_parted_by_blanks_or_given_one_by_one() -> None:
+    words = ["--vllm_url", "http://a:1", "http://b:2", "--vllm_url", "http://c:3"]
+    assert parse_settings(words).vllm_url == "http://a:1,http://b:2,http://c:3"
+    assert parse_settings([]).vllm_url is None
+
+
 def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure(
     model: Path, tmp_path: Path
 ) -> None:
@@ -277,7 +362,7 @@ def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure
 
 
 def test_a_closed_connection_frees_those_who_wait(model: Path) -> None:
-    server = VllmClient("http://127.0.0.1:9")
+    server = VllmServers(["http://127.0.0.1:9"])
     server.close()
     with pytest.raises(EngineError, match="the run ended"):
-        server.complete("policy", [1])
+        server.complete(0, "policy", [1])

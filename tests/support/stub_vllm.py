@@ -38,6 +38,7 @@ class StubVllm:
         self.bodies: list[dict[str, Any]] = []
         self.lock = threading.RLock()
         self.url = ""
+        self.down = False  # every connection is dropped
 
     def restart(self) -> None:
         self.adapters.clear()
@@ -95,6 +96,8 @@ class StubVllm:
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:
         """Return status and JSON; None where the connection is to be dropped."""
+        if self.down:
+            return None
         if path == "/v1/load_lora_adapter":
             status = self.load(body["lora_name"], body["lora_path"])
             return status, {"message": "has already been loaded" if status == 400 else ""}
@@ -122,6 +125,9 @@ def vllm_stub(
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            if stub.down:
+                self._drop()
+                return
             self._reply(200, {"data": [{"id": name} for name in ["base", *stub.adapters]]})
 
         def do_POST(self) -> None:
@@ -129,10 +135,13 @@ def vllm_stub(
             with stub.lock:
                 answer = stub.answer(self.path, body)
             if answer is None:
-                self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
+                self._drop()
                 return
             self._reply(*answer)
+
+        def _drop(self) -> None:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
 
         def _reply(self, status: int, value: Any) -> None:
             data = json.dumps(value).encode()
