@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
 from fctncalling.forge.single_turn.made_functions import MadeFunction, MadeParameter
 from fctncalling.forge.single_turn.value_kinds import DrawnValue, draw_value, joined
 
+MOST_REORDERED = 3  # words in a list whose order does not matter
 SAID_SHARE = 0.66  # of the optional parameters
 
 
@@ -62,10 +64,16 @@ def make_call(
 
 
 def draw_argument(parameter: MadeParameter, rng: random.Random) -> DrawnValue:
-    """Return a value of a parameter; of one with members a dict of their accepted values."""
+    """Return a value of a parameter; of one with members a dict of their accepted values.
+
+    A few words in a list are accepted in any order.
+    """
     frame = parameter.frame
     if not frame.members:
-        return draw_value(parameter.kind, rng)
+        value = draw_value(parameter.kind, rng)
+        if parameter.kind.name == "array" and len(value.value) <= MOST_REORDERED:
+            return value._replace(others=tuple(map(list, permutations(value.value)))[1:])
+        return value
     drawn = {member.name: draw_value(member.kind, rng) for member in frame.members}
     texts = [
         rng.choice(member.clauses).replace("{}", drawn[member.name].text)

@@ -18,13 +18,23 @@ def table_lines(name: str) -> Iterator[tuple[int, str]]:
 
 
 @cache
-def read_word_lists() -> dict[str, tuple[str, ...]]:
-    """Return the word lists: a line is `name: word; word=other word; ...`."""
+def read_word_lists(table: str = "words") -> dict[str, tuple[str, ...]]:
+    """Return the lists of a table: a line is `name: word; word=other word; ...`."""
     lists = {}
-    for _, line in table_lines("words"):
+    for _, line in table_lines(table):
         name, _, words = line.partition(":")
         lists[name.strip()] = tuple(word.strip() for word in words.split(";") if word.strip())
     return lists
+
+
+@cache
+def further_forms() -> dict[str, tuple[str, ...]]:
+    """Return the table of forms: `list` or `list/word` -> forms, as `forms.txt` explains them."""
+    forms: dict[str, tuple[str, ...]] = {}
+    for _, line in table_lines("forms"):
+        name, _, listed = line.partition(":")
+        forms[name.strip()] = tuple(form.strip() for form in listed.split(";") if form.strip())
+    return forms
 
 
 @cache

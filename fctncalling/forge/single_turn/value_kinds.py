@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from functools import cache
 from typing import Any, NamedTuple
 
-from fctncalling.forge.single_turn.table_files import read_word_lists
+from fctncalling.forge.single_turn.table_files import further_forms, read_word_lists
 
 NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MONTHS = [
@@ -47,6 +48,10 @@ QUOTED = frozenset(
 QUOTED_SHARE = 0.4
 
 
+_ARTICLE = re.compile(r"^(?:The|A|An) ")
+_PART = re.compile(r"\{([a-z.]*)\}")
+
+
 class ValueKind(NamedTuple):
     """A kind as a table names it: `int(1,200)` or `string:city`."""
 
@@ -82,7 +87,9 @@ class DrawnValue(NamedTuple):
 def draw_value(kind: ValueKind, rng: random.Random) -> DrawnValue:
     """Return a value of a kind. Raises LookupError for a kind that no table may name."""
     if kind.name == "string":
-        drawn = _word(rng.choice(word_list(kind.words)), rng)
+        entry = rng.choice(word_list(kind.words))
+        drawn = _word(entry, rng)
+        drawn = drawn._replace(others=(*drawn.others, *unsaid_forms(kind.words, drawn)))
         if kind.words in QUOTED and rng.random() < QUOTED_SHARE:
             mark = rng.choice("'\"")
             return drawn._replace(text=f"{mark}{drawn.text}{mark}")
@@ -109,6 +116,22 @@ def word_list(name: str) -> tuple[str, ...]:
     if name not in lists:
         raise LookupError(f'no word list is called "{name}": expected one of {sorted(lists)}')
     return lists[name]
+
+
+def unsaid_forms(name: str, drawn: DrawnValue) -> list[str]:
+    """Return the further forms of a word of a list that are accepted, none of them twice."""
+    word = str(drawn.value)
+    parts = {
+        "bare": _ARTICLE.sub("", word),
+        "last": word.split()[-1],
+        "start": word[:3],
+        "vs": word.replace(" v. ", " vs "),
+        "vs.": word.replace(" v. ", " vs. "),
+    }
+    forms = further_forms()
+    listed = (*forms.get(name, ()), *forms.get(f"{name}/{word}", ()))
+    made = [_PART.sub(lambda found: parts.get(found[1], word), form) for form in listed]
+    return [form for form in dict.fromkeys(made) if form not in drawn.accepted]
 
 
 def joined(texts: list[str], last: str = "and") -> str:
@@ -168,7 +191,7 @@ def _float(kind: ValueKind, rng: random.Random) -> DrawnValue:
         value = float(rng.randint(max(1, int(low)), int(high)))
         return DrawnValue(value, str(int(value)))
     value = round(rng.uniform(low, high), digits) or low
-    return DrawnValue(value, str(value))
+    return DrawnValue(value, str(value).removesuffix(".0"))
 
 
 def _rate(kind: ValueKind, rng: random.Random) -> DrawnValue:
