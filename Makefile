@@ -32,8 +32,9 @@ $(INSTALLED): requirements.txt setup.py
 train: $(INSTALLED)
 	$(BIN)/python train_fctncalling.py
 
+# The tests of a file stay in one worker: they share what is slow to make.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -46,6 +46,7 @@ JAVA = ["tree-sitter>=0.26,<0.27", "tree-sitter-java>=0.23.5,<0.24"]
 JAVASCRIPT = ["tree-sitter>=0.26,<0.27", "tree-sitter-javascript>=0.25,<0.26"]
 DEV = [
     "pytest>=8",
+    "pytest-xdist>=3.6",
     "httpx>=0.27,<1",
     "hypothesis>=6.100",
     "sympy>=1.12",

@@ -9,6 +9,7 @@ import signal
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
+from typing import Any
 
 import hypothesis
 import pytest
@@ -41,6 +42,18 @@ _COUNTER = pytest.StashKey[VerdictCounter]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_COUNTER] = VerdictCounter()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the count of a worker (`pytest -n`) to the process that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["verdicts"] = session.config.stash[_COUNTER].total
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Add the count of a worker that ended; one that crashed has none."""
+    node.config.stash[_COUNTER].add(getattr(node, "workeroutput", {}).get("verdicts", 0))
 
 
 def pytest_terminal_summary(
