@@ -4,5 +4,6 @@ from fctncalling.algorithms.vllm.adapters import PublishedAdapters
 from fctncalling.algorithms.vllm.client import VllmClient
 from fctncalling.algorithms.vllm.engine import VllmEngine
 from fctncalling.algorithms.vllm.servers import VllmServers
+from fctncalling.algorithms.vllm.weights import PublishedWeights
 
-__all__ = ["PublishedAdapters", "VllmClient", "VllmEngine", "VllmServers"]
+__all__ = ["PublishedAdapters", "PublishedWeights", "VllmClient", "VllmEngine", "VllmServers"]

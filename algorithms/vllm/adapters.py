@@ -80,6 +80,10 @@ class PublishedAdapters:
         """Sample with a version of the adapter, by its name."""
         return client.complete(version, prompt, **sampling)
 
+    def model_name(self, client: VllmClient, version: str) -> str:
+        """Return what a request names the model by."""
+        return version
+
     def close(self) -> None:
         """Unload all versions from the servers and remove their folders."""
         for version in self._versions:

@@ -94,6 +94,48 @@ class VllmClient:
         [top] = _json(self.post("/v1/completions", body))["choices"][0]["logprobs"]["top_logprobs"]
         return float(max(top.values()))
 
+    def prompt_logprobs(self, model: str, prompt: Sequence[int]) -> list[float]:
+        """Return the log-probabilities of a prompt's tokens after the first, at temperature 1."""
+        body = {
+            "model": model,
+            "prompt": list(prompt),
+            "prompt_logprobs": 0,
+            "max_tokens": 1,
+            "temperature": 0.0,
+        }
+        told = _json(self.post("/v1/completions", body))["choices"][0]["prompt_logprobs"]
+        return [
+            float(each[str(token)]["logprob"])
+            for token, each in zip(prompt[1:], told[1:], strict=True)
+        ]
+
+    def weights_version(self) -> str:
+        """Return what the server calls the weights it holds; RolloutError where it cannot tell."""
+        reply = self._answered("GET", "/weight_info", timeout=60.0)
+        if reply.status_code == 404:
+            raise RolloutError(
+                f"{self.url} takes no weights while it runs: --rollout_engine vllm without "
+                "--lora_r needs vLLM 0.32 or newer, started with VLLM_SERVER_DEV_MODE=1"
+            )
+        return str(_json(reply)["weight_version"])
+
+    def load_weights(self, folder: str, version: str) -> None:
+        """Replace the model's weights by those of a folder, once requests under way have ended, and
+        clear the prefix cache; RolloutError where the server refuses them.
+        """
+        _json(self._answered("POST", "/pause?mode=wait", json={}))
+        order = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
+        # Once: the server's engine does not survive a folder that it cannot read.
+        reply = self._answered("POST", "/collective_rpc", json=order)
+        if reply.status_code >= 300:
+            raise RolloutError(
+                f"{self.url} does not take the weights in {folder}: HTTP {reply.status_code}: "
+                f"{reply.text[:300]}. It has to read that folder (--vllm_adapter_dir names "
+                "another), and to serve the model that is trained"
+            )
+        _json(self._answered("POST", "/update_weight_version", json={"new_version": version}))
+        _json(self._answered("POST", "/resume", json={}))
+
     def models(self, *, timeout_s: float = 60.0) -> list[str]:
         """Return the names of the models and adapters served, the base model first."""
         return [str(each["id"]) for each in self.get("/v1/models", timeout_s=timeout_s)["data"]]

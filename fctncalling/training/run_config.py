@@ -115,9 +115,15 @@ class RunConfig:
     )
     vllm_adapter_dir: str | None = field(
         None,
-        "Folder that this process and the vLLM server both see, for versions of the adapter; none: "
-        "adapters "
-        "in the run's own results folder.",
+        "Folder that this process and the vLLM servers all see, for versions of the adapter, or of "
+        "all weights; none: adapters in the run's own results folder.",
+    )
+    vllm_logprob_tolerance: float | None = field(
+        None,
+        "Nats a token by which a vLLM server's log-probabilities of a fixed text may differ from "
+        "training's after it was given all weights; none: 1e-5 where passes compute in float32, "
+        "0.05 in bfloat16.",
+        interval="(0, inf)",
     )
     vllm_patience_s: float = field(
         600.0,

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 from two_processes import CASES, gradients, learned
 
 from fctncalling.algorithms.config import SettingError
@@ -111,6 +112,18 @@ def test_a_checkpoint_of_two_processes_is_gone_on_from_bit_for_bit(
         assert all(
             torch.equal(cut["weights"][name], weight) for name, weight in whole["weights"].items()
         )
+
+
+def test_sharded_weights_are_written_as_the_model_that_transformers_loads(
+    found: list[dict[Any, Any]],
+) -> None:
+    folder = found[0]["folder"]
+    loaded: Any = AutoModelForCausalLM.from_pretrained(folder)
+    weights = {f"model.{name}": weight for name, weight in loaded.named_parameters()}
+    assert len(list(Path(folder).glob("*.safetensors"))) > 2
+    for process in found:
+        assert process["handed over"].keys() == weights.keys()
+        assert all(torch.equal(process["handed over"][name], it) for name, it in weights.items())
 
 
 @pytest.mark.parametrize(("count", "length"), [(1, 3), (2, 5), (3, 3), (4, 2), (2, 0)])

@@ -318,7 +318,6 @@ def test_a_server_that_stays_away_ends_the_run_saved_and_resume_goes_on(
     ("changes", "told"),
     [
         (["--vllm_url=none"], "--vllm_url: --rollout_engine vllm needs the address"),
-        (["--lora_r=0"], "--lora_r: got 0"),
         (["--num_rollout_workers=2"], "--num_rollout_workers: expected 0"),
         (["--vllm_url=http://127.0.0.1:9"], "no vLLM server answers there"),
         (

@@ -22,7 +22,9 @@ answered.
 
 
 class StubVllm:
-    """Samples with full forward passes. `restart` forgets all adapters, as a new process would."""
+    """Samples with full forward passes. `restart` forgets all adapters and loaded weights, as a
+    new process would.
+    """
 
     def __init__(self, model: Path, plan: Plan, *, processed_logprobs: bool) -> None:
         from peft import PeftModel
@@ -33,6 +35,10 @@ class StubVllm:
         self._peft_class, self._peft = PeftModel, None
         self.plan, self.processed_logprobs = plan, processed_logprobs
         self.adapters: dict[str, str] = {}  # name -> folder, as loaded now
+        self._start = {name: it.clone() for name, it in self._base.state_dict().items()}
+        self.weights_version = "default"
+        self.reloads: list[str] = []  # every folder that whole weights came from
+        self.paused, self.ignores_reloads = False, False
         self.loaded: list[tuple[str, str]] = []  # every (name, folder) that ever was
         self.most_adapters = 0
         self.bodies: list[dict[str, Any]] = []
@@ -42,6 +48,8 @@ class StubVllm:
 
     def restart(self) -> None:
         self.adapters.clear()
+        self._base.load_state_dict(self._start)
+        self.weights_version = "default"
 
     def load(self, name: str, folder: str) -> int:
         if name in self.adapters:
@@ -60,8 +68,12 @@ class StubVllm:
 
     @torch.inference_mode()
     def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        assert self._peft is not None
-        self._peft.set_adapter(body["model"])
+        if "prompt_logprobs" in body:
+            return {"choices": [{"prompt_logprobs": self._prompt_logprobs(body["prompt"])}]}
+        if body["model"] != "base":
+            assert self._peft is not None
+            self._peft.set_adapter(body["model"])
+        model = self._base if body["model"] == "base" else self._peft
         generator = torch.Generator().manual_seed(body.get("seed", 0))
         ids, out, told, best = (
             list(body["prompt"]),
@@ -71,7 +83,7 @@ class StubVllm:
         )
         reason, stop = "length", None
         while len(out) < body["max_tokens"] and reason == "length":
-            logits = self._peft(torch.tensor([ids + out])).logits[0, -1]
+            logits = model(torch.tensor([ids + out])).logits[0, -1]
             heat = body["temperature"]
             scaled = (logits / heat if heat and self.processed_logprobs else logits).log_softmax(-1)
             drawn = torch.multinomial((logits / (heat or 1)).softmax(-1), 1, generator=generator)
@@ -94,6 +106,38 @@ class StubVllm:
         }
         return {"choices": [choice]}
 
+    def _prompt_logprobs(self, ids: list[int]) -> list[dict[str, Any] | None]:
+        logprobs = self._base(torch.tensor([ids])).logits[0].log_softmax(-1)
+        pairs = zip(ids[1:], logprobs, strict=False)
+        return [None, *({str(each): {"logprob": float(row[each])}} for each, row in pairs)]
+
+    def reload(self, folder: str) -> int:
+        """Load whole weights, as the worker's method of that name does."""
+        from safetensors.torch import load_file
+
+        assert self.paused
+        files = list(Path(folder).glob("*.safetensors"))
+        if not files:
+            return 500
+        self.reloads.append(folder)
+        if not self.ignores_reloads:
+            weights = {name: it for file in files for name, it in load_file(file).items()}
+            assert not self._base.load_state_dict(weights, strict=False).unexpected_keys
+        return 200
+
+    def control(self, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:
+        """Return the reply of the routes that change weights; None for another route."""
+        if path in ("/pause?mode=wait", "/resume"):
+            self.paused = path != "/resume"
+        elif path == "/collective_rpc":
+            assert body["method"] == "reload_weights"
+            return self.reload(body["kwargs"]["weights_path"]), {}
+        elif path == "/update_weight_version":
+            self.weights_version = body["new_version"]
+        else:
+            return None
+        return 200, {}
+
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:
         """Return status and JSON; None where the connection is to be dropped."""
         if self.down:
@@ -103,13 +147,16 @@ class StubVllm:
             return status, {"message": "has already been loaded" if status == 400 else ""}
         if path == "/v1/unload_lora_adapter":
             return 200 if self.adapters.pop(body["lora_name"], None) else 404, {}
+        if (done := self.control(path, body)) is not None:
+            return done
+        assert not self.paused
         self.bodies.append(body)
         planned = self.plan(len(self.bodies) - 1, body)
         if planned == "drop":
             return None
         if planned is not None:
             return int(planned), {"error": "planned"}
-        if body["model"] not in self.adapters:
+        if body["model"] not in ("base", *self.adapters):
             return 404, {"error": f"The model `{body['model']}` does not exist."}
         return 200, self.complete(body)
 
@@ -127,6 +174,9 @@ def vllm_stub(
         def do_GET(self) -> None:
             if stub.down:
                 self._drop()
+                return
+            if self.path == "/weight_info":
+                self._reply(200, {"weight_version": stub.weights_version})
                 return
             self._reply(200, {"data": [{"id": name} for name in ["base", *stub.adapters]]})
 

@@ -26,7 +26,9 @@ from fctncalling.algorithms.distributed.fsdp import (
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.algorithms.policy import weight_files
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.weight_files import write_model
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.targets import compute_targets
@@ -147,6 +149,19 @@ def resumed(folder: Path, processes: ProcessGroup) -> dict[str, Any]:
     }
 
 
+def handed_over(folder: Path, processes: ProcessGroup) -> dict[str, Tensor]:
+    """Return the whole weights of a sharded model, which the first process has written to a
+    folder.
+    """
+    weight_files.FILE_BYTES = 1000  # so that there are several files
+    policy = policy_of(config_of("whole model"))
+    processes.shard(policy)
+    if processes.is_first:
+        folder.mkdir()
+    write_model(policy.model, folder if processes.is_first else None)
+    return {name: it.clone() for name, it in _weights(policy).items() if "value_head" not in name}
+
+
 def _update(
     policy: ActorCritic, optimisers: Any, config: TrainConfig, number: int, processes: ProcessGroup
 ) -> dict[str, float]:
@@ -174,6 +189,8 @@ def work(rank: int, folder: Path, cases: list[str]) -> None:
             found[kind, case]["collectives"] = dict(collectives.counts)
             found[kind, case]["gradients"] = gradients(case, processes)
         found[kind, "resumed"] = resumed(folder / kind, processes)
+    found["handed over"] = handed_over(folder / "handed over", processes)
+    found["folder"] = str(folder / "handed over")
     torch.save(found, folder / f"found_{rank}.pt")
     torch.distributed.destroy_process_group()
 

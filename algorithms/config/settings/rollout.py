@@ -86,8 +86,8 @@ class RolloutSettings:
     )
     rollout_engine: str = field(
         "local",
-        "What samples actions: the engine in this project's processes, or a vLLM server "
-        "(--vllm_url) that gets the adapter of --lora_r after each update.",
+        "What samples actions: the engine in this project's processes, or vLLM servers "
+        "(--vllm_url) that get the adapter of --lora_r after each update, or else all weights.",
         choices=("local", "vllm"),
     )
     max_staleness: int = field(

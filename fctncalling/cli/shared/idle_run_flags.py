@@ -40,7 +40,7 @@ RULES = (
     Rule(("reward",), _is_other_env, f"--env_name {OUR_ENV}: other environments have their own"),
     Rule(("ray_address", "rollout_worker_gpus"), _has_no_workers, "--num_rollout_workers above 0"),
     Rule(
-        ("vllm_url", "vllm_adapter_dir", "vllm_patience_s"),
+        ("vllm_url", "vllm_adapter_dir", "vllm_patience_s", "vllm_logprob_tolerance"),
         _samples_locally,
         "--rollout_engine vllm",
     ),

@@ -25,11 +25,6 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
             raise SettingError(
                 "--vllm_url: --rollout_engine vllm needs the address of a server that runs"
             )
-        if not config.lora_r:
-            raise SettingError(
-                "--lora_r: got 0; --rollout_engine vllm needs an adapter, which is what the server "
-                "gets"
-            )
         if run_config.num_rollout_workers:
             raise SettingError(
                 "--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays "
