@@ -46,8 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hand the count of a worker (`pytest -n`) to the process that reports."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["verdicts"] = session.config.stash[_COUNTER].total
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["verdicts"] = session.config.stash[_COUNTER].total
 
 
 @pytest.hookimpl(optionalhook=True)
