@@ -35,19 +35,19 @@ is asked for.
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling.py") -> int:
     """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130
     after Ctrl-C.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = OneLineParser(
-        prog="evaluate_fctncalling.py",
+        prog=prog,
         description=__doc__,
-        epilog="example: evaluate_fctncalling.py verdicts --help",
+        epilog=f"example: {prog} verdicts --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     listed = arguments[:1] in (["-h"], ["--help"])
-    summaries = "one of:\n" + "\n".join(map(_summary, sorted(SUBCOMMANDS))) if listed else None
+    summaries = "one of:\n" + "\n".join(map(summary, sorted(SUBCOMMANDS))) if listed else None
     parser.add_argument_group(description=summaries).add_argument(
         "subcommand", choices=sorted(SUBCOMMANDS)
     )
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code
 
 
-def _summary(subcommand: str) -> str:
+def summary(subcommand: str) -> str:
     """Return a subcommand and the first paragraph of its module's docstring, read without importing
     what the module imports.
     """

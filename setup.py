@@ -37,7 +37,9 @@ TRAIN = [
     "matplotlib>=3.9",
     "rich>=13",
     "tqdm>=4.66",
+    "pyyaml>=6",  # --config FILE
 ]
+COMPLETION = ["shtab>=1.7"]  # fctncalling completion SHELL
 AGENTIC = ["rank-bm25>=0.2.2"]  # keyword search in memories and local corpora
 MEMORY_VECTOR = ["sentence-transformers"]
 # Which texts a grammar's repair saves is part of BFCL's verdicts: these releases save what its own
@@ -58,7 +60,9 @@ DEV = [
     "pyright>=1.1.400",
     "setuptools>=68",
     "types-jsonschema",
+    "types-pyyaml",
     "types-tqdm",
+    *COMPLETION,
 ]
 
 setup(
@@ -89,6 +93,7 @@ setup(
     py_modules=["train_fctncalling", "evaluate_fctncalling"],
     entry_points={
         "console_scripts": [
+            "fctncalling = fctncalling.cli.command:main",
             "train_fctncalling = train_fctncalling:main",
             "evaluate_fctncalling = evaluate_fctncalling:main",
         ]
@@ -101,6 +106,7 @@ setup(
         "java": JAVA,  # the calls of BFCL's Java categories
         "javascript": JAVASCRIPT,
         "train": TRAIN,
+        "completion": COMPLETION,
         "dev": DEV,
         "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
         "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...

@@ -14,14 +14,16 @@ import logging
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, config_fields
 from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
+from fctncalling.cli.shared.config_file import read_config_file
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
-from fctncalling.cli.shared.parser import OneLineParser
+from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.data.bfcl import TaskError
 from fctncalling.training.announce import announce, is_first_process
@@ -65,7 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level = logging.INFO if is_first_process() else logging.WARNING
     logging.getLogger("fctncalling").setLevel(level)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    namespace = parse_settings(words)
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.run.logs import RunExistsError
     from fctncalling.algorithms.run.run_lock import RunLockedError
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ModelError,
     )
     try:
+        namespace = parse_settings(words)
         config = TrainConfig.from_args(namespace)
         run_config = RunConfig(
             **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(RunConfig)}
@@ -97,14 +99,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:
-    """Return the settings of a command line; what it leaves open is as its --env_name, then its
-    --preset has it.
+    """Return the settings of a command line; what it leaves open is as in the file of --config,
+    then as its --preset, then as its --env_name has it. SettingError for a file that cannot be.
     """
     parser = build_parser()
+    from_file = config_file_settings(parser.parse_args(words).config)
+    parser.set_defaults(**from_file)
     namespace = parser.parse_args(words)
     parser.set_defaults(**ENV_DEFAULTS.get(namespace.env_name, {}))
     parser.set_defaults(**PRESETS.get(namespace.preset, {}))
+    parser.set_defaults(**from_file)
     return parser.parse_args(words)
+
+
+def config_file_settings(path: str | None) -> dict[str, Any]:
+    """Return the settings of --config; SettingError where they cannot be."""
+    known = [*config_fields.flags(TrainConfig), *config_fields.flags(RunConfig)]
+    return {} if path is None else read_config_file(Path(path), known)
 
 
 def given_flags(words: Sequence[str]) -> set[str]:
@@ -112,7 +123,7 @@ def given_flags(words: Sequence[str]) -> set[str]:
     parser = build_parser()
     for action in parser._actions:
         action.default = argparse.SUPPRESS
-    return set(vars(parser.parse_args(words)))
+    return set(vars(parser.parse_args(words))) - {"config"}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -123,8 +134,25 @@ def build_parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
     )
     parser.names_elsewhere = NAMES_ELSEWHERE
+    parser.add_argument(
+        "-h",
+        "--help",
+        action=BasicHelpAction,
+        nargs=0,
+        const=("options", config_fields.BASIC),
+        default=argparse.SUPPRESS,
+        help="Show the basic settings.",
+    )
+    parser.add_argument("--help-all", action="help", help="Show every setting.")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="Take settings from a YAML or JSON file, or from a run's config.json; flags of the "
+        "command line come before them.",
+    )
     add_arguments(parser)
     config_fields.add_arguments(parser, RunConfig)
     return parser

@@ -237,7 +237,7 @@ class Recorded:
     """
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
+        self.requested: list[tuple[str, int]] = []
         self.dead: set[str] = set()
 
     def prepare(self, client: VllmClient) -> None:
@@ -248,7 +248,7 @@ class Recorded:
         self, client: VllmClient, version: str, prompt: Sequence[int], **_: Any
     ) -> Completion:
         self.prepare(client)
-        self.asked.append((client.url, prompt[0]))
+        self.requested.append((client.url, prompt[0]))
         return Completion([1], [0.0], "length", None, version)
 
 
@@ -257,18 +257,18 @@ def test_slots_are_spread_over_servers_and_each_stays_with_its_own_while_that_an
     pool, record = VllmServers(urls, patience_s=0.05, offset=1), Recorded()
     pool.publication = record
 
-    def asked(*slots: int) -> dict[int, str]:
-        record.asked.clear()
+    def requested(*slots: int) -> dict[int, str]:
+        record.requested.clear()
         for slot in slots:
             pool.complete(slot, "policy", [slot])
-        return {slot: url for url, slot in record.asked}
+        return {slot: url for url, slot in record.requested}
 
-    first = asked(*range(6))
+    first = requested(*range(6))
     assert [first[slot] for slot in range(3)] == [urls[1], urls[2], urls[0]]  # by the offset
     assert sorted(first.values()) == sorted(urls * 2)
-    assert asked(5, 4, 3, 2, 1, 0) == first
+    assert requested(5, 4, 3, 2, 1, 0) == first
     record.dead = {urls[0]}
-    moved = asked(*range(6))
+    moved = requested(*range(6))
     assert {slot for slot in range(6) if moved[slot] != first[slot]} == {2, 5}
     assert set(moved.values()) == {urls[1], urls[2]}
     record.dead = set(urls)

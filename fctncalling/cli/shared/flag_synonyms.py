@@ -48,7 +48,7 @@ _BY_FLAG = {
     "overlong": "mask_truncated_completions overlong_filter",
     "whiten_advantages": "whiten_rewards normalize_advantages",
     "target_kl": "kl_target",
-    "preset": "config recipe",
+    "preset": "recipe",
 }
 NAMES_ELSEWHERE = {name: flag for flag, names in _BY_FLAG.items() for name in names.split()}
 """A flag's name in another trainer -> its name here; neither with dashes."""

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -28,6 +28,27 @@ class OneLineParser(argparse.ArgumentParser):
         print(f"error: {message}{hint} (--help lists every flag)", file=sys.stderr)
         raise SystemExit(2)
 
+    def format_basic_help(self, basic: Collection[str]) -> str:
+        """Return the help of the groups of these titles; of the others how many flags they have."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        groups = [group for group in self._action_groups if group._group_actions]
+        for group in groups:
+            if group.title in basic:
+                formatter.start_section(group.title)
+                formatter.add_text(group.description)
+                formatter.add_arguments(group._group_actions)
+                formatter.end_section()
+        others = [
+            f"{group.title} ({len(group._group_actions)})"
+            for group in groups
+            if group.title not in basic
+        ]
+        formatter.add_text("More settings, which --help-all explains:\n  " + "\n  ".join(others))
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
     def _nearest(self, word: str) -> str:
         """Return the flag closest to a word; "" if none is close."""
         name = word.lstrip("-").lower().replace("-", "_")
@@ -48,3 +69,18 @@ def _nearest_choice(message: str) -> str:
     by_lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(found[1].lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[near[0]] if near else ""
+
+
+class BasicHelpAction(argparse.Action):
+    """--help of a parser with many flags: the groups whose titles are its `const`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: object,
+        values: object,
+        option: object = None,
+    ) -> NoReturn:
+        assert isinstance(parser, OneLineParser)
+        print(parser.format_basic_help(self.const), end="")
+        raise SystemExit(0)

@@ -1,0 +1,131 @@
+"""The one command `fctncalling`, and settings from a file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.cli.command import main
+from fctncalling.cli.train import main as train
+from fctncalling.cli.train import parse_settings
+
+
+def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    listed = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == listed
+    for command in ("train", "run", "score", "why", "doctor", "forge", "completion"):
+        assert f"\n  {command} " in listed
+
+
+def test_an_unknown_command_is_one_line_with_the_one_meant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["trian"])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert "is train meant?" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["evaluate", "lint"], ["lint"]])
+def test_subcommands_are_found_with_and_without_evaluate(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: fctncalling {' '.join(words)} " in capsys.readouterr().out
+
+
+def test_the_completion_of_bash_is_a_script_that_bash_reads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert "--algorithm_name" in script
+    checked = subprocess.run(["bash", "-n"], input=script, text=True, check=False)
+    assert checked.returncode == 0
+
+
+def test_the_module_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fctncalling", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("fctncalling 0.")
+
+
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_flags_come_before_the_file_and_the_file_before_preset_and_environment(
+    tmp_path: Path, suffix: str
+) -> None:
+    settings = {"preset": "0.5B", "env_name": "calculator", "lr": 3e-5, "eval_dataset_path": None}
+    settings |= {"critic_detach": False, "num_updates": 7}
+    file = tmp_path / f"mine.{suffix}"
+    file.write_text(json.dumps(settings) if suffix == "json" else yaml.safe_dump(settings))
+    read = parse_settings(["--config", str(file), "--num_updates", "9"])
+    assert (read.lr, read.num_updates, read.critic_detach) == (3e-5, 9, False)
+    assert read.preset == "0.5B"
+    assert read.num_mini_batch == parse_settings(["--preset", "0.5B"]).num_mini_batch
+
+
+def test_the_config_of_a_run_gives_its_settings(tmp_path: Path) -> None:
+    """Also where a setting is what another preset or environment would have changed."""
+    before = parse_settings(["--preset", "0.1B", "--lr", "0.001", "--env_name", "python_math"])
+    entries = {name: value for name, value in vars(before).items() if name != "config"}
+    entries |= {"command": "train", "machine": {}, "versions": {}, "resolved": {}, "resume": "auto"}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(entries))
+    after = parse_settings(["--config", str(file)])
+    assert TrainConfig.from_args(after) == TrainConfig.from_args(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learning_rat: 1e-3", "no setting is called 'learning_rat'"),
+        ("lr: fast", 'lr: got "fast", expected a number'),
+        ("lr: -1", "lr: got -1, expected a number in"),
+        ("- lr", "expected settings by name, such as lr: 1e-5, got list"),
+        ("lr: [", "cannot be parsed:"),
+        (None, "cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_that_cannot_be_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str
+) -> None:
+    file = tmp_path / "mine.yaml"
+    if text is not None:
+        file.write_text(text)
+    assert train(["--config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: --config {file}: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_help_shows_the_basic_settings_and_help_all_every_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    texts = {}
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as ended:
+            train([flag])
+        assert ended.value.code == 0
+        texts[flag] = capsys.readouterr().out
+    assert "--algorithm_name" in texts["--help"]
+    assert "--importance_cap" not in texts["--help"]
+    assert "--help-all" in texts["--help"]
+    for flag in ("--algorithm_name", "--importance_cap", "--lora_r"):
+        assert flag in texts["--help-all"]
