@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,6 +115,14 @@ _REFUSALS = (
 def is_refusal(text: str) -> bool:
     """Whether a result tells that a call did not do what it was made for."""
     return any(each in text for each in _REFUSALS)
+
+
+_NOTHING = re.compile(r'\[\]|\{"\w+": (\[\]|\{\}|"")\}|\{"count": 0, .*')
+
+
+def shows_nothing(text: str) -> bool:
+    """Whether a result tells that there is nothing to be shown: nobody would ask for that."""
+    return _NOTHING.fullmatch(text) is not None
 
 
 def source_of(fact: Fact) -> Source:

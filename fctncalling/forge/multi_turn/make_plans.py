@@ -15,7 +15,7 @@ from fctncalling.forge.multi_turn.variants import (
     without_value,
 )
 from fctncalling.forge.multi_turn.worlds.make_world import make_world
-from fctncalling.forge.plan import Plan
+from fctncalling.forge.plan import Plan, PlannedCall
 
 CATEGORIES = (
     "multi_turn_base",
@@ -77,7 +77,8 @@ def _mixed(plan: Plan, draw: random.Random) -> Plan:
     if chance < _IRRELEVANCE:
         dials = Dials(turns={1: 1}, calls={1: 1})
         foreign = make_plan(f"{plan.seed}/foreign", dials, [(draw.choice(others),)])
-        return with_foreign_request(plan, foreign.turns[0].calls[0], draw)
+        asked = [call for call in foreign.turns[0].calls if _asks_by_itself(call)]
+        return with_foreign_request(plan, asked[0], draw) if asked else plan
     if chance < _IRRELEVANCE + _DISTRACTORS:
         name = draw.choice(others)
         config = {**plan.initial_config, **make_world(draw, [name])}
@@ -86,6 +87,12 @@ def _mixed(plan: Plan, draw: random.Random) -> Plan:
         proof = prove(replace(plan, initial_config=config, involved_classes=tuple(involved)))
         return plan if proof.fault else proof.plan
     return plan
+
+
+def _asks_by_itself(call: PlannedCall) -> bool:
+    """Whether a call can be asked for without what was asked before it."""
+    values = call.arguments.values()
+    return call.purpose == "asked" and all(each.provenance != "result" for each in values)
 
 
 _FOREIGN = ("MessageAPI", "TwitterAPI", "TicketAPI", "TradingBot", "TravelAPI", "VehicleControlAPI")

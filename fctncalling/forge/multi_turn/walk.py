@@ -18,7 +18,13 @@ from fctncalling.forge.multi_turn.arguments import (
 )
 from fctncalling.forge.multi_turn.dials import FUNCTION_WEIGHTS, Dials
 from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.forge.multi_turn.knowledge import Fact, Knowledge, is_refusal, parsed
+from fctncalling.forge.multi_turn.knowledge import (
+    Fact,
+    Knowledge,
+    is_refusal,
+    parsed,
+    shows_nothing,
+)
 from fctncalling.forge.multi_turn.moves import CLASS_OF, Moves, moves
 from fctncalling.forge.multi_turn.worlds import inventory
 from fctncalling.forge.plan import PlannedCall, Purpose, Value
@@ -56,9 +62,6 @@ _MADE = {
     "new_folder": "folder",
     "new_contact": "contact",
 }
-_EMPTY = ('{"matches": []}', '{"matching_lines": []}', "[]", '{"results": []}', '{"history": []}',
-          '{"messages": {}}', '{"diff_lines": ""}', '{"transaction_history": []}',
-          '{"watchlist": []}', '{"filtered_stocks": []}', '{"following_list": []}')  # fmt: skip
 
 
 class NoDraft(Exception):
@@ -129,7 +132,7 @@ class Walk:
                 arguments, text = self._cured(function, text, room, arguments)
         except NoDraft:
             return False
-        if is_refusal(text) or text in _EMPTY or (function, text) in self._seen:
+        if is_refusal(text) or shows_nothing(text) or (function, text) in self._seen:
             return False
         if self.moves.changes_state(function) and self._made_before(function, arguments):
             return False

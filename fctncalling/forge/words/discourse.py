@@ -63,7 +63,7 @@ class Discourse:
             rivals = {_key(each.value) for each in same_noun if each.turn >= last.turn}
             if _same(same_noun[-1].value, value) and turn - last.turn <= 2:
                 return self._recent(last, turn)
-            return _distant(found[0], turn, same_noun, alone=len(rivals) == 1)
+            return self._distant(found[0], turn, alone=len(rivals) == 1)
         return []
 
     def _recent(self, last: Mention, turn: int) -> list[str]:
@@ -77,28 +77,29 @@ class Discourse:
             ways += [pronoun] * 4
         return ways
 
-
-def _distant(first: Mention, turn: int, same_noun: list[Mention], *, alone: bool) -> list[str]:
-    noun, origin = first.shown or first.noun, first.turn
-    there: list[Any] = []
-    for each in same_noun:
-        if each.turn == origin and not any(_same(each.value, known) for known in there):
-            there.append(each.value)
-    place = next(index for index, known in enumerate(there) if _same(known, first.value))
-    which = noun if len(there) == 1 else f"{ORDINALS[min(place, 8)]} {noun}"
-    if origin == turn:
-        return [f"the {which} I mentioned", f"the {which} I just named", f"the {which} I gave you"]
-    ways = [
-        f"the {which} from my {ORDINALS[min(origin, 8)]} {message}"
-        for message in ("message", "request")
-    ]
-    if origin == turn - 1:
-        ways += [f"the {which} from my last message", f"the {which} from my previous request"]
-    elif origin == 0:
-        ways += [f"the {which} from the beginning", f"the {which} I started with"]
-    if len(there) == 1 and alone:
-        ways += [f"the {noun} from before", f"the {noun} from earlier"]
-    return ways
+    def _distant(self, first: Mention, turn: int, *, alone: bool) -> list[str]:
+        """Return ways to point at something by its message, where need be by its place in it."""
+        noun, origin = first.shown or first.noun, first.turn
+        there: list[Any] = []
+        for each in self.mentions:  # a reader counts what is called the same
+            called = (each.shown or each.noun) == noun and each.turn == origin
+            if called and not any(_same(each.value, known) for known in there):
+                there.append(each.value)
+        place = next(index for index, known in enumerate(there) if _same(known, first.value))
+        which = noun if len(there) == 1 else f"{ORDINALS[min(place, 8)]} {noun}"
+        if origin == turn:
+            return [f"the {which} I just named", f"the {which} in this message"]
+        ways = [
+            f"the {which} from my {ORDINALS[min(origin, 8)]} {message}"
+            for message in ("message", "request")
+        ]
+        if origin == turn - 1:
+            ways += [f"the {which} from my last message", f"the {which} from my previous request"]
+        elif origin == 0:
+            ways += [f"the {which} from the beginning", f"the {which} I started with"]
+        if len(there) == 1 and alone:
+            ways += [f"the {noun} from before", f"the {noun} from earlier"]
+        return ways
 
 
 def _same(one: Any, other: Any) -> bool:

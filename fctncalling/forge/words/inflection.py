@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from random import Random
 
 from fctncalling.forge.words.literals import CLOSE, OPEN
@@ -10,6 +11,17 @@ from fctncalling.forge.words.literals import CLOSE, OPEN
 _SHORT = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]")  # one syllable, consonant doubled: get, stop
 _DOUBLED = frozenset({"submit", "cancel", "transfer", "refer", "begin"})
 _ARTICLE = re.compile(rf"\b([Aa]) (?={OPEN}?['\"“]?(?!u[ns][ei]|[Ee]u|one\b|US)[aeiouAEIOU])")
+_PARTICLES = {
+    "up": "add back bring call fill fire look open pull put set start sum take top wrap write",
+    "off": "call cut drop set shut take turn",
+    "away": "clear put take throw tidy",
+    "out": "find hand print put read send work write",
+    "down": "cut jot note put take write",
+    "back": "bring give send take",
+    "over": "hand look read",
+}
+_HIGHEST = f"{OPEN}highest{CLOSE}"
+_PRIORITY = re.compile(rf"\b(?:an? |the )?priority (?:of |level )?{_HIGHEST}")
 _MARKED = re.compile(f"({OPEN}[^{CLOSE}]*{CLOSE})")
 _WORD = re.compile(r"\b[a-z]{5,}\b")
 
@@ -36,10 +48,25 @@ def gerund_phrase(phrase: str) -> str | None:
 
 
 def sentence(text: str) -> str:
-    """Return a sentence with its first letter capital, "an" before vowels, one end mark."""
+    """Return a sentence with its first letter capital, "an" before vowels, one end mark, "call it
+    off" for "call off it".
+    """
     text = _ARTICLE.sub(r"\1n ", text.strip())
+    text = _phrasal_verbs().sub(r"\1 \3 \2", text)
+    text = _PRIORITY.sub(f"the {_HIGHEST} priority", text)
     text = re.sub(rf"([.!?])(['\"”]{CLOSE}?)\.$", r"\1\2", text)
     return text[:1].upper() + text[1:]
+
+
+@cache
+def _phrasal_verbs() -> re.Pattern[str]:
+    """Return a pattern of a verb, its particle and a pronoun that has to come before that."""
+    forms = {
+        particle: "|".join(form for verb in verbs.split() for form in (verb, gerund(verb)))
+        for particle, verbs in _PARTICLES.items()
+    }
+    pairs = "|".join(rf"\b(?:{verbs})(?= {particle} )" for particle, verbs in forms.items())
+    return re.compile(rf"({pairs}) ({'|'.join(_PARTICLES)}) (it|them)\b")
 
 
 def carriers(text: str) -> list[str]:

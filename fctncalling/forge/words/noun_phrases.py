@@ -38,6 +38,12 @@ _TRANSPARENT = frozenset(
     }
 )
 """Functions that turn a name into an id: people say the name where a call takes the id."""
+_CITY_LOOK_UPS = frozenset({"get_zipcode_based_on_city", "get_nearest_airport_by_city"})
+_COUNTLESS = frozenset(
+    {"number", "precision", "amount", "price", "percent", "share_count", "line_count", "gallons",
+     "liters", "miles", "meters", "speed", "temperature", "fan_speed", "priority"}
+)  # fmt: skip
+"""Kinds that are said again rather than pointed at: nobody counts the numbers in a message."""
 _MAIN = {
     "place_order": "order",
     "create_ticket": "ticket",
@@ -112,7 +118,8 @@ class NounPhrases:
         if spoken is None:
             return self._quoting(value, self.reference(value))
         said, kind = spoken
-        if value.said is not None and self.discourse.said_in(self.turn, value.value):
+        countless = kind in _COUNTLESS
+        if not countless and value.said is not None and self._said_here(value):
             ways = self.discourse.references([self._noun(value)], value.value, self.turn)
             ways = [way for way in ways if self._fits(way)]
             if ways and self.draw.random() < 0.6:
@@ -121,6 +128,9 @@ class NounPhrases:
         text = self._listed(said, named)
         template = self._template(said, named)
         return self._mentioned(value, template.replace("{}", text))
+
+    def _said_here(self, value: Value) -> bool:
+        return self.discourse.said_in(self.turn, value.value)
 
     def bare(self, value: Value) -> str | None:
         """Return a value by itself, None where it may not be named."""
@@ -210,6 +220,8 @@ class NounPhrases:
         self.place = ordinal(*place_in_result(call.result, source.path))
         before, self.before = self.before, ""
         here = source.turn == self.turn
+        if not here and any(each.provenance == "result" for each in call.arguments.values()):
+            ways = [way for way in ways if way not in by_argument] or ways  # no "of the ... of"
         known = call if here else known_earlier(call, source.turn)
         text = self.fill(self.draw.choice(ways), known, self)
         self.before = before
@@ -246,7 +258,9 @@ class NounPhrases:
     def _mentioned(self, value: Value, text: str) -> str:
         person, shown = kind_words(self.facts.kind_of(value)).person, ""
         noun = self._noun(value)
-        if value.said_kind == "city":
+        if value.said_kind == "city" or (
+            (call := self._transparent(value)) and call.function in _CITY_LOOK_UPS
+        ):
             shown = "city"
         elif value.said is None:
             shown = self.discourse.shown_as(noun, value.value)

@@ -19,6 +19,8 @@ def supplement(value: Value, call: PlannedCall, nouns: NounPhrases) -> str | Non
     said = value_phrase(value, nouns, with_unit=in_dollars or not (named or value.kind == "amount"))
     if said is None:
         return None
+    if value.kind in ("travel_class", "insurance_type") and parts[0] == Phrase("value"):
+        said = said[:1] + said[1:2].upper() + said[2:]  # behind the mark of a value
     words = kind_words(nouns.facts.kind_of(value))
     noun = words.plural if isinstance(value.value, list) and len(value.value) > 1 else words.noun
     texts = {"noun": noun, "value": said}

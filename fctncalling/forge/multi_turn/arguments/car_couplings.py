@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from fctncalling.forge.multi_turn.arguments.desk_couplings import Arguments, Draft
@@ -141,16 +143,39 @@ def number(drafter: Drafter) -> Value:
     return drafter.fresh("number")
 
 
-def two(first: str, second: str, kind: str = "number") -> Draft:
-    """Return a draft of a number, shown or said, and of a said value."""
+def two(first: str, second: str, choose: Callable[[Random, float], Any]) -> Draft:
+    """Return a draft of a number, shown or said, and of another that makes sense beside it."""
 
     def draft(drafter: Drafter) -> Arguments:
-        other = (
-            drafter.fresh(kind) if kind != "base" else said("number", drafter.draw.choice((2, 10)))
-        )
-        return {first: number(drafter), second: other}
+        value = number(drafter)
+        other = choose(drafter.draw, value.value)
+        kind = "precision" if second == "precision" else "number"
+        return {first: value, second: said(kind, other)}
 
     return draft
+
+
+def _smaller(draw: Random, value: float) -> Any:
+    """Return a number of which something is left when it is taken from the first."""
+    if value <= 2:
+        raise LookupError("number")
+    whole = draw.randint(1, max(1, int(value) - 1))
+    return whole if draw.random() < 0.6 else round(draw.uniform(0.5, value * 0.95), 2)
+
+
+def _larger(draw: Random, value: float) -> Any:
+    """Return a whole of which the first number is a part."""
+    if value <= 0:
+        raise LookupError("number")
+    return int(value * draw.uniform(1.1, 6)) + 1
+
+
+def magnitude(drafter: Drafter) -> Arguments:
+    """Return a negative number: of any other the magnitude is no question."""
+    shown = number(drafter)
+    if shown.value < 0:
+        return {"number": shown}
+    return {"number": said("number", -abs(drafter.fresh("number").value))}
 
 
 def rounding(drafter: Drafter) -> Arguments:
@@ -207,12 +232,15 @@ DRAFTS: dict[str, Draft] = {
     **dict.fromkeys(
         ("max_value", "min_value", "mean", "standard_deviation", "sum_values"), numbers
     ),
-    **dict.fromkeys(("add", "subtract", "multiply", "divide"), two("a", "b")),
-    "absolute_value": lambda drafter: {"number": number(drafter)},
-    "percentage": two("part", "whole"),
-    "power": two("base", "exponent", "base"),
+    "add": two("a", "b", lambda draw, _: draw.randint(2, 900)),
+    "subtract": two("a", "b", _smaller),
+    "multiply": two("a", "b", lambda draw, _: draw.choice((draw.randint(2, 60), 1.5, 2.5, 0.75))),
+    "divide": two("a", "b", lambda draw, _: draw.randint(2, 36)),
+    "absolute_value": magnitude,
+    "percentage": two("part", "whole", _larger),
+    "power": two("base", "exponent", lambda draw, _: draw.choice((2, 3))),
     "round_number": rounding,
-    "square_root": two("number", "precision", "precision"),
+    "square_root": two("number", "precision", lambda draw, _: draw.randint(1, 5)),
     "logarithm": logarithm,
     "si_unit_conversion": units(_METRIC),
     "imperial_si_conversion": units(_IMPERIAL),

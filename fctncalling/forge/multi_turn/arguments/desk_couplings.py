@@ -130,11 +130,11 @@ def send_message(drafter: Drafter) -> Arguments:
 
 
 def _receiver(drafter: Drafter) -> Value:
-    known = drafter.known("user_id")
-    if known is not None and drafter.draw.random() < 0.75:
+    known, me = drafter.known("user_id"), drafter.state["MessageAPI"]["current_user"]
+    if known is not None and known.value != me and drafter.draw.random() < 0.75:
         return known
     users = drafter.state["MessageAPI"]["user_map"]
-    others = [u for u in users.values() if u != drafter.state["MessageAPI"]["current_user"]]
+    others = [u for u in users.values() if u != me]
     return said("user_id", drafter.draw.choice(others))
 
 

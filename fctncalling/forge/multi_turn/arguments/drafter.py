@@ -123,7 +123,7 @@ class Drafter:
         )
         for weight, facts, provenance in groups:
             for fact in facts[-1:]:
-                lives = exist is None or fact.value in exist
+                lives = (exist is None or fact.value in exist) and fact.value != ""
                 if lives and fact.value not in exclude and weight:
                     found.append((weight, from_fact(fact, provenance)))
         return found
