@@ -184,6 +184,10 @@ def file_plan(*calls: tuple[str, dict[str, Value]]) -> Plan:
 
 COPY = ("cp", {"source": said("entry_name", "note.txt"), "destination": said("folder", "old")})
 REMOVE = ("rm", {"file_name": said("entry_name", "note.txt")})
+RENAME_FOLDER = (
+    "mv",
+    {"source": said("entry_name", "old"), "destination": said("destination", "older")},
+)
 REMOVE_FOLDER = ("rmdir", {"dir_name": said("folder", "old")})
 
 
@@ -204,7 +208,9 @@ def test_a_function_of_which_the_judge_could_not_tell_the_truth_is_not_offered()
 def test_a_plan_that_needs_the_function_of_another_way_is_thrown_away_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert prove(file_plan(REMOVE_FOLDER, REMOVE)).fault == AMBIGUOUS
+    assert prove(file_plan(COPY, REMOVE, RENAME_FOLDER)).fault == AMBIGUOUS
+    both = prove(file_plan(REMOVE_FOLDER, REMOVE))  # the checker takes rm and rmdir alike
+    assert (both.fault, both.plan.excluded_functions) == ("", ())
     two, found = iter([AMBIGUOUS, AMBIGUOUS]), list[str]()
 
     def with_faults(plan: Plan) -> Proof:

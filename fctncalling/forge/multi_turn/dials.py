@@ -80,13 +80,26 @@ ANCHORS: dict[str, tuple[tuple[str, int, float], ...]] = {
     ),
     "TravelAPI": (("book_flight", 1, 0.6), ("get_flight_cost", 1, 0.25)),
     "TradingBot": (("place_order", 2, 0.42),),
-    "GorillaFileSystem": (("touch", 1, 0.2),),
+    "GorillaFileSystem": (("touch", 2, 0.3),),
     "TicketAPI": (("create_ticket", 1, 0.3),),
     "TwitterAPI": (("post_tweet", 1, 0.3),),
 }
 """Class -> what most of its tasks are about: function, calls it takes, chance."""
 
 ANCHOR_ROOM = {name: room for each in ANCHORS.values() for name, room, _ in each}
+
+FOLLOW_UPS: dict[str, dict[str, float]] = {
+    "touch": {"echo": 18, "cp": 6, "diff": 5},
+    "mkdir": {"mv": 14, "cp": 6, "cd": 5},
+    "cp": {"mv": 14, "sort": 4},
+    "mv": {"grep": 10, "cat": 5, "sort": 6, "diff": 2, "wc": 2, "mv": 4},
+    "rmdir": {"ls": 20},
+    "authenticate_twitter": {"post_tweet": 14},
+    "message_login": {"send_message": 18},
+    "authenticate_travel": {"register_credit_card": 30, "book_flight": 14},
+    "register_credit_card": {"purchase_insurance": 200, "book_flight": 12},
+}
+"""Function -> what is often asked for next, and how much it is preferred."""
 
 FUNCTION_WEIGHTS: dict[str, float] = {
     "cd": 4, "cat": 3.5, "cp": 4, "diff": 3, "du": 1, "echo": 5, "find": 1.5, "grep": 2.5, "ls": 2,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fctncalling.forge.multi_turn.dials import ANCHOR_ROOM, ANCHORS, CLASS_WEIGHTS, Dials
+from fctncalling.forge.multi_turn.goals import CLEAR_FOLDER_CALLS, clear_folder, go_elsewhere
 from fctncalling.forge.multi_turn.proof import AMBIGUOUS, prove
 from fctncalling.forge.multi_turn.walk import DeadEnd, Walk
 from fctncalling.forge.multi_turn.worlds.make_world import make_world
@@ -82,16 +83,17 @@ def _anchors(draw: random.Random, owners: Sequence[str], sizes: list[int]) -> di
                 turn = draw.choice([t for t in turns if sizes[t] >= room] or turns)
                 anchors[turn] = function
                 sizes[turn] = max(sizes[turn], room)
-    return _in_order(anchors)
+    return _in_order(anchors, sizes)
 
 
-def _in_order(anchors: dict[int, str]) -> dict[int, str]:
-    """Return the anchors such that a car is filled before it is started."""
+def _in_order(anchors: dict[int, str], sizes: list[int]) -> dict[int, str]:
+    """Return the anchors such that a car is filled before it is started, with the room for it."""
     turn_of = {function: turn for turn, function in anchors.items()}
     fill, start = turn_of.get("fillFuelTank"), turn_of.get("startEngine")
     if fill is None or start is None or fill < start:
         return anchors
-    return {**anchors, fill: "fillFuelTank", start: "startEngine"}
+    sizes[fill], sizes[start] = sizes[start], sizes[fill]
+    return {**anchors, start: "fillFuelTank", fill: "startEngine"}
 
 
 def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
@@ -102,8 +104,12 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
         if len(here) >= size:
             return
         anchor = None
-    if owner == "GorillaFileSystem" and size > 1 and walk.draw.random() < 0.75:
-        walk.go_elsewhere()
+    if owner == "GorillaFileSystem" and size > 1:
+        if size >= CLEAR_FOLDER_CALLS and walk.draw.random() < 0.6 and clear_folder(walk):
+            if len(here) >= size:
+                return
+        elif walk.draw.random() < 0.75:
+            go_elsewhere(walk)
     for _ in range(_REQUESTS):
         room = size - len(here)
         late = anchor and room <= ANCHOR_ROOM.get(anchor, 1)

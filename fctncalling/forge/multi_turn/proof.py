@@ -65,13 +65,19 @@ def prove(plan: Plan) -> Proof:
 
 def _excluded(plan: Plan, truth: Sequence[TurnRecord]) -> tuple[str, ...] | None:
     """Return the functions that are not offered since they would do what the truth does in another
-    way; None where the plan calls one of them itself, or there are too many.
+    way. None where there are too many, or the plan needs one of them that makes it shorter.
+
+    A function that the plan needs and that could stand for another call is offered: the checker
+    takes either.
     """
     used = {call.function for turn in plan.turns for call in turn.calls}
     found: set[str] = set()
     for way in other_ways(plan, truth):
-        found.add(way.call.name)
-        if way.call.name in used or len(found) > _MOST_EXCLUDED:
+        if way.call.name not in used:
+            found.add(way.call.name)
+        elif way.length > 1:
+            return None
+        if len(found) > _MOST_EXCLUDED:
             return None
     return tuple(sorted(found))
 

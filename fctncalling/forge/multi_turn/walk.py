@@ -12,11 +12,9 @@ from fctncalling.envs.python_source.plain_calls import PlainCall
 from fctncalling.forge.multi_turn.arguments import (
     ARGUMENT_DRAFTS,
     Drafter,
-    inferred,
     many_numbers,
-    said,
 )
-from fctncalling.forge.multi_turn.dials import FUNCTION_WEIGHTS, Dials
+from fctncalling.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, Dials
 from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.forge.multi_turn.knowledge import (
     Fact,
@@ -132,11 +130,13 @@ class Walk:
                 arguments, text = self._cured(function, text, room, arguments)
         except NoDraft:
             return False
-        if is_refusal(text) or shows_nothing(text) or (function, text) in self._seen:
+        if is_refusal(text) or (function, text) in self._seen:
             return False
+        if shows_nothing(text) and (function != "diff" or self.draw.random() < 0.6):
+            return False  # that two files are the same may be an answer
         if self.moves.changes_state(function) and self._made_before(function, arguments):
             return False
-        self._add(function, arguments, purpose, text)
+        self.add(function, arguments, purpose, text)
         return True
 
     def _made_before(self, function: str, arguments: Mapping[str, Value]) -> bool:
@@ -202,9 +202,10 @@ class Walk:
         plain = {name: _copied(each.value) for name, each in arguments.items()}
         return self.session.execute(PlainCall(function, (), plain))
 
-    def _add(
+    def add(
         self, function: str, arguments: Mapping[str, Value], purpose: Purpose, text: str
     ) -> None:
+        """Take a call that was made into the turn, and what it shows into what is known."""
         turn, index = len(self.turns) - 1, len(self.turns[-1])
         self._seen.add((function, text))
         for value in arguments.values():
@@ -218,26 +219,6 @@ class Walk:
         self.knowledge.seen(parsed(text), self.moves.produced_kinds(function), turn, index)
         owner = CLASS_OF[function]
         self.turns[-1].append(PlannedCall(owner, function, arguments, purpose, (), text))
-
-    def go_elsewhere(self) -> bool:
-        """Change the directory without being asked to: to one that the words name, or up."""
-        names = inventory.folders(self.session.live_state())
-        filled = [name for name, folder in names.items() if folder.contents]
-        if filled:
-            known = self.drafter.known("folder")
-            folder = (
-                known
-                if known and known.value in filled
-                else said("folder", self.draw.choice(filled))
-            )
-        else:
-            folder = inferred("folder", "..", "parent_folder")
-        arguments = {"folder": folder}
-        text = self.execute("cd", arguments)
-        if is_refusal(text):
-            return False
-        self._add("cd", arguments, "needed_step", text)
-        return True
 
     def next_function(self, owner: str, room: int) -> str:
         """Draw a function of a class; as often as the dials say, one that follows up."""
@@ -272,6 +253,7 @@ class Walk:
         """
         calls = [call for turn in self.turns for call in turn if call.class_name == owner]
         last = [call.function for call in calls[-3:]]
+        usual = FOLLOW_UPS.get(last[-1], {}) if last else {}
         shows = {name for function in last for name in self.moves.seen_by(function)}
         made = {
             kind
@@ -289,7 +271,7 @@ class Walk:
                 relevance[name] = 3.0
             elif taken & recent:
                 relevance[name] = 1.0
-        return relevance
+        return {**relevance, **usual}
 
 
 def _copied(value: Any) -> Any:
