@@ -274,7 +274,7 @@ def test_moves_are_what_probing_gives() -> None:
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
 def test_forged_plans_measure_like_official_tasks() -> None:
     official = measure(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json"))
-    plans = (multi_turn_plan("multi_turn_base", 1, index) for index in range(6000))
+    plans = (multi_turn_plan("multi_turn_base", 1, index) for index in range(12000))
     forged = measure(bare_task(plan) for plan in plans)
     figures, reference = forged.figures(), official.figures()
     for name in ("later_result", "final_state", "neither"):
@@ -282,9 +282,9 @@ def test_forged_plans_measure_like_official_tasks() -> None:
     assert figures["turns_per_task"] == pytest.approx(reference["turns_per_task"], abs=0.2)
     assert divergence(forged.calls, official.calls) < 0.02
     assert set(official.classes) <= set(forged.classes)
-    missing = set(official.edges) - set(forged.edges)
+    missing = set(official.edges) - set(forged.edges)  # the rarest come once in some thousands
     assert len(forged.edges) - len(official.edges) >= 100, len(forged.edges)
-    assert len(missing) <= 6, sorted(missing)
+    assert len(missing) <= 1, sorted(missing)
 
 
 @pytest.mark.prove
