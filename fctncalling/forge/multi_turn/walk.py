@@ -52,6 +52,9 @@ _TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | {
 }  # fmt: skip
 """Kinds of which the same value tells that two calls have to do with each other."""
 _ALIKE = {"destination": "folder", "entry_name": "file_name"}  # what else a value may stand for
+_SETTINGS = frozenset(
+    {"set_budget_limit", "set_navigation", "fillFuelTank", "adjustClimateControl"}
+)  # which few people change twice
 _MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
 _NEVER_UNASKED = {"close_ticket", "mkdir"}  # they would help, but nobody wants them
 _MADE = {
@@ -120,7 +123,7 @@ class Walk:
         return False
 
     def _attempt(self, function: str, purpose: Purpose, room: int) -> bool:
-        if self._is_idle(function):
+        if self._is_idle(function) or (function == "pwd" and self._has_just_moved()):
             return False
         try:
             room -= self._supply(function, room)
@@ -197,6 +200,10 @@ class Walk:
         owner, attribute = _LOGINS[function]
         return bool(self.session.live_state()[owner][attribute])
 
+    def _has_just_moved(self) -> bool:
+        """Whether the turn's last call changed the directory: nobody then asks where they are."""
+        return bool(self.turns[-1]) and self.turns[-1][-1].function == "cd"
+
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:
         """Return a call's result text."""
         plain = {name: _copied(each.value) for name, each in arguments.items()}
@@ -237,6 +244,8 @@ class Walk:
         """
         wanted = _ROOMY.get(function)
         fit = 1.0 if wanted is None else wanted[1] if room >= wanted[0] else 0.1
+        if function in _SETTINGS and function in self._made_so_far():
+            fit *= 0.15
         kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
         known = {fact.kind for fact in self.knowledge.facts}
         if kinds & _MADE_BY_CALLS - known:
@@ -246,6 +255,9 @@ class Walk:
         ):
             fit *= 0.1
         return fit
+
+    def _made_so_far(self) -> set[str]:
+        return {call.function for turn in self.turns for call in turn}
 
     def _relevance(self, owner: str) -> dict[str, float]:
         """Return how much functions have to do with what came up last: they take what was made,

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from fctncalling.forge.plan import PlannedCall, Value
-from fctncalling.forge.words.discourse import ORDINALS, Discourse, Mention
+from fctncalling.forge.words.discourse import ORDINALS, UNCOUNTED, Discourse, Mention
 from fctncalling.forge.words.grammar import FrameSlot, Sequence
 from fctncalling.forge.words.literals import (
     date_text,
@@ -39,11 +39,6 @@ _TRANSPARENT = frozenset(
 )
 """Functions that turn a name into an id: people say the name where a call takes the id."""
 _CITY_LOOK_UPS = frozenset({"get_zipcode_based_on_city", "get_nearest_airport_by_city"})
-_COUNTLESS = frozenset(
-    {"number", "precision", "amount", "price", "percent", "share_count", "line_count", "gallons",
-     "liters", "miles", "meters", "speed", "temperature", "fan_speed", "priority"}
-)  # fmt: skip
-"""Kinds that are said again rather than pointed at: nobody counts the numbers in a message."""
 _MAIN = {
     "place_order": "order",
     "create_ticket": "ticket",
@@ -51,6 +46,7 @@ _MAIN = {
     "book_flight": "booking",
 }
 """What a call makes even where no later call uses it."""
+_SUBJECT = re.compile(r"\b(can|could|should|will|would|is|are|do|does|if|whether|that) $")
 _SAYING = re.compile(r"(saying|says|reads?|reading|say|contain|hold|:) $")
 _TITLED = re.compile(
     r"(message|note|text|words|title|titled|headed|explanation|resolution|comment|tweet"
@@ -118,8 +114,12 @@ class NounPhrases:
         if spoken is None:
             return self._quoting(value, self.reference(value))
         said, kind = spoken
-        countless = kind in _COUNTLESS
-        if not countless and value.said is not None and self._said_here(value):
+        countless = kind in UNCOUNTED
+        if (
+            not countless
+            and value.said is not None
+            and self.discourse.said_in(self.turn, value.value)
+        ):
             ways = self.discourse.references([self._noun(value)], value.value, self.turn)
             ways = [way for way in ways if self._fits(way)]
             if ways and self.draw.random() < 0.6:
@@ -128,9 +128,6 @@ class NounPhrases:
         text = self._listed(said, named)
         template = self._template(said, named)
         return self._mentioned(value, template.replace("{}", text))
-
-    def _said_here(self, value: Value) -> bool:
-        return self.discourse.said_in(self.turn, value.value)
 
     def bare(self, value: Value) -> str | None:
         """Return a value by itself, None where it may not be named."""
@@ -190,7 +187,7 @@ class NounPhrases:
         """Tell whether a reference may stand here: "it" not after "of", "them" not as subject."""
         return not (
             (way in ("it", "them") and self.before.endswith("of "))
-            or (way == "them" and not self.before.strip())
+            or (way == "them" and (not self.before.strip() or _SUBJECT.search(self.before)))
         )
 
     def _state_ways(self, value: Value) -> tuple[str, ...]:
@@ -221,7 +218,9 @@ class NounPhrases:
         before, self.before = self.before, ""
         here = source.turn == self.turn
         if not here and any(each.provenance == "result" for each in call.arguments.values()):
-            ways = [way for way in ways if way not in by_argument] or ways  # no "of the ... of"
+            ways = (
+                tuple(way for way in ways if way not in by_argument) or ways
+            )  # not "of the ... of"
         known = call if here else known_earlier(call, source.turn)
         text = self.fill(self.draw.choice(ways), known, self)
         self.before = before
@@ -245,7 +244,9 @@ class NounPhrases:
             words = result_words().get(result_key(function, path), _NO_WORDS)
             if words.main:
                 noun = self._noun(value)
-                self.discourse.add(Mention(noun, value.value, self.turn, function, words.main))
+                person = kind_words(self.facts.kind_of(value)).person
+                said = Mention(noun, value.value, self.turn, function, words.main, person)
+                self.discourse.add(said)
                 return
         main = _MAIN.get(function)
         if main is not None:

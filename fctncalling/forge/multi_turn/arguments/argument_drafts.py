@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from fctncalling.forge.multi_turn.arguments import car_couplings, desk_couplings, trade_couplings
+from fctncalling.forge.multi_turn.arguments import (
+    car_couplings,
+    desk_couplings,
+    file_couplings,
+    trade_couplings,
+)
 
 ARGUMENT_DRAFTS: dict[str, desk_couplings.Draft] = {
     **desk_couplings.DRAFTS,
+    **file_couplings.DRAFTS,
     **trade_couplings.DRAFTS,
     **car_couplings.DRAFTS,
 }

@@ -1,116 +1,26 @@
 """Arguments that belong together, for the functions where drafting each alone would not do:
-files and desk classes.
+messages, posts and tickets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from fctncalling.forge.multi_turn.arguments.drafter import (
     Drafter,
-    flag,
     from_fact,
     inferred,
     said,
 )
-from fctncalling.forge.multi_turn.worlds import inventory, pools
+from fctncalling.forge.multi_turn.worlds import pools
 from fctncalling.forge.plan import Value
 
 Arguments = dict[str, Value]
 Draft = Callable[[Drafter], Arguments]
 
 
-def _file(drafter: Drafter, *, longer_than: int = 0) -> tuple[Value, str]:
-    """Return a file of the current directory and its content."""
-    here = inventory.files(drafter.state)
-    short = [n for n, item in here.items() if len(str(item.content).splitlines()) <= longer_than]
-    name = drafter.value("file_name", short if longer_than else ())
-    return name, str(here[name.value].content)
-
-
-def grep(drafter: Drafter) -> Arguments:
-    name, content = _file(drafter, longer_than=1)
-    words = [word.strip(".!?,") for word in content.split() if len(word) > 4]
-    if not words:
-        raise LookupError("pattern")
-    return {"file_name": name, "pattern": said("pattern", drafter.draw.choice(words))}
-
-
-def tail(drafter: Drafter) -> Arguments:
-    name, content = _file(drafter)
-    most = max(1, len(content.splitlines()) - 1)
-    return {"file_name": name, "lines": said("line_count", drafter.draw.randint(1, most))}
-
-
-def wc(drafter: Drafter) -> Arguments:
-    name, _ = _file(drafter)
-    modes = {"l": "lines", "w": "words", "c": "characters"}
-    mode = drafter.draw.choice(list(modes))
-    if mode == "l" and drafter.draw.random() < 0.3:
-        return {"file_name": name}
-    return {
-        "file_name": name,
-        "mode": inferred("count_mode", mode, "count_mode", modes[mode], "counted"),
-    }
-
-
-def find(drafter: Drafter) -> Arguments:
-    names = [*inventory.files(drafter.state), *inventory.folders(drafter.state)]
-    below = [n for each in inventory.folders(drafter.state).values() for n in each.contents]
-    if not names + below:
-        raise LookupError("name_part")
-    part = drafter.draw.choice(names + below).split(".")[0].split("_")[0]
-    path = flag("folder_path", ".")
-    return {"path": path, "name": said("name_part", part or ".")}
-
-
-def ls(drafter: Drafter) -> Arguments:
-    hidden = drafter.draw.random() < 0.4
-    return {"a": flag("switch", True)} if hidden else {}
-
-
-def du(drafter: Drafter) -> Arguments:
-    return {"human_readable": flag("switch", True)} if drafter.draw.random() < 0.7 else {}
-
-
-def transfer(drafter: Drafter) -> Arguments:
-    """Move or copy a file into a directory, or under a new name."""
-    source = replace(drafter.value("file_name"), kind="entry_name")
-    places = inventory.folders(drafter.state)
-    if places and drafter.draw.random() < 0.7:
-        return {
-            "source": source,
-            "destination": replace(drafter.value("folder"), kind="destination"),
-        }
-    stem, dot, ending = str(source.value).rpartition(".")
-    new = drafter.draw.choice(pools.FILE_STEMS)
-    new_name = f"{new}.{ending}" if stem and dot else new
-    if new_name in {*inventory.files(drafter.state), *places}:
-        raise LookupError("destination")
-    return {"source": source, "destination": said("destination", new_name)}
-
-
-def diff(drafter: Drafter) -> Arguments:
-    first = drafter.value("file_name")
-    second = drafter.value("file_name", (first.value,))
-    return {"file_name1": first, "file_name2": second}
-
-
-def echo(drafter: Drafter) -> Arguments:
-    empty = [n for n, item in inventory.files(drafter.state).items() if not item.content]
-    name = (
-        drafter.value("file_name")
-        if not empty
-        else drafter.value(
-            "file_name", [n for n in inventory.files(drafter.state) if n not in empty]
-        )
-    )
-    return {"content": _text(drafter, pools.sentence), "file_name": name}
-
-
-def _text(drafter: Drafter, make: Callable[[Any], str]) -> Value:
+def own_text(drafter: Drafter, make: Callable[[Any], str]) -> Value:
     """Return a text of the user's own, now and then one that a result shows."""
     shown = [f for f in drafter.knowledge.results("text")[-1:] if _short(f.value)]
     if shown and drafter.draw.random() < 0.2 * drafter.dials.result:
@@ -125,7 +35,7 @@ def _short(text: Any) -> bool:
 def send_message(drafter: Drafter) -> Arguments:
     return {
         "receiver_id": _receiver(drafter),
-        "message": _text(drafter, pools.short_message),
+        "message": own_text(drafter, pools.short_message),
     }
 
 
@@ -175,7 +85,7 @@ def _keyword(drafter: Drafter, texts: list[str]) -> Value:
 
 def post_tweet(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    arguments = {"content": _text(drafter, pools.tweet)}
+    arguments = {"content": own_text(drafter, pools.tweet)}
     if draw.random() < 0.6:
         topics = draw.sample(pools.TOPICS, draw.choice((1, 1, 2)))
         tags = [f"#{topic}" for topic in topics]
@@ -231,7 +141,7 @@ def create_ticket(drafter: Drafter) -> Arguments:
     draw = drafter.draw
     arguments = {"title": said("title", pools.title(draw))}
     if draw.random() < 0.85:
-        arguments["description"] = _text(drafter, pools.sentence)
+        arguments["description"] = own_text(drafter, pools.complaint)
     if draw.random() < 0.75:
         priority = draw.randint(1, 5)
         arguments["priority"] = (
@@ -240,6 +150,15 @@ def create_ticket(drafter: Drafter) -> Arguments:
             else said("priority", priority)
         )
     return arguments
+
+
+def resolve_ticket(drafter: Drafter) -> Arguments:
+    known = drafter.known("text")
+    text = known if known and drafter.draw.random() < 0.35 else None
+    return {
+        "ticket_id": drafter.value("ticket_id"),
+        "resolution": text or said("text", pools.resolution(drafter.draw)),
+    }
 
 
 def ticket_login(drafter: Drafter) -> Arguments:
@@ -265,16 +184,6 @@ def get_user_tickets(drafter: Drafter) -> Arguments:
 
 
 DRAFTS: dict[str, Draft] = {
-    "grep": grep,
-    "tail": tail,
-    "wc": wc,
-    "find": find,
-    "ls": ls,
-    "du": du,
-    "mv": transfer,
-    "cp": transfer,
-    "diff": diff,
-    "echo": echo,
     "send_message": send_message,
     "delete_message": delete_message,
     "message_login": message_login,
@@ -290,6 +199,7 @@ DRAFTS: dict[str, Draft] = {
     "follow_user": follow_user,
     "unfollow_user": unfollow_user,
     "create_ticket": create_ticket,
+    "resolve_ticket": resolve_ticket,
     "ticket_login": ticket_login,
     "trading_login": ticket_login,
     "edit_ticket": edit_ticket,

@@ -26,7 +26,7 @@ NUMERIC_KINDS = (
 _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "new_folder": lambda draw: draw.choice(pools.FOLDERS),
     "new_file": pools.file_name,
-    "text": pools.short_message,
+    "text": pools.sentence,
     "title": pools.title,
     "keyword": lambda draw: draw.choice(pools.TOPICS),
     "new_contact": lambda draw: draw.choice(pools.FIRST_NAMES),

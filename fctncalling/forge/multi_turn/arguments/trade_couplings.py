@@ -198,7 +198,7 @@ def exchange(drafter: Drafter) -> Arguments:
 def support(drafter: Drafter) -> Arguments:
     return {
         "booking_id": drafter.value("booking_id"),
-        "message": said("text", pools.short_message(drafter.draw)),
+        "message": said("text", pools.inquiry(drafter.draw)),
     }
 
 

@@ -108,7 +108,7 @@ def _tickets(draw: random.Random, owner: tuple[str, str]) -> World:
             {
                 "id": number,
                 "title": pools.title(draw),
-                "description": pools.sentence(draw),
+                "description": pools.complaint(draw),
                 "status": "Open",
                 "priority": draw.randint(1, 5),
                 "created_by": me if draw.random() < 0.7 else pools.full_name(draw),

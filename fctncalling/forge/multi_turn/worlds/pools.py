@@ -23,6 +23,9 @@ _TROUBLES = _POOLS["troubles"]
 _SUBJECTS = _POOLS["subjects"]
 TOPICS = _POOLS["topics"]
 _MOODS = _POOLS["moods"]
+_FIXES, _AFTERWARDS = _POOLS["fixes"], _POOLS["afterwards"]
+_SYMPTOMS, _CIRCUMSTANCES = _POOLS["symptoms"], _POOLS["circumstances"]
+_INQUIRIES, _LUGGAGE = _POOLS["inquiries"], _POOLS["luggage"]
 STREETS = _POOLS["streets"]
 TICKERS = _POOLS["tickers"]
 PLACES = _POOLS["places"]
@@ -32,8 +35,20 @@ EXTENSIONS = [
 
 
 def sentence(draw: random.Random) -> str:
-    """Return one of some 570,000 plain sentences."""
-    return f"{_one(draw, _ACTORS)} {_one(draw, _ACTS)} {_one(draw, _THINGS)} {_one(draw, _TIMES)}."
+    """Return one of some 80 million plain sentences."""
+    actor, act = _one(draw, _ACTORS), _one(draw, _ACTS)
+    thing, when = _one(draw, _THINGS), _one(draw, _TIMES)
+    if draw.random() < 0.6:
+        return f"{actor} {act} {thing} {when}."
+    return f"{_capital(when)}, {_small(actor)} {act} {thing}."
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _small(words: str) -> str:
+    return words[:1].lower() + words[1:]
 
 
 def text(draw: random.Random, sentences: int) -> str:
@@ -53,17 +68,40 @@ def tweet(draw: random.Random) -> str:
     return f"{_one(draw, _MOODS)} {_one(draw, TOPICS)}. {sentence(draw)}"
 
 
+_MESSAGES = (
+    "Could you look after {}?", "Please keep {} ready.", "I need a word about {}.",
+    "Any news about {}?", "Do not forget {}!", "I finally found {}.", "Who takes care of {}?",
+    "Thank you for your help with {}.", "Sorry that I was late with {}.",
+    "Please send me everything you have on {}.", "Let us talk about {} tomorrow.",
+    "Have you seen {} anywhere?", "My boss keeps asking for {}.", "Tell me once {} can go out.",
+    "I left {} on your desk.", "Can we agree on {} today?", "I cannot find my notes on {}.",
+)  # fmt: skip
+
+
 def short_message(draw: random.Random) -> str:
     """Return what somebody writes to a colleague."""
-    form = draw.randrange(4)
-    thing, when = _one(draw, _THINGS), _one(draw, _TIMES)
-    if form == 0:
-        return f"Could you look after {thing} {when}?"
-    if form == 1:
-        return f"Please keep {thing} ready."
-    if form == 2:
-        return f"I need a word about {thing}."
-    return sentence(draw)
+    if draw.random() < 0.25:
+        return sentence(draw)
+    return draw.choice(_MESSAGES).format(_one(draw, _THINGS))
+
+
+def complaint(draw: random.Random) -> str:
+    """Return what is wrong with something, as a ticket describes it."""
+    if draw.random() < 0.3:
+        return sentence(draw)
+    return f"{_one(draw, _SYMPTOMS)} {_one(draw, _CIRCUMSTANCES)}."
+
+
+def resolution(draw: random.Random) -> str:
+    """Return how the trouble behind a ticket was solved."""
+    if draw.random() < 0.15:
+        return sentence(draw)
+    return f"{_one(draw, _FIXES)} and {_one(draw, _AFTERWARDS)}."
+
+
+def inquiry(draw: random.Random) -> str:
+    """Return what a traveller asks customer support."""
+    return _one(draw, _INQUIRIES).format(_one(draw, _LUGGAGE))
 
 
 def file_name(draw: random.Random) -> str:
