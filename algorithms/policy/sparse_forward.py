@@ -16,6 +16,7 @@ Queries go through attention in blocks of QUERY_BLOCK with the keys up to the bl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -64,8 +65,9 @@ def hidden_states_at(
     angles = decoder.rotary_emb(hidden, torch.arange(ids.shape[1], device=ids.device).unsqueeze(0))
     *below, last = decoder.layers
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (T, 1, head size)
+    biases = _causal_biases(hidden)
     for layer in below:
-        hidden = run(_layer, layer, hidden, cos, sin)
+        hidden = run(_layer, layer, hidden, cos, sin, biases)
     states = last.input_layernorm(hidden)
     queries = queries_of(last, states[rows, columns], cos[columns], sin[columns])
     keys, values = _for_all_heads(last, *keys_and_values(last, states, cos, sin))
@@ -74,13 +76,15 @@ def hidden_states_at(
     return selected
 
 
-def _layer(layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _layer(
+    layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor, biases: Sequence[Tensor]
+) -> Tensor:
     """Return the layer's output (B, T, H) from its input (B, T, H)."""
     states = layer.input_layernorm(hidden)
     # Queries before keys: gradients are added up in the reverse order, down to the last bit.
     queries = queries_of(layer, states, cos, sin)
     keys, values = _for_all_heads(layer, *keys_and_values(layer, states, cos, sin))
-    return layer_output(layer, hidden, _causal_attention(queries, keys, values))
+    return layer_output(layer, hidden, _causal_attention(queries, keys, values, biases))
 
 
 def queries_of(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -130,18 +134,35 @@ def _apply_rope(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return heads * cos + torch.cat((-second, first), -1) * sin
 
 
-def _causal_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Return causal attention of queries to keys and values; all (B, T, heads, size)."""
-    length = queries.shape[1]
+def _causal_biases(hidden: Tensor) -> list[Tensor]:
+    """Return the bias (queries, keys up to the block's end) of each block of QUERY_BLOCK queries,
+    none where one block is enough.
+
+    They are made once for all layers: attention keeps its bias, (T * T / 2) numbers, for the
+    backward pass.
+    """
+    length = hidden.shape[1]
     if length <= QUERY_BLOCK:
-        return _attention(queries, keys, values, is_causal=True)
-    blocks = []
+        return []
+    biases = []
     for start in range(0, length, QUERY_BLOCK):
         end = min(start + QUERY_BLOCK, length)
-        mask = torch.ones(end - start, end, dtype=torch.bool, device=keys.device).tril(start)
-        blocks.append(
-            _attention(queries[:, start:end], keys[:, :end], values[:, :end], attn_mask=mask)
-        )
+        hidden_behind = hidden.new_full((end - start, end), float("-inf")).triu(start + 1)
+        biases.append(hidden_behind)
+    return biases
+
+
+def _causal_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, biases: Sequence[Tensor]
+) -> Tensor:
+    """Return causal attention of queries to keys and values; all (B, T, heads, size)."""
+    if not biases:
+        return _attention(queries, keys, values, is_causal=True)
+    blocks = []
+    for bias in biases:
+        end = bias.shape[1]
+        block = queries[:, end - len(bias) : end]
+        blocks.append(_attention(block, keys[:, :end], values[:, :end], attn_mask=bias))
     return torch.cat(blocks, 1)
 
 
