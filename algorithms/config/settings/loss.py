@@ -29,7 +29,7 @@ class LossSettings:
     importance_cap: float | None = field(
         2.0,
         "Largest weight of a loss that makes up for sampling with other weights, another "
-        "engine or other rounding than learn (--max_staleness 1, --rollout_engine vllm, "
+        "engine or other rounding than learn (--max_staleness, --rollout_engine vllm, "
         "passes in bfloat16): pi_learning / pi_sampling, cut there; none: not made up for.",
         interval="(0, inf)",
     )

@@ -92,9 +92,9 @@ class RolloutSettings:
     )
     max_staleness: int = field(
         0,
-        "Updates by which the weights that play may be behind those that learn; 1: workers "
-        "play for the next update while this one is learned.",
-        interval="[0, 1]",
+        "Updates by which the weights that play are behind those that learn; 1: workers play for "
+        "the next update while this one is learned, 2: for the two after it, and so on.",
+        interval="[0, inf)",
     )
     cut_patience: int = field(
         5,

@@ -17,8 +17,8 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
     """Raise SettingError for rollout settings that exclude each other."""
     if config.max_staleness and not run_config.num_rollout_workers:
         raise SettingError(
-            "--max_staleness: got 1, which needs --num_rollout_workers of at least 1: who learns "
-            "cannot play meanwhile"
+            f"--max_staleness: got {config.max_staleness}, which needs --num_rollout_workers of at "
+            "least 1: who learns cannot play meanwhile"
         )
     if config.rollout_engine == "vllm":
         if not run_config.vllm_url:
@@ -38,7 +38,7 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
     if config.max_staleness and config.algorithm_name == "GRPO" and config.dynamic_sampling > 1:
         raise SettingError(
             f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness "
-            "1: how many rounds an "
+            f"{config.max_staleness}: how many rounds an "
             "update takes is known only after it was played"
         )
 

@@ -26,8 +26,8 @@ class RoundPlanner:
         self.group_size = config.episodes_per_task
 
     def next_round(self, counters: Counters, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
-        """Return a round of the next update, the first or an extra one, or (ahead) of the update
-        after it.
+        """Return a round of the next update, the first or an extra one, or of the update that is
+        `ahead` of it.
         """
         words = (self._config.seed, counters.updates + ahead, 1)
         seed = derive_seed(*words, extra) if extra else derive_seed(*words)
@@ -56,16 +56,13 @@ def derive_seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)
 
 
-def round_state(ahead: RolloutRound, weights: Weights) -> dict[str, Any]:
-    """Return a round and the weights it is played with, as a checkpoint holds them."""
-    return {
-        "round": [list(ahead.task_ids), *ahead[1:]],
-        "weights": {name: torch.tensor(weight) for name, weight in weights.items()},
-    }
+def as_tensors(weights: Weights) -> dict[str, torch.Tensor]:
+    """Return weights as a checkpoint holds them."""
+    return {name: torch.tensor(weight) for name, weight in weights.items()}
 
 
 def restored_round(state: Mapping[str, Any]) -> tuple[RolloutRound, Weights]:
-    """Return the round and the weights of `round_state`."""
+    """Return a checkpoint's round and the weights it is played with."""
     task_ids, *more = state["round"]
     weights = {name: weight.numpy() for name, weight in state["weights"].items()}
     return RolloutRound(tuple(task_ids), *more), weights
