@@ -30,30 +30,36 @@ class CategoryProfile:
     said_share: float = 0.66  # of optional parameters that the user says
     closing_share: float = 0.0  # of questions with a closing sentence
     compute_weight: float = 1.5  # of frames that compute something
+    default_share: float = 0.35  # of defaults that stand in `default` and not only in words
+    enum_share: float = 0.28  # of enumerations that stand in `enum`, not in the description
 
 
 PROFILES: Mapping[str, CategoryProfile] = {
-    "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.15, 0.06, 0.07),
+    "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.22, 0.06, 0.07),
     "multiple": CategoryProfile(
         {2: 0.395, 3: 0.425, 4: 0.18},
         {1: 0.058, 2: 0.305, 3: 0.497, 4: 0.111, 5: 0.023, 6: 0.006},
         _ONE,
         0.56,
-        0.23,
+        0.32,
         0.06,
         0.52,
+        default_share=0.5,
+        enum_share=0.18,
     ),
     "parallel": CategoryProfile(
         _ONE,
         {1: 0.035, 2: 0.4, 3: 0.46, 4: 0.085, 5: 0.015, 6: 0.005},
         {2: 0.545, 3: 0.26, 4: 0.18, 6: 0.005, 8: 0.01},
         0.42,
-        0.5,
-        0.7,
+        0.62,
+        0.75,
         0.07,
         said_share=0.88,
         closing_share=0.3,
         compute_weight=6.0,
+        default_share=0.6,
+        enum_share=0.18,
     ),
     "parallel_multiple": CategoryProfile(
         {2: 0.5, 3: 0.4, 4: 0.1},
@@ -65,9 +71,19 @@ PROFILES: Mapping[str, CategoryProfile] = {
         0.6,
         said_share=0.88,
         closing_share=0.85,
+        default_share=0.6,
+        enum_share=0.16,
     ),
     "irrelevance": CategoryProfile(
-        _ONE, {1: 0.012, 2: 0.233, 3: 0.671, 4: 0.071, 5: 0.013}, {0: 1.0}, 0.38, 0.75, 0.0, 1.0
+        _ONE,
+        {1: 0.012, 2: 0.243, 3: 0.671, 4: 0.061, 5: 0.013},
+        {0: 1.0},
+        0.38,
+        0.78,
+        0.0,
+        1.0,
+        default_share=0.95,
+        enum_share=0.24,
     ),
     "live_relevance": CategoryProfile(
         {1: 0.31, 2: 0.125, 3: 0.25, 4: 0.125, 5: 0.19},
@@ -77,6 +93,8 @@ PROFILES: Mapping[str, CategoryProfile] = {
         0.4,
         0.5,
         0.1,
+        default_share=1.0,
+        enum_share=0.95,
     ),
 }
 

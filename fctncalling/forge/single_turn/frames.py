@@ -113,10 +113,13 @@ def common_parameters(frame: FunctionFrame) -> tuple[ParameterFrame, ...]:
 @cache
 def _common_of_mode(mode: str) -> tuple[ParameterFrame, ...]:
     names = {
-        "compute": ("precision", "show_steps", "notation"),
-        "look": ("language", "detailed", "format"),
-        "find": ("limit", "sort_by", "language"),
-        "act": ("notify", "note", "priority"),
+        "compute": ("precision", "show_steps", "notation", "rounding", "significant_digits"),
+        "look": (
+            *("language", "detailed", "format", "max_words", "include_sources", "as_of"),
+            "audience",
+        ),
+        "find": ("limit", "sort_by", "language", "page", "newest_first", "compact"),
+        "act": ("notify", "note", "priority", "confirm_by", "reference"),
     }
     return tuple(shared_parameters()[name] for name in names[mode])
 

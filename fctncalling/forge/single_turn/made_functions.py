@@ -20,11 +20,10 @@ from fctncalling.forge.single_turn.value_kinds import ValueKind, enum_words
 
 Doc = dict[str, Any]
 OPTIONAL_SHARE = 0.1  # of a frame's required parameters that a doc may turn into optional ones
-ENUM_IN_WORDS = 0.72  # of enumerations stand in the description, the others in `enum`
 REQUIRED_ALL_THE_SAME = 0.22  # of the parameters a frame calls optional
 FREE_FORMAT_SHARE = 0.45  # of dates and times whose doc asks for no format
 _FORMAT = re.compile(r" in (?:the|24-hour) format [A-Z:-]+")
-KIND_WEIGHTS = {"bool": 0.55, "dict": 6.0, "array": 3.0, "ints": 3.0}  # above 1: drawn sooner
+KIND_WEIGHTS = {"bool": 0.4, "dict": 6.0, "array": 5.0, "ints": 5.0}  # above 1: drawn sooner
 REMARK_SHARE = 0.22  # of functions whose description has a second sentence
 _DESCRIBED = {
     "compute": ("Calculate", "Calculates", "Compute", "Determine", "Calculate", "Estimate"),
@@ -92,7 +91,7 @@ def make_function(
     as_floats = rng.random() < profile.float_share
     parameters = tuple(_made(parameter, frame, as_floats, rng) for parameter in chosen)
     name = _name(frame, profile.dotted_share, rng)
-    return MadeFunction(frame, name, parameters, _doc(frame, name, parameters, rng))
+    return MadeFunction(frame, name, parameters, _doc(frame, name, parameters, profile, rng))
 
 
 def _chosen(frame: FunctionFrame, count: int, rng: random.Random) -> list[ParameterFrame]:
@@ -146,7 +145,11 @@ def _name(frame: FunctionFrame, dotted_share: float, rng: random.Random) -> str:
 
 
 def _doc(
-    frame: FunctionFrame, name: str, parameters: Sequence[MadeParameter], rng: random.Random
+    frame: FunctionFrame,
+    name: str,
+    parameters: Sequence[MadeParameter],
+    profile: CategoryProfile,
+    rng: random.Random,
 ) -> Doc:
     verbs = _DESCRIBED.get(frame.mode) or tuple(verb.replace("_", " ") for verb in frame.verbs)
     verb = rng.choice(verbs)
@@ -158,15 +161,15 @@ def _doc(
         "description": text,
         "parameters": {
             "type": "dict",
-            "properties": {each.name: _documented(each, rng) for each in parameters},
+            "properties": {each.name: _documented(each, profile, rng) for each in parameters},
             "required": [each.name for each in parameters if each.required],
         },
     }
 
 
-def _documented(parameter: MadeParameter, rng: random.Random) -> Doc:
+def _documented(parameter: MadeParameter, profile: CategoryProfile, rng: random.Random) -> Doc:
     frame, kind = parameter.frame, parameter.kind
-    described = kind.name == "enum" and rng.random() < ENUM_IN_WORDS
+    described = kind.name == "enum" and rng.random() >= profile.enum_share
     text = _description(parameter, described, rng)
     documented: Doc = {"type": kind.bfcl_type, "description": text}
     if kind.item_type:
@@ -175,11 +178,13 @@ def _documented(parameter: MadeParameter, rng: random.Random) -> Doc:
         documented["enum"] = list(enum_words(kind))
     if frame.members:
         documented["properties"] = {
-            member.name: _documented(MadeParameter(member, member.name, True, member.kind), rng)
+            member.name: _documented(
+                MadeParameter(member, member.name, True, member.kind), profile, rng
+            )
             for member in frame.members
         }
         documented["required"] = [member.name for member in frame.members]
-    if parameter.default is not None and rng.random() < 0.25:
+    if parameter.default is not None and rng.random() < profile.default_share:
         documented["default"] = parameter.default
     return documented
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 from fctncalling.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.forge.single_turn.frames import common_parameters
 from fctncalling.forge.single_turn.made_calls import (
     MadeArgument,
     MadeCall,
@@ -13,13 +14,24 @@ from fctncalling.forge.single_turn.made_calls import (
     make_call,
 )
 from fctncalling.forge.single_turn.made_functions import MadeFunction
-from fctncalling.forge.single_turn.requests import body, clauses, request, sentence
+from fctncalling.forge.single_turn.requests import body, clauses, order, request, sentence
 from fctncalling.forge.single_turn.value_kinds import DrawnValue, joined
 
-_SEQUELS = ("then", "and then", "also", "and")
 _NEXT = ("Also, ", "Then ", "After that, ", "Next, ", "In addition, ", "And ")
 _LAST = ("Finally, ", "Last, ", "And lastly, ", "At the end, ")
+_COUNTED = ("First, ", "Second, ", "Third, ", "Fourth, ")
 _AGAIN = ("Do the same {}.", "Then the same {}.", "I need the same {} too.", "And again {}.")
+_JOINTS = (", then ", ", and then ", ", and after that ", ", next ")
+_LAST_JOINTS = (" and ", ", and finally ", " and lastly ", ", and ")
+_BOTH = (" and ", ", and then ", " and also ", ", then ")
+_FURTHER = (", and ", " and also ", ", then ", ", and then ")
+
+LISTED_SHARE = 0.36  # of requests for calls that differ in one argument, where one can be listed
+ELLIPTIC_SHARE = 0.42  # of the others that say only what differs
+ONE_SENTENCE_SHARE = 0.75  # of those, in one sentence
+JOINED_SHARE = 0.35  # of requests for several things that are one sentence
+COUNTED_SHARE = 0.15  # of the others that are counted: first, second, ...
+SAME_SHARE = 0.8  # of the options (format, language, precision) that further calls have too
 
 
 def parallel_request(
@@ -36,13 +48,12 @@ def parallel_request(
         for each in first.arguments
         if each.value is not None and _can_be_listed(each, function)
     ]
-    style = rng.random()
-    if listable and style < 0.3:
+    if listable and rng.random() < LISTED_SHARE:
         return _listed(first, rng.choice(listable), num_calls, question_share, rng)
     calls = [first, *(_another(first, rng) for _ in range(num_calls - 1))]
     if len({repr(call.ground_truth()) for call in calls}) < num_calls:
         raise NoSuchTask("the same call twice")
-    if style < 0.65 and not function.frame.slots:
+    if rng.random() < ELLIPTIC_SHARE and not function.frame.slots:
         return calls, _elliptic(calls, question_share, rng)
     return calls, separate_requests(calls, question_share, rng)
 
@@ -51,13 +62,29 @@ def separate_requests(calls: Sequence[MadeCall], question_share: float, rng: ran
     """Return a sentence for each call, in their order."""
     if len({repr(call.ground_truth()) for call in calls}) < len(calls):
         raise NoSuchTask("the same call twice")
+    if rng.random() < JOINED_SHARE:
+        return _one_sentence(calls, question_share, rng)
     texts = [request(call, rng, question_share=question_share) for call in calls]
-    said = texts[0]
-    for index, text in enumerate(texts[1:], 1):
+    counted = len(calls) <= len(_COUNTED) and rng.random() < COUNTED_SHARE
+    said = ""
+    for index, text in enumerate(texts):
         is_last = index == len(texts) - 1 and index > 1
         opening = rng.choice(_LAST if is_last else _NEXT) if rng.random() < 0.75 else ""
+        opening = _COUNTED[index] if counted else opening if index else ""
         said += f" {opening}{text if not opening or text.startswith('I') else _lower(text)}"
-    return said
+    return said.strip()
+
+
+def _one_sentence(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
+    """Return one sentence of orders: "Archive the file, then find ... and show me ..."."""
+    orders = [_lower(order(call, body(call, rng), rng)) for call in calls]
+    said = orders[0]
+    for index, text in enumerate(orders[1:], 1):
+        last = _LAST_JOINTS if index > 1 else _BOTH
+        said += rng.choice(last if index == len(orders) - 1 else _JOINTS) + text
+    if rng.random() < question_share:
+        return rng.choice(("Can you {}?", "Could you {}?", "Can you please {}?")).format(said)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _can_be_listed(argument: MadeArgument, function: MadeFunction) -> bool:
@@ -89,21 +116,37 @@ def _listed(
 
 
 def _elliptic(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
-    """Return one whole sentence, and of the other calls only what differs."""
+    """Return one whole request, and of the other calls only what differs from it."""
     first, *others = calls
-    whole = sentence(first, body(first, rng), rng, question_share=question_share)
-    texts = []
-    for call in others:
-        said = clauses(list(call.said().values()), rng).strip(" ,")
-        texts.append(rng.choice(_AGAIN).format(f"for one {said}" if said[:3] == "of " else said))
-    return " ".join([whole, *texts])
+    said = body(first, rng)
+    further = [_difference(first, call, rng) for call in others]
+    if rng.random() < ONE_SENTENCE_SHARE:
+        for index, text in enumerate(further):
+            is_last = index == len(further) - 1
+            said += rng.choice(_LAST_JOINTS if is_last and index else _FURTHER) + text
+        return sentence(first, said, rng, question_share=question_share)
+    whole = sentence(first, said, rng, question_share=question_share)
+    return " ".join([whole, *(rng.choice(_AGAIN).format(text) for text in further)])
+
+
+def _difference(first: MadeCall, call: MadeCall, rng: random.Random) -> str:
+    """Return the clauses of the arguments that differ between two calls."""
+    before = first.said()
+    differing = [each for name, each in call.said().items() if each.value != before[name].value]
+    said = clauses(differing, rng).strip(" ,")
+    return f"for one {said}" if said[:3] == "of " else said
 
 
 def _another(call: MadeCall, rng: random.Random) -> MadeCall:
-    """Return a call of the same function with other values of the same arguments."""
+    """Return a call of the same function with other values of the same arguments.
+
+    What only says how (a format, a precision) mostly stays the same.
+    """
+    options = {each.name for each in common_parameters(call.function.frame)}
     arguments = tuple(
         each
         if each.value is None
+        or (each.parameter.frame.name in options and rng.random() < SAME_SHARE)
         else MadeArgument(each.parameter, draw_argument(each.parameter, rng))
         for each in call.arguments
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -17,31 +18,18 @@ from fctncalling.forge.single_turn.frames import Domain, FunctionFrame, domains
 from fctncalling.forge.single_turn.made_calls import MadeCall, make_call
 from fctncalling.forge.single_turn.made_functions import MadeFunction, make_function
 from fctncalling.forge.single_turn.parallel_requests import parallel_request, separate_requests
-from fctncalling.forge.single_turn.requests import request
-from fctncalling.forge.single_turn.table_files import related_nouns
+from fctncalling.forge.single_turn.requests import request, with_articles
+from fctncalling.forge.single_turn.table_files import read_word_lists, related_nouns
+from fctncalling.forge.single_turn.value_kinds import ValueKind, draw_value
 
 SAME_DOMAIN = 0.7  # of the functions offered besides the right one
 MODE_WEIGHTS = {"look": 0.5, "find": 0.8, "act": 0.9}
 SHORT_ASKED = 0.6  # of questions nobody can answer that ask for one fact
-CLOSINGS = (
-    "Please give me all of the results together, so that I can go through them one by one.",
-    "Thanks a lot for your help with this, it saves me quite some time today.",
-    "I would like to see everything side by side once you are done.",
-    "There is no hurry, but I do need every single one of these before the end of the day.",
-    "I know this is a long list, so take the time you need and tell me when it is finished.",
-    "My colleagues are waiting for it, so please make sure that nothing gets lost on the way.",
-    "That should be all for now, though I may come back with a few more questions later.",
-    "If one of them does not work out, just go on with the others and let me know.",
-    "Once you have all the results, I will put them into a short note for my family.",
-    "I tried to do this by hand yesterday and lost track of it halfway through.",
-    "It would be great if you could do it in this order, as I wrote it down that way.",
-    "Please double-check the numbers, because somebody else is going to rely on them.",
-    "I will be in a meeting for the next hour, so take your time with these.",
-    "You can skip any explanation, the plain results are all that I am after.",
-    "That is quite a mix of things, but they all have to be settled today.",
-    "Let me know as soon as you have them, even if it is late in the evening.",
-)
-LIST_WEIGHT = 2.2  # of frames with a parameter that is a list
+SECOND_SHARE = 0.7  # of reasons that follow another, where closing sentences are usual
+DOMAIN_CONTEXT_SHARE = 0.5  # of reasons that fit the domain
+_SLOT = re.compile(r"\{(\w+)\}")
+TUPLE_WEIGHT = 0.4  # of frames with a parameter that is a tuple
+LIST_WEIGHT = 3.0  # of frames with a parameter that is a list
 
 
 def python_task(category: str, rng: random.Random) -> SingleTurnTask:
@@ -91,10 +79,22 @@ def _with_context(
 ) -> str:
     """Return a question with a reason in front and a closing sentence behind, where drawn."""
     if rng.random() < profile.context_share:
-        question = f"{rng.choice(domain.contexts)} {question}"
+        if rng.random() < DOMAIN_CONTEXT_SHARE:
+            question = f"{rng.choice(domain.contexts)} {question}"
+        else:
+            question = f"{aside('before', rng)} {question}"
+        if rng.random() < profile.closing_share * SECOND_SHARE:
+            question = f"{aside('before', rng)} {question}"
     if rng.random() < profile.closing_share:
-        question = f"{question} {rng.choice(CLOSINGS)}"
+        question = f"{question} {aside('after', rng)}"
     return question
+
+
+def aside(place: str, rng: random.Random) -> str:
+    """Return a sentence that asks for nothing, to stand before or after a request."""
+    text = rng.choice(read_word_lists("asides")[place])
+    said = _SLOT.sub(lambda found: str(draw_value(ValueKind("string", found[1]), rng).value), text)
+    return f"{with_articles(said)}."
 
 
 def _irrelevant(profile: CategoryProfile, domain: Domain, rng: random.Random) -> SingleTurnTask:
@@ -145,8 +145,10 @@ def _may_serve(frame: FunctionFrame, other: FunctionFrame) -> bool:
 @cache
 def frame_weight(frame: FunctionFrame, compute_weight: float) -> float:
     """Return how often a frame is drawn, by its mode and the kinds of its parameters."""
-    lists = any(each.kind.item_type for each in frame.parameters)
     weight = MODE_WEIGHTS.get(frame.mode, compute_weight)
+    if any(each.kind.name == "tuple" for each in frame.parameters):
+        return weight * TUPLE_WEIGHT
+    lists = any(each.kind.item_type for each in frame.parameters)
     return weight * (LIST_WEIGHT if lists else 1.0)
 
 

@@ -11,8 +11,8 @@ from fctncalling.forge.single_turn.made_calls import MadeArgument, MadeCall
 
 _ORDERS = {
     "compute": (
-        *("Calculate", "Calculate", "Find", "Find", "Compute", "Determine"),
-        *("Work out", "Figure out", "Estimate"),
+        *("Calculate", "Calculate", "Calculate", "Find", "Find", "Find", "Compute"),
+        *("Determine", "Work out", "Figure out", "Estimate"),
     ),
     "look": ("Tell me", "Look up", "Find out", "Get", "Give me", "Show me"),
     "find": ("Find", "Find me", "Show me", "Search for", "Look for", "List", "Get me"),
@@ -33,6 +33,9 @@ _ONE = re.compile(
     r"(?<![\w.,-])(1|one) (people|calories|inches|successes|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
 )
 
+ASKED_SHARE = 0.08  # of orders put as a polite question
+WISHED_SHARE = 0.14  # of the others put as a wish
+
 
 def request(call: MadeCall, rng: random.Random, *, question_share: float = 0.25) -> str:
     """Return one sentence that asks for a call."""
@@ -50,13 +53,13 @@ def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: f
         return f"Are there any {_bare(body)}?"
     if mode == "find" and rng.random() < 0.2:
         return rng.choice(_FIND_WISHES).format(_bare(body))
-    order = _order(call, body, rng)
-    if is_question or rng.random() < 0.13:
-        return rng.choice(_ASKS).format(_lower(order))
-    if rng.random() < 0.2:
+    ordered = order(call, body, rng)
+    if is_question or rng.random() < ASKED_SHARE:
+        return rng.choice(_ASKS).format(_lower(ordered))
+    if rng.random() < WISHED_SHARE:
         wish = rng.choice(_WISHES)
-        return wish.format(_lower(order if "need you" in wish else _own(order)))
-    return f"{order}."
+        return wish.format(_lower(ordered if "need you" in wish else _own(ordered)))
+    return f"{ordered}."
 
 
 def body(call: MadeCall, rng: random.Random) -> str:
@@ -66,7 +69,12 @@ def body(call: MadeCall, rng: random.Random) -> str:
     texts = {name: each.value.text for name, each in said.items() if each.value is not None}
     phrase = filled(rng.choice(frame.phrases), texts)
     rest = [each for name, each in said.items() if name not in frame.slots]
-    return _AN.sub(r"\1n ", _singular(phrase + clauses(rest, rng)))
+    return with_articles(_singular(phrase + clauses(rest, rng)))
+
+
+def with_articles(text: str) -> str:
+    """Return a text in which `a` before a vowel is `an`."""
+    return _AN.sub(r"\1n ", text)
 
 
 def clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
@@ -80,8 +88,8 @@ def clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
         elif index and text.startswith("with ") and texts[index - 1].startswith("with "):
             goes_on = index + 1 < len(texts) and texts[index + 1].startswith("with ")
             said += f"{',' if goes_on else ' and'} {text.removeprefix('with ')}"
-        else:
-            said += f" {text}"
+        else:  # never two numbers in a row
+            said += f"{',' if said[-1:].isdigit() and text[0].isdigit() else ''} {text}"
     return said
 
 
@@ -100,7 +108,8 @@ def _singular(text: str) -> str:
     return _ONE.sub(lambda found: f"{found[1]} {_SINGULAR.get(found[2], found[2][:-1])}", text)
 
 
-def _order(call: MadeCall, body: str, rng: random.Random) -> str:
+def order(call: MadeCall, body: str, rng: random.Random) -> str:
+    """Return a body as an order, without a full stop: `Find me hotels in Porto`."""
     frame = call.function.frame
     if frame.mode == "act":
         verb = rng.choice(frame.verbs).replace("_", " ")
@@ -114,7 +123,8 @@ def _order(call: MadeCall, body: str, rng: random.Random) -> str:
 def _is_plural(body: str) -> bool:
     """Whether a noun phrase is of several things: marked, or its first noun ends like one."""
     head = _HEAD_END.split(body)[0]
-    return body.startswith("are:") or (head.endswith("s") and head[-2:] not in ("ss", "us", "is"))
+    is_many = head.endswith("s") and not head.endswith(("ss", "us", "is", " takes"))
+    return body.startswith("are:") or is_many
 
 
 def _bare(body: str) -> str:

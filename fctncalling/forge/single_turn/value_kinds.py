@@ -45,7 +45,7 @@ QUOTED = frozenset(
     ("material", "compound", "company", "restaurant", "hotel", "job", "topic", "course"),
 )
 """Word lists whose words a user may put in quotes."""
-QUOTED_SHARE = 0.4
+QUOTED_SHARE = 0.55
 
 
 _ARTICLE = re.compile(r"^(?:The|A|An) ")
