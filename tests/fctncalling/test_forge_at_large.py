@@ -28,6 +28,7 @@ from fctncalling.forge.forged_entry import user_texts
 from fctncalling.forge.multi_turn_entry import mentions_in_a_default_list
 from fctncalling.forge.official_guard import OfficialGuard
 from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
+from fctncalling.forge.report.diversity import distinct
 from fctncalling.forge.single_turn.measures import measure_single_turn
 
 OFFICIAL_PYTHON = os.environ.get("FCTNCALLING_OFFICIAL_PYTHON", "")
@@ -170,8 +171,16 @@ def test_figures_are_near_the_official_ones(category: str, tmp_path: Path) -> No
         assert ours.types.get(key, 0) == pytest.approx(theirs.types.get(key, 0), abs=0.08), key
     for key in ("required parameters", "dotted names", "parameters with enum"):
         assert ours.shares[key] == pytest.approx(theirs.shares[key], abs=0.05), key
+    forms = "arguments accepted in several forms"
+    assert ours.shares.get(forms, 0) == pytest.approx(theirs.shares.get(forms, 0), abs=0.06)
     for key, spread in theirs.lengths.items():
         assert ours.lengths[key][0] == pytest.approx(spread[0], rel=0.16), key
+    mine, other = (
+        [text for task in iter_tasks(file) for text in user_texts(task.question)]
+        for file in (tmp_path / "tasks.jsonl", OFFICIAL / f"BFCL_v4_{category}.json")
+    )
+    for length in (1, 2, 3):
+        assert distinct(mine, length, 2000) > distinct(other, length, 2000) - 0.06, length
 
 
 @pytest.mark.prove

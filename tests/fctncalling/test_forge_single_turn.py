@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import keyword
 import random
+import re
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import possible_texts
 from fctncalling.forge.single_turn import CATEGORIES, single_turn_entry
 from fctncalling.forge.single_turn.category_profiles import PROFILES
+from fctncalling.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.forge.single_turn.frames import code_domains, domains
-from fctncalling.forge.single_turn.made_calls import make_call
-from fctncalling.forge.single_turn.made_functions import make_function
+from fctncalling.forge.single_turn.made_calls import MadeCall, make_call
+from fctncalling.forge.single_turn.made_functions import MadeFunction, make_function
 from fctncalling.forge.single_turn.proof import proof_fault
 from fctncalling.forge.single_turn.requests import request
 from fctncalling.forge.single_turn.table_files import related_nouns
@@ -33,6 +35,18 @@ def task_of(entry: dict[str, Any]) -> Task:
         functions=docs,
         ground_truth=entry.get("ground_truth"),
     )
+
+
+UNREADABLE = re.compile(r"are:|\b(?:an?|the) (?:an?|the|some) |\ba [aeio]\w|\"|[{}|~]|\b(\w+) \1\b")
+"""What no description may hold: marks of the tables, two determiners, a word twice."""
+
+
+def sensible_call(function: MadeFunction, rng: random.Random) -> MadeCall:
+    while True:
+        try:
+            return make_call(function, rng)
+        except NoSuchTask:
+            continue
 
 
 FRAMES = [frame for domain in domains() for frame in domain.frames]
@@ -60,7 +74,9 @@ def test_every_frame_makes_functions_that_can_be_called_by_their_names() -> None
             function = make_function(frame, 3, profile, rng)
             words = [*function.name.split("."), *(each.name for each in function.parameters)]
             assert all(word.isidentifier() and not keyword.iskeyword(word) for word in words)
-            text = request(make_call(function, rng), rng)
+            described = function.doc["description"]
+            assert not UNREADABLE.search(described), (frame.noun, described)
+            text = request(sensible_call(function, rng), rng)
             assert not {"{", "}", "|", "~"} & set(text), (frame.noun, text)
             assert "  " not in text, (frame.noun, text)
             assert text[-1] in ".?", (frame.noun, text)
@@ -110,6 +126,15 @@ def test_what_may_serve_instead_is_not_offered_with_a_question_nobody_can_answer
         offered = entry.provenance["offered"].partition("/")[2]
         assert wanted != offered
         assert not any({wanted, offered} <= group for group in related_nouns())
+
+
+def test_no_call_goes_from_a_place_to_the_same_place() -> None:
+    for index in range(300):
+        for call in single_turn_entry("simple_python", 6, index).entry["ground_truth"]:
+            [accepted] = call.values()
+            words = [values[0] for values in accepted.values() if isinstance(values[0], str)]
+            names = [word for word in words if word[:1].isupper()]
+            assert len(set(names)) == len(names), call
 
 
 def test_calls_of_a_parallel_task_differ() -> None:

@@ -30,7 +30,7 @@ class CategoryProfile:
     said_share: float = 0.66  # of optional parameters that the user says
     closing_share: float = 0.0  # of questions with a closing sentence
     compute_weight: float = 1.5  # of frames that compute something
-    default_share: float = 0.35  # of defaults that stand in `default` and not only in words
+    default_share: float = 0.29  # of defaults that stand in `default` and not only in words
     enum_share: float = 0.28  # of enumerations that stand in `enum`, not in the description
 
 
@@ -41,10 +41,10 @@ PROFILES: Mapping[str, CategoryProfile] = {
         {1: 0.058, 2: 0.305, 3: 0.497, 4: 0.111, 5: 0.023, 6: 0.006},
         _ONE,
         0.56,
-        0.32,
+        0.39,
         0.06,
         0.52,
-        default_share=0.5,
+        default_share=0.37,
         enum_share=0.18,
     ),
     "parallel": CategoryProfile(
@@ -52,13 +52,13 @@ PROFILES: Mapping[str, CategoryProfile] = {
         {1: 0.035, 2: 0.4, 3: 0.46, 4: 0.085, 5: 0.015, 6: 0.005},
         {2: 0.545, 3: 0.26, 4: 0.18, 6: 0.005, 8: 0.01},
         0.42,
-        0.62,
+        0.76,
         0.75,
         0.07,
         said_share=0.88,
         closing_share=0.3,
         compute_weight=6.0,
-        default_share=0.6,
+        default_share=0.45,
         enum_share=0.18,
     ),
     "parallel_multiple": CategoryProfile(
@@ -71,7 +71,7 @@ PROFILES: Mapping[str, CategoryProfile] = {
         0.6,
         said_share=0.88,
         closing_share=0.85,
-        default_share=0.6,
+        default_share=0.45,
         enum_share=0.16,
     ),
     "irrelevance": CategoryProfile(
@@ -82,7 +82,7 @@ PROFILES: Mapping[str, CategoryProfile] = {
         0.78,
         0.0,
         1.0,
-        default_share=0.95,
+        default_share=0.78,
         enum_share=0.24,
     ),
     "live_relevance": CategoryProfile(

@@ -26,10 +26,36 @@ _KIND = re.compile(r"([a-z]+)(?::([a-z_]+))?(?:\(([^)]*)\))?$")
 _PARAMETER = re.compile(r"- (\S+) ([^|?]+?)\s*(\?)?(?:=([^|]*?))?\s*\|([^|]*)\|([^|]*)$")
 _SLOT = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 
+_GENERIC = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"^are:", ""),
+        (r"\b(?:the|an?) (an?|the|some|one) ", r"\1 "),  # "the a key"
+        (r'"(an? [a-z]+|something to do)"', r"\1"),
+        (r"\b(?:the )?(text|word|subject) a \1", r"a \1"),
+        (r"\btitled a title", "with a title"),
+        (r"\b(?<!an )order with", "an order with"),
+        (r"\b(?<!a )patient with", "a patient with"),
+        (r"\b(?:an?|the) (project|application) \1", r"a \1"),
+        (r"\b(a) (?=a)", r"\1n "),
+        (r"\bmy ", "the "),
+        (r"\b(temperature) degrees", r"\1"),
+        (r"\bto base of", "to a base of"),
+        (r"\ba sport court", "a sports court"),
+        (r"^(?:pieces|kinds) of ", ""),
+        (r"\bto some by some pixels", "to a given width and height"),
+    )
+)
+"""What a description says where values have been taken out of the words of a request."""
+
 _COMPUTING = frozenset({"calculate", "compute", "estimate"})
 _ORDERING = frozenset(
     {"book", "reserve", "order", "buy", "schedule", "request", "hire", "rent", "send", "purchase"}
 )
+
+
+_OF_NUMBERS = frozenset({"math", "statistics", "physics", "chemistry", "astronomy", "biology"})
+"""Domains in which a result may be wanted in scientific notation."""
 
 
 class TableError(ValueError):
@@ -73,7 +99,10 @@ class FunctionFrame:
 
     def generic(self) -> str:
         """Return the noun phrase of the description: what a slot stands for in place of a value."""
-        return _SLOT.sub(lambda found: found[2] or f"a given {found[1]}", self.phrases[0])
+        text = _SLOT.sub(lambda found: found[2] or f"a given {found[1]}", self.phrases[0])
+        for pattern, replacement in _GENERIC:
+            text = pattern.sub(replacement, text)
+        return text
 
 
 @dataclass(frozen=True)
@@ -107,17 +136,17 @@ def common_parameters(frame: FunctionFrame) -> tuple[ParameterFrame, ...]:
     """
     expected = {"compute": _COMPUTING, "act": _ORDERING}.get(frame.mode)
     fits = expected is None or not expected.isdisjoint(frame.verbs)
-    return _common_of_mode(frame.mode) if fits else ()
+    of_mode = _common_of_mode(frame.mode) if fits else ()
+    if frame.mode == "compute" and fits and frame.domain in _OF_NUMBERS:
+        return (*of_mode, shared_parameters()["notation"])
+    return of_mode
 
 
 @cache
 def _common_of_mode(mode: str) -> tuple[ParameterFrame, ...]:
     names = {
-        "compute": ("precision", "show_steps", "notation", "rounding", "significant_digits"),
-        "look": (
-            *("language", "detailed", "format", "max_words", "include_sources", "as_of"),
-            "audience",
-        ),
+        "compute": ("precision", "show_steps", "rounding"),
+        "look": ("language", "detailed", "format", "include_sources", "timeout"),
         "find": ("limit", "sort_by", "language", "page", "newest_first", "compact"),
         "act": ("notify", "note", "priority", "confirm_by", "reference"),
     }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
+from fctncalling.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.forge.single_turn.made_functions import MadeFunction, MadeParameter
 from fctncalling.forge.single_turn.value_kinds import DrawnValue, draw_value, joined
 
@@ -44,6 +45,15 @@ class MadeCall:
         """Return BFCL's {function: {parameter: [accepted values]}}."""
         return {self.function.name: {each.parameter.name: each.accepted for each in self.arguments}}
 
+    def is_sensible(self) -> bool:
+        """Whether no two arguments name the same: nobody goes from Osaka to Osaka."""
+        named = [
+            set(map(str, each.value.accepted))
+            for each in self.arguments
+            if each.value is not None and each.parameter.kind.name == "string"
+        ]
+        return all(one.isdisjoint(other) for one, other in combinations(named, 2))
+
     def said(self) -> dict[str, MadeArgument]:
         """Return the arguments the user says, by the frame's parameter names."""
         return {
@@ -54,13 +64,19 @@ class MadeCall:
 def make_call(
     function: MadeFunction, rng: random.Random, said_share: float = SAID_SHARE
 ) -> MadeCall:
-    """Return a call whose arguments are drawn; an optional one may go unsaid."""
+    """Return a call whose arguments are drawn; an optional one may go unsaid.
+
+    Raises NoSuchTask for a draw that makes no sense.
+    """
     arguments = []
     for parameter in function.parameters:
         said = parameter.required or rng.random() < said_share
         value = draw_argument(parameter, rng) if said else None
         arguments.append(MadeArgument(parameter, value))
-    return MadeCall(function, tuple(arguments))
+    call = MadeCall(function, tuple(arguments))
+    if not call.is_sensible():
+        raise NoSuchTask("two arguments that name the same")
+    return call
 
 
 def draw_argument(parameter: MadeParameter, rng: random.Random) -> DrawnValue:

@@ -32,12 +32,18 @@ _DESCRIBED = {
 }
 
 
-_PURPOSES = (
-    " to be used",
-    " that is used for the request",
-    " for which the function is called",
-    " that the result is meant for",
-)
+_MEANT = {
+    "int": (", as a whole number", ", which is a positive number", ", given as a number"),
+    "float": (", decimals are allowed", ", given as a number", ", exact or rounded"),
+    "string": (" as text", ", upper or lower case", ", as users write it", ", written out"),
+    "array": (" as a list", ", listed one by one", ", in any order"),
+}
+"""Kind -> what a description may say besides."""
+
+MEANT_SHARE = 0.5  # of the parameters' descriptions
+_MEANT_ALREADY = re.compile(r",| as | in the format |decimal|whole number")
+
+
 _REMARKS = {
     "compute": (
         "The result is returned as a number.",
@@ -194,8 +200,9 @@ def _description(parameter: MadeParameter, lists_choices: bool, rng: random.Rand
     if parameter.kind.words == "free":
         text = _FORMAT.sub("", text)
     text = rng.choice([f"The {text}", f"The {text}", f"{text[0].upper()}{text[1:]}"])
-    if rng.random() < 0.2 and "," not in text:
-        text += rng.choice(_PURPOSES)
+    meant = _MEANT.get(parameter.kind.name, ())
+    if meant and rng.random() < MEANT_SHARE and not _MEANT_ALREADY.search(text):
+        text += rng.choice(meant)
     text += "."
     if lists_choices:
         words = ", ".join(repr(word) for word in enum_words(parameter.kind))

@@ -53,6 +53,8 @@ def parallel_request(
     calls = [first, *(_another(first, rng) for _ in range(num_calls - 1))]
     if len({repr(call.ground_truth()) for call in calls}) < num_calls:
         raise NoSuchTask("the same call twice")
+    if not all(call.is_sensible() for call in calls):
+        raise NoSuchTask("two arguments that name the same")
     if rng.random() < ELLIPTIC_SHARE and not function.frame.slots:
         return calls, _elliptic(calls, question_share, rng)
     return calls, separate_requests(calls, question_share, rng)
@@ -111,6 +113,8 @@ def _listed(
     if len(values) < num_calls:
         raise NoSuchTask("too few values")
     calls = [_with(first, varied, value) for value in values]
+    if not all(call.is_sensible() for call in calls):
+        raise NoSuchTask("two arguments that name the same")
     shown = DrawnValue(None, joined([value.text for value in values]))
     return calls, request(_with(first, varied, shown), rng, question_share=question_share)
 
@@ -134,7 +138,7 @@ def _difference(first: MadeCall, call: MadeCall, rng: random.Random) -> str:
     before = first.said()
     differing = [each for name, each in call.said().items() if each.value != before[name].value]
     said = clauses(differing, rng).strip(" ,")
-    return f"for one {said}" if said[:3] == "of " else said
+    return f"for {said[3:]}" if said[:3] == "of " else said
 
 
 def _another(call: MadeCall, rng: random.Random) -> MadeCall:

@@ -22,12 +22,17 @@ _WISHES = ("I want to {}.", "I need to {}.", "I'd like to {}.", "Help me {}.", "
 _FIND_WISHES = ("I'm looking for {}.", "I need {}.", "I am interested in {}.", "I'd like {}.")
 
 _USUAL = frozenset({"calculate", "compute", "estimate", "determine"})
-_AN = re.compile(r"\b([Aa]) (?=[aeiouAEIOU])(?!(?:uni|use|eu|one|Uni|Eu|One|UK|US))")
+_AN = re.compile(
+    r"(?<!\d )\b([Aa]) (?=[\"']?[aeiouAEIOU])"
+    r"(?![\"']?(?:uni|use|eu|one|Uni|Eu|One|UK|US))"
+)
 _PERSON = re.compile(
     r"the (?:top scorer|ruler|director|head coach|author|architect|manager|judge|artist|champion"
     r"|winner|developer) "
 )
-_HEAD_END = re.compile(r" (?:of|for|in|on|to|with|between|from|by) ")
+_HEAD_END = re.compile(
+    r" (?:of|for|in|on|to|with|between|from|by|over|at|per|through|under|after|around|during) "
+)
 _SINGULAR = {"people": "person", "calories": "calorie", "inches": "inch", "successes": "success"}
 _ONE = re.compile(
     r"(?<![\w.,-])(1|one) (people|calories|inches|successes|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
@@ -123,7 +128,7 @@ def order(call: MadeCall, body: str, rng: random.Random) -> str:
 def _is_plural(body: str) -> bool:
     """Whether a noun phrase is of several things: marked, or its first noun ends like one."""
     head = _HEAD_END.split(body)[0]
-    is_many = head.endswith("s") and not head.endswith(("ss", "us", "is", " takes"))
+    is_many = head.endswith("s") and not head.endswith(("ss", "us", "is", " takes", " needs"))
     return body.startswith("are:") or is_many
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fctncalling.forge.single_turn.table_files import further_forms, read_word_lists
@@ -156,7 +157,10 @@ def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
         return DrawnValue(values, joined(values))
     low, high = float(kind.args[0]), float(kind.args[1])
     count = rng.randint(int(kind.args[2]), int(kind.args[3]))
-    if kind.name == "ints":
+    if kind.words == "shares":
+        cuts = sorted(rng.sample(range(1, 10), count - 1))
+        values = [(end - start) / 10 for start, end in pairwise([0, *cuts, 10])]
+    elif kind.name == "ints":
         values = [rng.randint(int(low), int(high)) for _ in range(count)]
     else:
         values = [_tenths(rng.uniform(low, high)) for _ in range(count)]
