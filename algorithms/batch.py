@@ -212,12 +212,16 @@ class Experience(NamedTuple):
         """Return the rows padded for a forward pass, and the indices into `tokens` of its acted
         tokens, in the order of the pass.
         """
-        indices = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
         device = self.tokens.rewards.device
         batch = make_batch([self.rows[row] for row in rows], device=device, trim=True)
         if self.sharing is not None:
             batch = batch._replace(tree=self.sharing.tree(self.trained_ids(rows)).to(device))
-        return batch, torch.cat(indices).to(device)
+        return batch, self.token_indices(rows)
+
+    def token_indices(self, rows: Sequence[int]) -> Tensor:
+        """Return the indices into `tokens` of the acted tokens of rows, in the rows' order."""
+        indices = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
+        return torch.cat(indices).to(self.tokens.rewards.device)
 
 
 def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experience:

@@ -57,6 +57,7 @@ class EpisodeRecord:
     # cut by an outside budget: bootstrap with the value after the last row's last token
     truncated: bool = False
     invalid: bool = False  # infrastructure failed: dropped and counted, never scored
+    invalid_reason: str = ""  # what failed
     success: bool = False
     strict_success: bool | None = None  # success by the strict verdict; None without one
     episode_return: float = 0.0

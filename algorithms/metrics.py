@@ -32,6 +32,9 @@ class LossTerms(NamedTuple):
     loss_mask: Tensor  # bool
     loss_weights: Tensor
     reference_kl: Tensor  # divergence from the reference; meaningless without one
+    logprobs: Tensor
+    token_entropies: Tensor  # not averaged over actions, as the next
+    token_reference_kl: Tensor
 
     def detached(self) -> LossTerms:
         """Return the terms detached from the graph, which would hold every activation."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.reward_shaping import shape_rewards
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.run.token_trace import TokenTrace
 
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)
@@ -85,6 +88,7 @@ def update(
     generator: torch.Generator,  # on the CPU: shuffles the minibatches
     # every process passes the same episodes and gets the same metrics
     processes: ProcessGroup = SINGLE_PROCESS,
+    trace: TokenTrace | None = None,  # takes up what every pass says of every token
 ) -> Metrics:
     """Train the policy on the episodes and return the metrics of the update.
 
@@ -108,7 +112,7 @@ def update(
     minibatches = experience.rows_in_loss(minibatches, targets.loss_mask, config)
 
     steps, early_stop_epoch = _run_epochs(
-        policy, optimisers, experience, targets, minibatches, config, generator, processes
+        policy, optimisers, experience, targets, minibatches, config, generator, processes, trace
     )
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
@@ -127,6 +131,7 @@ def _run_epochs(
     config: TrainConfig,
     generator: torch.Generator,
     processes: ProcessGroup,
+    trace: TokenTrace | None,
 ) -> tuple[list[Metrics], int]:
     """Take the optimiser steps of all epochs; return the metrics of every step, and the epoch in
     which --target_kl stopped early, else 0.
@@ -142,9 +147,12 @@ def _run_epochs(
             with annotate_location(
                 policy, f"minibatch {number} of {len(minibatches)} of epoch {epoch}"
             ):
-                step = accumulate_gradients(
+                parts = accumulate_gradients(
                     policy, experience, targets, minibatch, algorithm, config, processes
                 )
+                if trace is not None:
+                    trace.add(experience, targets, minibatch, parts)
+                step = step_metrics(parts, config)
                 steps.append(step)
                 if config.target_kl is not None and step["losses/approx_kl"] > config.target_kl:
                     return steps, epoch
@@ -182,9 +190,9 @@ def accumulate_gradients(
     algorithm: Algorithm,
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
-) -> Metrics:
+) -> list[LossTerms]:
     """Set the gradients to those of the minibatch's loss, independent of its microbatches, and
-    return the metrics of the pass.
+    return the loss terms of each microbatch.
     """
     policy.zero_grad(set_to_none=True)
     total = loss_divisor(targets, experience, config)
@@ -209,8 +217,7 @@ def accumulate_gradients(
                 _raise_for_nonfinite(outputs._asdict() | terms._asdict() | {"loss": loss})
         return loss, terms.detached()
 
-    parts = processes.accumulate_gradients(policy, minibatch, run_pass)
-    return step_metrics(parts, config)
+    return processes.accumulate_gradients(policy, minibatch, run_pass)
 
 
 def _training_pass(policy: ActorCritic, batch: Batch, config: TrainConfig) -> TokenOutputs:
@@ -251,9 +258,7 @@ def loss_terms(
         * target.importance,
         value_losses=losses.value_loss(
             outputs.values,
-            target.returns,
-            target.old_values,
-            target.loss_mask,
+            *(target.returns, target.old_values, target.loss_mask),
             value_clip=config.value_clip,
             huber_delta=config.huber_delta,
         ),
@@ -262,6 +267,9 @@ def loss_terms(
         loss_mask=target.loss_mask,
         loss_weights=target.loss_weights,
         reference_kl=algorithm.average(reference_kl, groups),
+        logprobs=outputs.logprobs,
+        token_entropies=outputs.entropies,
+        token_reference_kl=reference_kl,
     )
 
 

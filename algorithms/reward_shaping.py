@@ -1,4 +1,4 @@
-"""Reward scaling and overlong penalties; logs keep the raw rewards."""
+"""Reward scaling, overlong and KL penalties; logs keep the raw rewards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from fctncalling.algorithms import losses
+from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 
@@ -66,6 +70,19 @@ def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
     buffer = config.overlong_buffer
     beyond = length - (config.max_new_tokens - buffer)
     return config.overlong_penalty * min(1.0, beyond / buffer) if buffer and beyond > 0 else 0.0
+
+
+def less_kl_penalties(
+    experience: Experience, reference_logprobs: Tensor, old_logprobs: Tensor, config: TrainConfig
+) -> Experience:
+    """Return the update batch with rewards less --kl_coef times each token's own divergence from
+    the reference, if --kl_mode is reward; the estimate adds them up.
+    """
+    if not config.kl_coef or config.kl_mode != "reward":
+        return experience
+    penalties = config.kl_coef * losses.kl_k1(reference_logprobs - old_logprobs)
+    tokens = experience.tokens
+    return experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
 
 
 def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord:

@@ -18,6 +18,7 @@ from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import corrects_sampling
+from fctncalling.algorithms.reward_shaping import less_kl_penalties
 
 
 class Targets(NamedTuple):
@@ -34,6 +35,8 @@ class Targets(NamedTuple):
     # truncated importance weight of the policy's loss: pi before the update / pi as sampled;
     # 1 without the correction
     importance: Tensor
+    rewards: Tensor  # as the estimate took them: shaped, less the KL penalties of --kl_mode reward
+    bootstrap: Tensor  # of the token's episode, see `Trajectories`
 
     def at(self, token_indices: Tensor) -> Targets:
         """Return the targets of these acted tokens."""
@@ -59,11 +62,8 @@ def compute_targets(
     check_finite("old_values", old_values)
     reference = _reference_logprobs(policy, experience, minibatches, config, processes)
     spread = outcome_spread(_trajectories(experience, old_values, None), config.discount)
-    if config.kl_coef and config.kl_mode == "reward":  # a token's own; the estimate adds them up
-        penalties = config.kl_coef * losses.kl_k1(reference - old_logprobs)
-        tokens = experience.tokens
-        experience = experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
-    bootstrap = _bootstrap(policy, experience, config, processes) if algorithm.critic else None
+    experience = less_kl_penalties(experience, reference, old_logprobs, config)
+    bootstrap = _bootstrap(policy, experience, algorithm, config, processes)
     estimate = _estimate(algorithm, experience, old_values, bootstrap, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
         estimate = estimate._replace(loss_mask=estimate.loss_mask & ~experience.tokens.cut)
@@ -79,6 +79,8 @@ def compute_targets(
         loss_weights=_loss_weights(estimate.loss_mask, experience, config),
         reference_logprobs=reference,
         importance=_importance_weights(old_logprobs, experience, algorithm, config),
+        rewards=experience.tokens.rewards,
+        bootstrap=bootstrap[experience.tokens.episode],
     )
 
 
@@ -155,14 +157,18 @@ def _reference_logprobs(
 
 @torch.no_grad()
 def _bootstrap(
-    policy: ActorCritic, experience: Experience, config: TrainConfig, processes: ProcessGroup
+    policy: ActorCritic,
+    experience: Experience,
+    algorithm: Algorithm,
+    config: TrainConfig,
+    processes: ProcessGroup,
 ) -> Tensor:
     """Return the bootstrap value after the last token of each truncated episode, (E,); 0 where it
-    terminated.
+    terminated, or without a critic.
     """
     values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
     cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
-    if not (cut and config.truncation_bootstrap):
+    if not (cut and config.truncation_bootstrap and algorithm.critic):
         return values
     last_rows = [experience.episodes[index].rows[-1] for index in cut]
     lengths, sharing = [len(row.ids) for row in last_rows], experience.sharing
@@ -190,7 +196,7 @@ def _estimate(
     algorithm: Algorithm,
     experience: Experience,
     values: Tensor,
-    bootstrap: Tensor | None,
+    bootstrap: Tensor,
     config: TrainConfig,
 ) -> AdvantageEstimate:
     """Return the algorithm's estimate with all fields flat, (N,)."""

@@ -9,11 +9,13 @@ RUN/episodes/train_000012.jsonl. Reading it needs numpy alone: no torch, no toke
   (the token's own term enters the loss; APPO: the first token of each action), `clipped` (1: above
   the clip range, -1: below it, in both cases without gradient; else 0) and FLOAT_FIELDS, NaN where
   a number does not exist: context, episodes that nothing was learned from, no critic, no reference.
+  `space_before`: a space stands before the token that no token spells (some tokenizers imply it).
 - `row_episode`: index of each row's episode in `header["episodes"]`. `bootstrap`: the critic's
   value after the last token of an episode's last row, 0 if it terminated; NaN for other rows.
 - `header`: a JSON object, see HEADER_FIELDS and EPISODE_FIELDS.
 
-An absent float array means NaN everywhere; `header["fields"]` lists the arrays that are there.
+An absent float array means NaN everywhere, an absent `space_before` no such space;
+`header["fields"]` lists the arrays that are there.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,7 @@ from numpy.typing import NDArray
 SCHEMA_VERSION = 1
 
 FLOAT_FIELDS = {
-    "rollout_logprobs": "log-probability as sampled",
+    "rollout_logprobs": "log-probability as sampled, of every acted token",
     "old_logprobs": "log-probability before the update, by the trainer's forward pass",
     "new_logprobs": "log-probability in the token's last pass of the update's epochs",
     "ref_logprobs": "log-probability of the reference model (--kl_coef)",
@@ -70,7 +72,7 @@ HEADER_FIELDS = {
     "whitening_std": (int, float, type(None)),
     "has_signal": (bool,),  # False: all advantages are 0, the policy was not moved
     "episodes": (list,),
-    "pieces": (dict,),  # text of each token id that occurs
+    "pieces": (dict,),  # text of each token id that occurs; `TokenFile.texts` puts them together
     "fields": (list,),
 }
 EPISODE_FIELDS = {
@@ -115,6 +117,7 @@ class TokenFile:
     ratio: NDArray[np.float32]
     entropy: NDArray[np.float32]
     kl: NDArray[np.float32]
+    space_before: NDArray[np.bool_]
     row_offsets: NDArray[np.int64]  # (R + 1,)
     row_episode: NDArray[np.int32]  # (R,)
     bootstrap: NDArray[np.float32]  # (R,)
@@ -129,6 +132,15 @@ class TokenFile:
     def pieces(self) -> dict[int, str]:
         """Text of each token id that occurs."""
         return {int(token): text for token, text in self.header["pieces"].items()}
+
+    @property
+    def texts(self) -> list[str]:
+        """Text of each token; those of a row joined are the row as the tokenizer decodes it, but
+        for a space that some strip from its beginning.
+        """
+        pieces = self.pieces
+        pairs = zip(self.ids.tolist(), self.space_before.tolist(), strict=True)
+        return [f" {pieces[token]}" if space else pieces[token] for token, space in pairs]
 
     def rows(self, episode: int) -> list[slice]:
         """Return the tokens of each row of an episode, in order of time, as slices."""
@@ -149,16 +161,25 @@ def write_token_file(path: Path, contents: TokenFile) -> None:
     arrays = {each.name: getattr(contents, each.name) for each in fields(contents)}
     header = dict(arrays.pop("header"))
     absent = {name for name in (*FLOAT_FIELDS, "bootstrap") if np.isnan(arrays[name]).all()}
+    absent |= set() if contents.space_before.any() else {"space_before"}
     arrays = {name: array for name, array in arrays.items() if name not in absent}
     header |= {"schema_version": SCHEMA_VERSION, "fields": list(arrays)}
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".part")
     try:
         with temporary.open("wb") as file:
-            np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
+            _save_compressed(file, {"header": np.array(json.dumps(header)), **arrays})
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _save_compressed(file: IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
+    """Write what np.savez_compressed writes, in half its time (and 15 % more bytes)."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 def read_token_file(path: str | os.PathLike[str]) -> TokenFile:
@@ -172,6 +193,8 @@ def read_token_file(path: str | os.PathLike[str]) -> TokenFile:
     types: dict[str, Any] = {"ids": np.int32, "clipped": np.int8}
     types |= dict.fromkeys(BOOL_FIELDS, np.bool_) | dict.fromkeys(FLOAT_FIELDS, np.float32)
     found = {name: _checked(path, arrays, name, types[name], len(ids)) for name in TOKEN_FIELDS}
+    arrays.setdefault("space_before", np.zeros(len(ids), dtype=np.bool_))
+    found["space_before"] = _checked(path, arrays, "space_before", np.bool_, len(ids))
     found["row_offsets"] = _checked(path, arrays, "row_offsets", np.int64, num_rows + 1)
     found["row_episode"] = _checked(path, arrays, "row_episode", np.int32, num_rows)
     found["bootstrap"] = _checked(path, arrays, "bootstrap", np.float32, num_rows)

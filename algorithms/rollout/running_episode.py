@@ -53,6 +53,7 @@ class RunningEpisode:
     terminated: bool = False
     truncated: bool = False
     invalid: bool = False
+    invalid_reason: str = ""
     ended: bool = False
     cause: Exception | None = None  # that the environment raised, or its invalid_reason
     env_seconds: float = 0.0  # time spent in the environment
@@ -132,6 +133,7 @@ class RunningEpisode:
         )
         logger.warning("task %s: %s; the episode is dropped as invalid", self.task_id, what)
         self.cause = error
+        self.invalid_reason = what
         self.invalid = True
         self.ended = True
 
@@ -147,6 +149,7 @@ class RunningEpisode:
             terminated=self.terminated,
             truncated=self.truncated,
             invalid=self.invalid,
+            invalid_reason=self.invalid_reason,
             success=not self.invalid and _succeeded(self.info, episode_return),
             strict_success=None if self.invalid else _strictly_succeeded(self.info),
             episode_return=episode_return,

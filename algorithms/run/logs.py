@@ -8,7 +8,7 @@ import itertools
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,8 @@ class RunLog:
     and installed.
     """
 
+    writes = True
+
     def __init__(
         self,
         folder: Path,
@@ -133,15 +135,22 @@ class RunLog:
         self._trackers.scalars(update, values)
 
     def episodes(
-        self, name: str, records: Iterable[EpisodeRecord], spell: Spell | None = None
+        self,
+        name: str,
+        records: Sequence[EpisodeRecord],
+        spell: Spell | None = None,
+        reasons: Sequence[str | None] | None = None,
     ) -> Path:
         """Write episodes/<name>.jsonl, one line per episode, complete enough for replay.
 
-        `spell` decodes the prompts' ids; without it the prompts are left out.
+        `spell` decodes the prompts' ids; without it the prompts are left out. `reasons`: why
+        nothing was learned from an episode, None for the others.
         """
         path = self.folder / "episodes" / f"{name}.jsonl"
         with path.open("w", encoding="utf-8") as file:
-            file.writelines(_line(episode_json(record, spell)) for record in records)
+            for record, reason in zip(records, reasons or [None] * len(records), strict=True):
+                dropped = {"not_learned_from": reason} if reason else {}
+                file.write(_line(episode_json(record, spell) | dropped))
         return path
 
     def close(self) -> None:
@@ -155,6 +164,8 @@ class RunLog:
 
 class NoLog(RunLog):
     """Writes nothing: the log of every process but the first."""
+
+    writes = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -173,7 +184,11 @@ class NoLog(RunLog):
         """Do nothing."""
 
     def episodes(
-        self, name: str, records: Iterable[EpisodeRecord], spell: Spell | None = None
+        self,
+        name: str,
+        records: Sequence[EpisodeRecord],
+        spell: Spell | None = None,
+        reasons: Sequence[str | None] | None = None,
     ) -> Path:
         """Return where the first process writes them."""
         return self.folder / "episodes" / f"{name}.jsonl"

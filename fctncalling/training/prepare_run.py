@@ -59,6 +59,7 @@ def prepare_run(
         # last of all: a start that fails leaves no folder behind
         log=open_log(config, run_config, folder, processes),
         log_episodes_interval=run_config.log_episodes_interval,
+        log_tokens_interval=run_config.log_tokens_interval,
         processes=processes,
     )
     _restore(run, checkpoint)

@@ -110,7 +110,7 @@ class Profiler(NoProfiler):
     def table(self) -> str:
         """Return a table of the time shares of each part of collecting and learning."""
         took, wall = self._seconds.get, max(self._total, 1e-9)
-        tools = took("tools", 0.0)
+        tools, token_files = took("tools", 0.0), took("token files", 0.0)
         environment = took("environment", 0.0) - tools
         parts = {
             "prefill": (took("prefill", 0.0), "prefill", "reading prompts and answers into caches"),
@@ -121,7 +121,8 @@ class Profiler(NoProfiler):
                 "resets and steps without tools, in all threads",
             ),
             "tools": (tools, "tools", "computing of the tools, in all threads"),
-            "update": (took("update", 0.0), "update", "learning and its metrics"),
+            "update": (took("update", 0.0) - token_files, "update", "learning and its metrics"),
+            "tokens": (token_files, "token files", "writing token files"),
             "idle": (
                 max(0.0, took("wait", 0.0) - environment - tools),
                 "wait",
@@ -139,13 +140,8 @@ class Profiler(NoProfiler):
             calls = self._calls.get(counted, "")
             lines.append(f"{name:12} {seconds:9.3f} {seconds / wall:6.1%} {calls:>8}  {note}")
         waiting = took("tools' time", 0.0)
-        return "\n".join(
-            [
-                *lines,
-                f"Tools took {waiting:.3f} s, their own waiting included, beside the rest.",
-                "",
-            ]
-        )
+        beside = f"Tools took {waiting:.3f} s, their own waiting included, beside the rest."
+        return "\n".join([*lines, beside, ""])
 
     def _count(self, part: str, seconds: float) -> None:
         if self._counts:

@@ -143,3 +143,10 @@ class RunConfig:
         "none.",
         interval="[0, inf)",
     )
+    log_tokens_interval: int | None = field(
+        None,
+        "Updates between two token files (tokens/update_N.npz: mask, log-probabilities, values, "
+        "advantages of every token), whose episodes are written out too; none: as "
+        "--log_episodes_interval; 0: no token file.",
+        interval="[0, inf)",
+    )

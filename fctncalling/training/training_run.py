@@ -27,7 +27,9 @@ from fctncalling.algorithms.run.cut_actions import CutActionMonitor
 from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
-from fctncalling.algorithms.run.logs import RunLog, peak_memory
+from fctncalling.algorithms.run.logs import RunLog
+from fctncalling.algorithms.run.token_trace import TokenTrace
+from fctncalling.algorithms.run.update_log import UpdateLog
 from fctncalling.evaluation.evaluation_uncertainty import evaluation_uncertainty
 from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
 from fctncalling.training.counters import Counters
@@ -66,6 +68,7 @@ class TrainingRun:
         held_out_ids: Sequence[str],
         log: RunLog,
         log_episodes_interval: int = 10,
+        log_tokens_interval: int | None = None,
         processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         self.config = config
@@ -77,7 +80,8 @@ class TrainingRun:
         self._planner = RoundPlanner(config, sampler)
         self.held_out_ids = held_out_ids
         self._cut_actions = CutActionMonitor(config)
-        self.log_episodes_interval = log_episodes_interval
+        intervals = (log_episodes_interval, log_tokens_interval)
+        self._update_log = UpdateLog(log, config, template, *intervals)
         self.processes = processes
         self.interruption = Interruption(alone=processes.count == 1)
         processes.shard(policy)
@@ -137,8 +141,9 @@ class TrainingRun:
             usable = groups_with_signal(usable, self.config)
         factor = learning_rate_factor(self.config, self.counters.updates)
         rates = (factor * self.config.lr, factor * self.config.critic_lr)
+        trace = self._update_log.trace(self.counters.updates + 1)
         if usable:
-            metrics |= self._update(usable, rates)
+            metrics |= self._update(usable, rates, trace)
         metrics |= self._notices.stage(self.counters.updates)
         metrics.setdefault("update/policy_skipped", 1.0)
         self._notices.no_signal(
@@ -152,12 +157,24 @@ class TrainingRun:
         outcomes = ((each.task_id, each.success) for each in episodes if not each.invalid)
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
-        self._log_update(episodes, usable, metrics, seconds)
+        counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
+        tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
+        timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
+        self._update_log.write(
+            self.counters.updates,
+            *(episodes, usable),
+            metrics={**counters, **metrics},
+            timings={**self._timings, **timings},
+            trace=trace,
+        )
         self._cut_actions.check(episodes)
         return metrics
 
     def _update(
-        self, usable: Sequence[EpisodeRecord], rates: tuple[float, float]
+        self,
+        usable: Sequence[EpisodeRecord],
+        rates: tuple[float, float],
+        trace: TokenTrace | None,
     ) -> dict[str, float | None]:
         """Take the gradient steps of one update at learning rates (policy, critic)."""
         set_learning_rates(self.optimisers, rates)
@@ -167,25 +184,9 @@ class TrainingRun:
         warming_up = self.counters.updates < self.config.critic_warmup_updates
         optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
         config = adapted_config(self.config, self.counters, usable)
-        figures = update(self.policy, optimisers, usable, config, generator, self.processes)
+        figures = update(self.policy, optimisers, usable, config, generator, self.processes, trace)
         metrics: dict[str, float | None] = {**figures}
         return metrics | update_adaptive_settings(config, self.counters, metrics)
-
-    def _log_update(
-        self,
-        episodes: Sequence[EpisodeRecord],
-        usable: Sequence[EpisodeRecord],
-        metrics: dict[str, float | None],
-        seconds: float,
-    ) -> None:
-        """Write the update's metrics and timings, and its episodes where they are due."""
-        tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
-        timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
-        counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
-        self.log.metrics(self.counters.updates, {**counters, **metrics})
-        self.log.timings(self.counters.updates, {**self._timings, **timings, **peak_memory()})
-        if self._episodes_are_due():
-            self.log.episodes(f"train_{self.counters.updates:06d}", episodes, self.template.spell)
 
     def evaluate(self) -> dict[str, Any]:
         """Play the held-out tasks greedily and sampled, log and return the success rates."""
@@ -220,11 +221,6 @@ class TrainingRun:
         number, interval = self.counters.updates, self.config.eval_interval
         due = number == 0 or self.is_over() or (interval > 0 and number % interval == 0)
         return due and self.counters.evaluated_at != number
-
-    def _episodes_are_due(self) -> bool:
-        """Whether this update's episodes are written out: at an interval, the first, the last."""
-        number, interval = self.counters.updates, self.log_episodes_interval
-        return interval > 0 and (number == 1 or number % interval == 0 or self.is_over())
 
     def save_is_due(self) -> bool:
         """Whether a checkpoint is due: at the interval, for the best evaluation, at the end."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fctncalling.cli.train import main
 
-PARTS = ["prefill", "decode", "environment", "tools", "update", "idle", "rest"]
+PARTS = ["prefill", "decode", "environment", "tools", "update", "tokens", "idle", "rest"]
 
 
 def test_a_profile_tells_where_the_time_went_and_writes_a_trace(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_profile_tells_where_the_time_went_and_writes_a_trace(tmp_path: Path) 
         "results_dir": tmp_path,
     }
     words = [f"--{name}={value}" for name, value in flags.items()]
-    assert main([*words, "--profile", "--tensorboard=false", "--log_episodes_interval=0"]) == 0
+    assert main([*words, "--profile", "--tensorboard=false", "--log_tokens_interval=1"]) == 0
     (table,) = tmp_path.rglob("profile/table.txt")
     text = table.read_text()
     total = float(re.search(r"Where ([\d.]+) s of .* went, 2 updates", text)[1])  # type: ignore[index]
@@ -36,7 +36,8 @@ def test_a_profile_tells_where_the_time_went_and_writes_a_trace(tmp_path: Path) 
     assert all(value >= 0 for value in seconds.values())
     assert abs(sum(seconds.values()) - total) < 0.05 * total + 0.01
     assert seconds["update"] > 0
-    assert found["update"][2] == "2"
+    assert found["update"][2] == found["tokens"][2] == "2"
+    assert 0 < seconds["tokens"] < 0.1 * total
     assert (
         int(found["environment"][2]) >= 2 * 8 * 2
     )  # a reset and a step of every episode that is counted

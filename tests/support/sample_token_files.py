@@ -72,6 +72,7 @@ def sample_token_file(update: int = 12, **changes: Any) -> TokenFile:
         "in_loss": learned,
         "clipped": np.where(learned, np.arange(len(acted)) % 3 - 1, 0).astype(np.int8),
         **floats,
+        "space_before": np.arange(len(acted)) == 4,
         "row_offsets": np.array([0, 6, 10, 13], dtype=np.int64),
         "row_episode": np.array([0, 1, 2], dtype=np.int32),
         "bootstrap": np.array([0.0, 0.3, np.nan], dtype=np.float32),

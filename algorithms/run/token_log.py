@@ -1,0 +1,277 @@
+"""TokenLog: write the token file of an update (layout: `fctncalling.data.token_file`)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.ppo import ALGORITHMS
+from fctncalling.algorithms.run.token_texts import TokenTexts
+from fctncalling.algorithms.run.token_trace import TokenTrace
+from fctncalling.algorithms.targets import Targets
+from fctncalling.data.timing import timed
+from fctncalling.data.token_file import (
+    FLOAT_FIELDS,
+    SCHEMA_VERSION,
+    TokenFile,
+    token_file_path,
+    write_token_file,
+)
+
+logger = logging.getLogger(__name__)
+Numbers = Mapping[str, NDArray[Any]]
+SETTINGS = (
+    *("algorithm_name", "lam", "lam_value", "gamma_token", "lam_token"),
+    *("clip_low", "clip_high", "dual_clip", "group_std", "group_credit"),
+)
+"""Settings that the header holds as they are."""
+
+
+class TokenLog:
+    """Writes token files below a run's folder; a failure costs the file, never the run."""
+
+    def __init__(self, folder: Path, config: TrainConfig, texts: TokenTexts) -> None:
+        self._folder = folder
+        self._config = config
+        self._texts = texts
+        self.failures = 0
+
+    @timed("token files")
+    def write(
+        self,
+        update: int,
+        episodes: Sequence[EpisodeRecord],  # as in episodes/train_{update}.jsonl
+        reasons: Sequence[str | None],  # of each episode: why nothing is learned from it
+        trace: TokenTrace,
+    ) -> None:
+        """Write the token file of an update, or warn that it could not be written."""
+        try:
+            contents = token_contents(update, episodes, reasons, trace, self._config, self._texts)
+            write_token_file(token_file_path(self._folder, update), contents)
+        except Exception as error:  # whatever it is: a run of hours is worth more
+            self.failures += 1
+            logger.warning(
+                "update %d: no token file (%s: %s); training goes on, %d missing so far",
+                *(update, type(error).__name__, error, self.failures),
+            )
+
+
+def reasons_not_learned_from(
+    episodes: Sequence[EpisodeRecord], usable: Sequence[EpisodeRecord], config: TrainConfig
+) -> list[str | None]:
+    """Return why nothing is learned from each episode; None for those of the update (`usable`)."""
+    learned = {id(episode) for episode in usable}
+
+    def reason(episode: EpisodeRecord) -> str | None:
+        if episode.invalid:
+            return f"invalid: {episode.invalid_reason or 'infrastructure failed'}"
+        if not any(any(row.acted) for row in episode.rows):
+            return "no action: the prompt left no room within --max_episode_tokens"
+        if id(episode) in learned:
+            return None
+        if config.overlong == "mask" and all_cut(episode):
+            return "all of its actions were cut by --max_new_tokens (--overlong mask)"
+        return "its group earned all the same (--dynamic_sampling)"
+
+    return [reason(episode) for episode in episodes]
+
+
+def all_cut(episode: EpisodeRecord) -> bool:
+    """Return whether --max_new_tokens cut every action of an episode."""
+    return len(episode.cut_actions) >= sum(sum(row.ends_action) for row in episode.rows)
+
+
+def token_contents(
+    update: int,
+    episodes: Sequence[EpisodeRecord],
+    reasons: Sequence[str | None],
+    trace: TokenTrace,
+    config: TrainConfig,
+    texts: TokenTexts,
+) -> TokenFile:
+    """Return what the token file of an update holds."""
+    rows = [row for episode in episodes for row in episode.rows]
+    row_episode = np.repeat(np.arange(len(episodes)), [len(each.rows) for each in episodes])
+    lengths = [len(row.ids) for row in rows]
+
+    def joined(name: str, dtype: Any) -> NDArray[Any]:
+        parts = [np.asarray(getattr(row, name), dtype=dtype) for row in rows]
+        return np.concatenate([np.zeros(0, dtype=dtype), *parts])
+
+    ids, acted = joined("ids", np.int32), joined("acted", np.bool_)
+    logprobs = joined("rollout_logprobs", np.float32)
+    pieces = texts.pieces(np.unique(ids).tolist())
+    return TokenFile(
+        header={**_header(update, episodes, reasons, trace, config), "pieces": pieces},
+        ids=ids,
+        acted=acted,
+        ends_action=joined("ends_action", np.bool_),
+        space_before=texts.implied_spaces([row.ids for row in rows]),
+        row_offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        row_episode=row_episode.astype(np.int32),
+        rollout_logprobs=np.where(acted, logprobs, np.float32(np.nan)),
+        **_update_arrays(acted, row_episode, lengths, reasons, learned_numbers(trace, config)),
+    )
+
+
+def _update_arrays(
+    acted: NDArray[np.bool_],
+    row_episode: NDArray[Any],
+    lengths: Sequence[int],
+    reasons: Sequence[str | None],
+    numbers: Numbers,
+) -> dict[str, Any]:
+    """Return the arrays of what the update knows of its own tokens, NaN for the others."""
+    in_update = np.array([bool(numbers) and reason is None for reason in reasons], dtype=np.bool_)
+    learned = acted & np.repeat(in_update[row_episode], lengths)
+    found = {name: _scattered(numbers.get(name), learned) for name in FLOAT_FIELDS}
+    found.pop("rollout_logprobs")
+    return {
+        **found,
+        "in_loss": _scattered(numbers.get("in_loss"), learned) == 1.0,
+        "clipped": np.nan_to_num(_scattered(numbers.get("clipped"), learned)).astype(np.int8),
+        "bootstrap": _bootstrap(numbers, learned, row_episode, lengths),
+    }
+
+
+def learned_numbers(trace: TokenTrace, config: TrainConfig) -> Numbers:
+    """Return the arrays of an update's N acted tokens, (N,) each; none if no pass was made."""
+    targets, experience = trace.targets, trace.experience
+    if targets is None or experience is None:
+        return {}
+    has_critic = ALGORITHMS[config.algorithm_name].critic
+    action = experience.tokens.action
+    advantages = _of_whole_actions(targets.advantages, targets.loss_mask, action)
+    ratio = trace.terms["log_ratios"].exp()
+    tensors = {
+        "old_logprobs": targets.old_logprobs,
+        "new_logprobs": trace.terms["logprobs"],
+        "rewards": targets.rewards,
+        "advantages": advantages,
+        "raw_advantages": targets.raw_advantages,
+        "returns": targets.returns,
+        "ratio": ratio,
+        "clipped": _clip_states(ratio, advantages, config),
+        "entropy": trace.terms["token_entropies"],
+        "in_loss": targets.loss_mask,
+    }
+    if has_critic:
+        tensors |= {"values": targets.old_values, "bootstrap": targets.bootstrap}
+    if config.kl_coef:
+        tensors["ref_logprobs"] = targets.reference_logprobs
+        tensors["kl"] = trace.terms["token_reference_kl"]
+    return {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def whitening_of(targets: Targets) -> tuple[float, float] | None:
+    """Return (mean, divisor) of the whitening, so that advantages == (raw - mean) / divisor in the
+    loss, also after --permute_advantages; None if they are all 0.
+    """
+    raw, whitened = (
+        each[targets.loss_mask].double() for each in (targets.raw_advantages, targets.advantages)
+    )
+    if not whitened.any():
+        return None
+    divisor = float(raw.std(correction=0) / whitened.std(correction=0))
+    return float(raw.mean()) - divisor * float(whitened.mean()), divisor
+
+
+def _header(
+    update: int,
+    episodes: Sequence[EpisodeRecord],
+    reasons: Sequence[str | None],
+    trace: TokenTrace,
+    config: TrainConfig,
+) -> dict[str, Any]:
+    has_signal = trace.targets is not None and bool(trace.targets.advantages.any())
+    whitens = ALGORITHMS[config.algorithm_name].critic and config.whiten_advantages
+    whitening = whitening_of(trace.targets) if trace.targets is not None and whitens else None
+    known: dict[object, int] = {}
+    groups = [known.setdefault(episode.situation, len(known)) for episode in episodes]
+    name = f"train_{update:06d}"
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "update": update,
+        "episodes_file": f"episodes/{name}.jsonl",
+        "gamma": config.discount,
+        "group_size": config.episodes_per_task,
+        **{name: getattr(config, name) for name in SETTINGS},
+        "whitening_mean": whitening[0] if whitening else None,
+        "whitening_std": whitening[1] if whitening else None,
+        "has_signal": has_signal,
+        "episodes": [
+            {"episode_id": f"{name}:{line}", "line": line, **_description(episode, reason)}
+            | {"group": group}
+            for line, (episode, reason, group) in enumerate(
+                zip(episodes, reasons, groups, strict=True), 1
+            )
+        ],
+    }
+
+
+def _description(episode: EpisodeRecord, reason: str | None) -> dict[str, Any]:
+    earned = float(episode.episode_return)
+    return {
+        "task_id": episode.task_id,
+        "category": episode.category,
+        "success": bool(episode.success),
+        "invalid": bool(episode.invalid),
+        "terminated": bool(episode.terminated),
+        "truncated": bool(episode.truncated),
+        "return": earned if math.isfinite(earned) else 0.0,
+        "learned_from": reason is None,
+        "reason": reason,
+    }
+
+
+def _scattered(numbers: NDArray[Any] | None, places: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return numbers of the learned tokens at their places, NaN elsewhere."""
+    found = np.full(len(places), np.nan, dtype=np.float32)
+    if numbers is not None:
+        found[places] = numbers
+    return found
+
+
+def _bootstrap(
+    numbers: Numbers,
+    learned: NDArray[np.bool_],
+    row_episode: NDArray[Any],
+    lengths: Sequence[int],
+) -> NDArray[np.float32]:
+    """Return the bootstrap value of each episode at its last row, NaN for the others."""
+    found = np.full(len(row_episode), np.nan, dtype=np.float32)
+    if "bootstrap" in numbers:
+        episode = np.repeat(row_episode, lengths)[learned]
+        of_episode = dict(zip(episode.tolist(), numbers["bootstrap"].tolist(), strict=True))
+        last = {int(index): row for row, index in enumerate(row_episode)}
+        for index, value in of_episode.items():
+            found[last[index]] = value
+    return found
+
+
+def _of_whole_actions(advantages: Tensor, loss_mask: Tensor, action: Tensor) -> Tensor:
+    """Return the advantages (N,) with that of an action at all of its tokens, where one token alone
+    enters the loss (APPO); NaN for actions of which none does.
+    """
+    of_action = torch.full((int(action.max()) + 1,), torch.nan, device=advantages.device)
+    of_action[action[loss_mask]] = advantages[loss_mask]
+    return torch.where(loss_mask, advantages, of_action[action])
+
+
+def _clip_states(ratio: Tensor, advantages: Tensor, config: TrainConfig) -> Tensor:
+    """Return 1 where the ratio's clipping stops the gradient above, -1 below, else 0, (N,)."""
+    above = (advantages > 0) & (ratio > 1.0 + config.clip_high)
+    if config.dual_clip is not None:
+        above |= (advantages < 0) & (ratio > config.dual_clip)
+    below = (advantages < 0) & (ratio < 1.0 - config.clip_low)
+    return above.float() - below.float()
