@@ -13,7 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from fctncalling.data.token_file import read_token_file, token_file_path
 
 pytestmark = pytest.mark.prove
 
@@ -54,9 +57,13 @@ def finished(process: subprocess.Popen[str]) -> str:
     return said
 
 
+def run_folder(results: Path) -> Path:
+    return results / "check" / "embedded" / "embedded" / "TPPO"
+
+
 def metrics(results: Path) -> list[dict[str, Any]]:
     """Return what was logged, apart from how the work was cut up."""
-    path = results / "check" / "embedded" / "embedded" / "TPPO" / "metrics.jsonl"
+    path = run_folder(results) / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return [
         {name: it for name, it in json.loads(line).items() if not name.startswith("perf/")}
@@ -77,6 +84,14 @@ def test_two_processes_play_and_learn_as_one_and_go_on_as_one_after_ctrl_c(
     assert len(wanted) == 6  # three updates; evaluations at 0, 2 and 3
     for ours, theirs in zip(metrics(tmp_path / "two"), wanted, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
+    for update in (1, 3):
+        one, two = (
+            read_token_file(token_file_path(run_folder(tmp_path / name), update))
+            for name in ("one", "two")
+        )
+        for name in ("old_logprobs", "new_logprobs", "advantages", "ratio", "kl"):
+            theirs, ours = getattr(one, name), getattr(two, name)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-2, atol=1e-2, err_msg=name)
 
     cut = started(tmp_path / "cut", 2, "--num_updates=40", *more)
     while len(metrics(tmp_path / "cut")) < 3:

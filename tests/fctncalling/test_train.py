@@ -26,6 +26,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run.checkpoint import find_checkpoint, load_state
 from fctncalling.cli import train as train_command
 from fctncalling.cli.train import main
+from fctncalling.data.token_file import read_token_file
 from fctncalling.training import prepare_run
 from fctncalling.training.task_split import load_bfcl_tasks
 
@@ -171,13 +172,34 @@ def test_the_progress_bar_is_closed_before_the_table_is_printed(
 
 
 def test_equal_seeds_write_equal_bytes_and_other_seeds_do_not(model: Path, tmp_path: Path) -> None:
-    for name, seed in (("one", 5), ("two", 5), ("three", 6)):
-        assert main(flags(model, tmp_path / name, f"--seed={seed}")) == 0
+    for name, seed, tokens in (("one", 5, "none"), ("two", 5, "0"), ("three", 6, "3")):
+        more = (f"--seed={seed}", f"--log_tokens_interval={tokens}")
+        assert main(flags(model, tmp_path / name, *more)) == 0
     one, two, three = (
         (run_folder(tmp_path / n) / "metrics.jsonl").read_bytes() for n in ("one", "two", "three")
     )
     assert one == two
     assert one != three
+
+
+def test_token_files_belong_to_the_episodes_that_are_logged(model: Path, tmp_path: Path) -> None:
+    InterruptedEnv.generous = True
+    assert main(flags(model, tmp_path, "--log_tokens_interval=3", "--group_size=2")) == 0
+    folder = run_folder(tmp_path)
+    written = sorted(path.name for path in (folder / "tokens").iterdir())
+    assert written == [f"update_00000{n}.npz" for n in (1, 3, 4)]
+    for name in written:
+        file = read_token_file(folder / "tokens" / name)
+        lines = (folder / file.header["episodes_file"]).read_text("utf-8").splitlines()
+        for index, (described, line) in enumerate(zip(file.episodes, lines, strict=True)):
+            episode, (row,) = json.loads(line), file.rows(index)
+            assert episode["task_id"] == described["task_id"]
+            assert episode["tokens"][0]["ids"] == file.ids[row].tolist()
+            assert "".join(file.texts[row]).startswith(episode["prompt"])
+            assert sum(episode["tokens"][0]["runs"][1::2]) == int(file.acted[row].sum())
+        assert len({each["group"] for each in file.episodes}) == 4
+        moved = file.new_logprobs[file.in_loss] - file.old_logprobs[file.in_loss]
+        assert file.header["has_signal"] == bool(np.abs(moved).max() > 0)
 
 
 def test_a_seed_decides_what_an_environment_draws_from_global_streams(
