@@ -248,9 +248,7 @@ def loss_terms(
         token_log_ratios=token_log_ratios,
         log_ratios=log_ratios,
         policy_losses=losses.policy_loss(
-            log_ratios,
-            target.advantages,
-            target.loss_mask,
+            *(log_ratios, target.advantages, target.loss_mask),
             clip_low=config.clip_low,
             clip_high=config.clip_high,
             dual_clip=config.dual_clip,
