@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.transformers_cache import (
     RaggedCache,
     attention_mask,
@@ -55,13 +56,20 @@ class Decoder(Protocol):
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places."""
 
-    def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
-        """Start empty rows with the same prompt, which passes through the model once."""
+    def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
+        """Start empty rows with the same prompt, which passes through the model once; `known`:
+        keys and values of its first tokens, which do not.
+        """
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Start empty rows with the first `count` tokens of another; if that was opened with a
-        prompt, these are the prompt.
-        """
+        """Start empty rows with the first `count` tokens of another."""
+
+    def states(self, row: int, start: int, end: int) -> States:
+        """Return the keys and values of tokens [start, end) of a row; they may be views."""
+        ...
+
+    def load(self, row: int, states: States) -> None:
+        """Append tokens to a row whose keys and values are known."""
 
 
 class TransformersDecoder:
@@ -123,15 +131,26 @@ class TransformersDecoder:
         """Let two rows change places."""
         self.cache.swap(one, other)
 
-    def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
+    def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
         """Start empty rows with the same prompt, which passes once and is copied."""
-        self.prefill(rows[:1], [prompt])
+        if known is not None:
+            self.load(rows[0], known)
+        if rest := prompt[self.length(rows[0]) :]:
+            self.prefill(rows[:1], [rest])
         self.share(rows[0], rows[1:], len(prompt))
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
         """Start empty rows with a copy of the first `count` tokens of another."""
         for row in rows:
             self.cache.share(source, row, count)
+
+    def states(self, row: int, start: int, end: int) -> States:
+        """Return the keys and values (heads, tokens, size) of tokens [start, end) of a row."""
+        return self.cache.states(row, start, end)
+
+    def load(self, row: int, states: States) -> None:
+        """Append tokens to a row whose keys and values are known."""
+        self.cache.append_states(row, states)
 
     def _forward(
         self, block: list[list[int]], counts: list[int], rows: Sequence[int]

@@ -12,6 +12,7 @@ from fctncalling.algorithms.generation.engine_api import Action, Engine, Request
 from fctncalling.algorithms.generation.fused_decoder import FusedDecoder, supports_fused_decoder
 from fctncalling.algorithms.generation.sampling import sample
 from fctncalling.algorithms.generation.sequence import Slot
+from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_shared_tokens
 from fctncalling.algorithms.generation.transformers_cache import check_supported
 from fctncalling.data.timing import timed
 
@@ -28,14 +29,16 @@ class GenerationEngine(Engine):
     Every token passes through the model once: a slot's KV cache stays between its requests, a
     request's new ids are prefilled, and the slot then decodes one token a step with all other busy
     slots until its action ends. Slots join and leave at any step. A prompt with which several slots
-    begin (a group) is prefilled once. Sampling is by inverse CDF from each slot's own random
-    stream, so a slot's tokens do not depend on the other slots (beyond rounding). Temperature 0 is
-    greedy, with log-probabilities at temperature 1. There is no top-k or top-p: the loss sees the
-    sampled distribution.
+    begin (a group) is prefilled once; with `share_prefixes` other slots too share the longest
+    prefix of token blocks, and blocks of sequences that ended are kept (see slot_prefixes).
+    Sampling is by inverse CDF from each slot's own random stream, so a slot's tokens do not depend
+    on the other slots (beyond rounding). Temperature 0 is greedy, with log-probabilities at
+    temperature 1. There is no top-k or top-p: the loss sees the sampled distribution.
 
     `decode` turns tokens into text for stop strings. `value_head` maps hidden states (n, H) to
     values (n,), which actions then include. `max_cache_tokens` bounds slots times the longest
-    sequence (CacheBudgetError). `generator` serves slots begun without a seed. `fast_path` selects
+    sequence (CacheBudgetError) plus the kept blocks; None: no more blocks than that product.
+    `generator` serves slots begun without a seed. `fast_path` selects
     the fused decoder; None: if it supports the model.
     """
 
@@ -52,6 +55,7 @@ class GenerationEngine(Engine):
         max_prefill_tokens: int = 4096,
         max_cache_tokens: int | None = None,
         fast_path: bool | None = None,
+        share_prefixes: bool = True,
     ) -> None:
         if temperature < 0 or max_new_tokens < 1:
             raise ValueError(
@@ -69,8 +73,11 @@ class GenerationEngine(Engine):
         self.max_new_tokens = max_new_tokens
         self.max_prefill_tokens = max_prefill_tokens
         self.max_cache_tokens = max_cache_tokens
+        self.share_prefixes = share_prefixes
         self.generator = generator or torch.Generator().manual_seed(0)
         self.num_sampled_tokens = 0
+        self.num_prompt_tokens = 0  # given to slots to read, since construction
+        self.num_shared_tokens = 0  # of them, those that did not pass through the model
         self._num_prefilled = 0
         self._slots: list[Slot] = []
         self._decoder: Decoder = self._new_decoder(0)
@@ -83,7 +90,7 @@ class GenerationEngine(Engine):
     @property
     def num_cache_bytes(self) -> int:
         """Memory of the cached keys and values."""
-        return self._decoder.num_bytes
+        return self._decoder.num_bytes + self._prefixes.tree.num_bytes
 
     def start(self, num_slots: int) -> None:
         """Clear all slots and provide slots 0..num_slots-1; call it whenever the weights
@@ -100,9 +107,9 @@ class GenerationEngine(Engine):
         )  # those of them with more to read than the token they sampled last
         self._finished: list[tuple[int, Action]] = []  # not returned yet
         self._failed: list[Exception] = []  # not raised yet
-        self._prefixes: dict[
-            tuple[int, ...], list[int]
-        ] = {}  # a first prompt -> the slots that hold it
+        shared = min_shared_tokens(self.model) if self.share_prefixes else None
+        self._prefixes = SlotPrefixes(self._decoder, self._row, shared)
+        self._longest = 0  # tokens that a slot has held so far
 
     def begin(self, slot: int, seed: int | None = None) -> None:
         """Clear a slot for a new sequence; a seed gives it its own random stream."""
@@ -113,12 +120,8 @@ class GenerationEngine(Engine):
 
     def restart(self, slot: int) -> None:
         """Clear a slot but keep its random stream (its history was rendered anew)."""
-        old = self._slots[slot]
-        if slot in (holders := self._prefixes.get(old.prefix, [])):
-            holders.remove(slot)
-            if not holders:
-                del self._prefixes[old.prefix]
-        self._slots[slot] = Slot(slot, old.stream)
+        self._prefixes.leave(slot)
+        self._slots[slot] = Slot(slot, self._slots[slot].stream)
         self._busy.discard(slot)
         self._prefilling.discard(slot)
         self._finished = [(number, action) for number, action in self._finished if number != slot]
@@ -173,17 +176,10 @@ class GenerationEngine(Engine):
             [length + len(slot.pending) for length, slot in zip(lengths, joining, strict=True)]
         )
         self._prefilling.clear()
-        alike: dict[tuple[int, ...], list[Slot]] = {}
-        for slot, length in zip(joining, lengths, strict=True):
-            if not length and not slot.prefix:
-                slot.prefix = tuple(slot.pending)
-                alike.setdefault(slot.prefix, []).append(slot)
-        opened = [
-            slot.number
-            for opening, slots in alike.items()
-            if self._share_prefix(opening, slots)
-            for slot in slots
-        ]
+        asked, before = sum(len(slot.pending) for slot in joining), self._decoder.num_tokens
+        opened = self._prefixes.open(
+            [s for s, length in zip(joining, lengths, strict=True) if not (length or s.prefix)]
+        )
         for slots in (
             [s for s in joining if s.number not in opened],
             [s for s in joining if s.number in opened],
@@ -193,26 +189,9 @@ class GenerationEngine(Engine):
                     [self._row[slot.number] for slot in slots], [slot.pending for slot in slots]
                 )
                 self._sample(slots, read)
-
-    def _share_prefix(self, opening: tuple[int, ...], slots: Sequence[Slot]) -> bool:
-        """Share a common prompt between slots; return whether they share all but its last token.
-
-        The last token stays pending: each slot needs the logits after it.
-        """
-        holders = self._prefixes.setdefault(opening, [])
-        rows, shared = [self._row[slot.number] for slot in slots], opening[:-1]
-        alone = len(holders) + len(slots) == 1
-        if shared and holders:
-            # The last to come shares what it began with, if any does.
-            self._decoder.share(self._row[holders[-1]], rows, len(shared))
-        elif shared and not alone:
-            self._decoder.open(rows, shared)
-        holders += [slot.number for slot in slots]
-        if not shared or alone:
-            return False
-        for slot in slots:
-            slot.pending = slot.pending[-1:]
-        return True
+        self._prefixes.keep()
+        self.num_prompt_tokens += asked
+        self.num_shared_tokens += asked - (self._decoder.num_tokens - before)
 
     @timed("decode")
     def _step(self) -> None:
@@ -271,14 +250,16 @@ class GenerationEngine(Engine):
         self._row[self._slot[one]], self._row[self._slot[other]] = one, other
 
     def _check_budget(self, lengths: Sequence[int]) -> None:
-        budget = self.max_cache_tokens
-        if budget is not None and (longest := max(lengths)) * len(self._slots) > budget:
+        budget, longest = self.max_cache_tokens, max(self._longest, *lengths)
+        held = longest * len(self._slots)
+        if budget is not None and held > budget:
             raise CacheBudgetError(
                 f"{len(self._slots)} episodes side by side, the longest of {longest} tokens, want "
-                f"{longest * len(self._slots)} tokens of cache, over --max_cache_tokens {budget}: "
-                "raise it, or lower "
+                f"{held} tokens of cache, over --max_cache_tokens {budget}: raise it, or lower "
                 "--n_rollout_threads or --max_episode_tokens"
             )
+        self._longest = longest
+        self._prefixes.tree.limit(held if budget is None else budget - held)
 
     def _new_decoder(self, num_rows: int) -> Decoder:
         if self.fast_path:

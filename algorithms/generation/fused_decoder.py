@@ -28,11 +28,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.decoder import DecoderOutput
 from fctncalling.algorithms.generation.fused_layer import FusedLayer, FusedNorm
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.generation.kv_cache import KVCache
-from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache
+from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache, append_states
 from fctncalling.algorithms.generation.token_block import TokenBlock
 from fctncalling.algorithms.policy.precision import pass_dtypes, without_autocast
 
@@ -134,18 +135,25 @@ class FusedDecoder:
         """Let two rows change places."""
         self._cache.swap(one, other)
 
-    def open(self, rows: Sequence[int], prompt: Sequence[int]) -> None:
+    def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
         """Start empty rows with the same prompt, which is computed and cached once."""
-        number = self._cache.new_prompt(len(prompt))
-        with without_autocast(self._weight.device):
-            self._prefill_chunk(self._cache.prompts, [number], [prompt])
+        number = self._cache.new_prompt(len(prompt), known)
+        if rest := prompt[self._cache.prompts.lengths[number] :]:
+            with without_autocast(self._weight.device):
+                self._prefill_chunk(self._cache.prompts, [number], [rest])
         self._cache.begin(rows, number)
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Start empty rows with the first `count` tokens of another; if that was opened with a
-        prompt, these are the prompt.
-        """
+        """Start empty rows with the first `count` tokens of another, cached once."""
         self._cache.share(source, rows, count)
+
+    def states(self, row: int, start: int, end: int) -> States:
+        """Return keys and values (layers, heads, tokens, size) of tokens [start, end) of a row."""
+        return self._cache.states(row, start, end)
+
+    def load(self, row: int, states: States) -> None:
+        """Append tokens to a row whose keys and values are known."""
+        append_states(self._cache, row, states)
 
     def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> DecoderOutput:
         """Append tokens to rows, rows of similar length in one pass."""

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.kv_cache import KVCache, whole_lines
 from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
+from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 
 class PrefixKVCache(KVCache):
@@ -71,11 +73,16 @@ class PrefixKVCache(KVCache):
         prompts = self._prompt_of
         prompts[one], prompts[other] = prompts[other], prompts[one]
 
-    def new_prompt(self, count: int) -> int:
-        """Return the number of a prompt that there is room for, of `count` tokens."""
+    def new_prompt(self, count: int, states: States | None = None) -> int:
+        """Return the number of a prompt that there is room for, of `count` tokens; `states`: keys
+        and values of the first of them.
+        """
         self.prompts.resize(whole_lines(max([count, *self.prompts.lengths])), new_rows=1)
         self._grouped_prompts = []
-        return len(self.prompts.lengths) - 1
+        number = len(self.prompts.lengths) - 1
+        if states is not None:
+            append_states(self.prompts, number, states)
+        return number
 
     def begin(self, rows: Sequence[int], prompt: int) -> None:
         """Start empty rows with a cached prompt."""
@@ -84,15 +91,23 @@ class PrefixKVCache(KVCache):
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
         """Start empty rows with the first `count` tokens of another: its prompt, or a copy of its
-        own tokens made a prompt.
+        tokens made a prompt.
         """
         prompt = self._prompt_of[source]
-        if prompt is None:
-            prompt = self.new_prompt(count)
-            self.prompts.keys[:, prompt, ..., :count] = self.keys[:, source, ..., :count]
-            self.prompts.values[:, prompt, :, :count] = self.values[:, source, :, :count]
-            self.prompts.lengths[prompt] = count
+        if prompt is None or self.prompts.lengths[prompt] != count:
+            prompt = self.new_prompt(count, self.states(source, 0, count))
         self.begin(rows, prompt)
+
+    def states(self, row: int, start: int, end: int) -> States:
+        """Return keys and values (layers, heads, tokens, size) of tokens [start, end) of a row."""
+        prompt, begin = self._prompt_of[row], self.begins[row]
+        own = _states(self, row, max(start, begin) - begin, end - begin)
+        if prompt is None or start >= begin:
+            return own
+        shared = _states(self.prompts, prompt, start, min(end, begin))
+        if end <= begin:
+            return shared
+        return tuple(torch.cat(parts, -2) for parts in zip(shared, own, strict=True))
 
     def prefix_groups_of(self, rows: Sequence[int]) -> PrefixGroups | None:
         """Return the assignment of rows to shared prompts; None if no row has one."""
@@ -174,6 +189,24 @@ class PrefixKVCache(KVCache):
         return torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous(), torch.cat(
             (values, own_values), 2
         )
+
+
+def _states(cache: KVCache, row: int, start: int, end: int) -> States:
+    columns = slice(start, max(start, end))
+    keys, values = cache.keys[:, row, :, :, columns], cache.values[:, row, :, columns]
+    return keys.transpose(-1, -2), values
+
+
+def append_states(cache: KVCache, row: int, states: States) -> None:
+    """Append tokens to a row of a cache whose keys and values (layers, heads, tokens, size) are
+    known.
+    """
+    start = cache.lengths[row]
+    cache.lengths[row] = end = start + states[0].shape[-2]
+    if end > cache.keys.shape[-1]:
+        cache.resize(whole_lines(next_capacity(cache.keys.shape[-1], end)))
+    cache.keys[:, row, :, :, start:end] = states[0].transpose(-1, -2)
+    cache.values[:, row, :, start:end] = states[1]
 
 
 def _per_prefix(

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
+from fctncalling.algorithms.generation.block_tree import States
+
 
 class BlockPositions(NamedTuple):
     """Positions of a block of new tokens: n rows, q columns; k is the longest row's new length."""
@@ -95,6 +97,18 @@ class RaggedCache(Cache):
         for buffer in (*self._keys, *self._values):
             buffer[row, :, :count] = buffer[source, :, :count]
         self.lengths[row] = count
+
+    def states(self, row: int, start: int, end: int) -> States:
+        """Return the keys and values (heads, tokens, size) of tokens [start, end) of a row."""
+        return tuple(buffer[row, :, start:end] for buffer in (*self._keys, *self._values))
+
+    def append_states(self, row: int, states: States) -> None:
+        """Append tokens to a row whose keys and values are known."""
+        start = self.lengths[row]
+        self.lengths[row] = end = start + states[0].shape[-2]
+        self._grow(end)
+        for buffer, known in zip((*self._keys, *self._values), states, strict=True):
+            buffer[row, :, start:end] = known
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the longest row's length; models ask only where no positions are given."""

@@ -38,6 +38,7 @@ from fctncalling.training.rollouts.rollout_backends import (
     Rollout,
     RolloutResult,
     RolloutRound,
+    rollout_timings,
 )
 from fctncalling.training.rollouts.round_planner import (
     RoundPlanner,
@@ -112,13 +113,7 @@ class TrainingRun:
         seconds = time.perf_counter() - started
         steps = sum(episode.num_steps for episode in episodes)
         sampled = sum(each.sampled_tokens for each in results)
-        self._timings = {
-            "charts/SPS": steps / seconds,
-            "perf/rollout_tokens_per_s": sampled / seconds,
-            "perf/rollout_forward_tokens_per_s": sum(each.forward_tokens for each in results)
-            / seconds,
-            "perf/time_s/rollout": seconds,
-        }
+        self._timings = rollout_timings(results, steps, seconds)
         # only now: an interrupted collection is collected again
         self.counters.extra_rounds += extra
         self.counters.env_steps += steps

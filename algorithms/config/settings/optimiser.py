@@ -29,9 +29,9 @@ class OptimiserSettings:
     )
     share_prefixes: bool = field(
         True,
-        "Whether passes of the update compute tokens that rows begin with alike (a group's "
-        "prompt, tools, earlier steps) once, in updates where that is cheaper; the gradient is "
-        "that of separate rows, up to rounding. --group_size gives rows of one prompt.",
+        "Whether update and rollout compute tokens that rows begin with alike (a group's "
+        "prompt, tools, earlier steps) once, where that is cheaper; gradients and samples are "
+        "those of separate rows, up to rounding. --group_size gives rows of one prompt.",
         metavar="on|off",
     )
     gradient_checkpointing: bool = field(

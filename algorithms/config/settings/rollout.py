@@ -69,7 +69,8 @@ class RolloutSettings:
     max_cache_tokens: int | None = field(
         None,
         "Tokens whose attention caches may be held at once; as many episodes run side by side "
-        "as surely fit. none: any number.",
+        "as surely fit, and shared prefixes of episodes that ended are kept in what is left. "
+        "none: any number.",
         interval="[2, inf)",
     )
     temperature: float = field(

@@ -188,6 +188,8 @@ class RayRollout:
             episodes,
             sampled_tokens=sum(part.sampled_tokens for part in parts),
             forward_tokens=sum(part.forward_tokens for part in parts),
+            prompt_tokens=sum(part.prompt_tokens for part in parts),
+            shared_tokens=sum(part.shared_tokens for part in parts),
             cpu_seconds=sum(part.cpu_seconds for part in parts),
         )
 

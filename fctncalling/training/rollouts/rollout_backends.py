@@ -41,8 +41,26 @@ class RolloutResult(NamedTuple):
 
     episodes: list[EpisodeRecord]
     sampled_tokens: float = 0.0
-    forward_tokens: float = 0.0  # 0 where a server does not tell
+    forward_tokens: float = 0.0  # this and the next two: 0 where a server does not tell
+    prompt_tokens: float = 0.0  # that episodes gave to read
+    shared_tokens: float = 0.0  # of them, those in shared prefixes: not computed again
     cpu_seconds: float = 0.0  # of processes other than those that learn
+
+
+def rollout_timings(
+    results: Sequence[RolloutResult], num_steps: int, seconds: float
+) -> dict[str, float | None]:
+    """Return throughput and time of rounds, and the share of prompt tokens in shared prefixes."""
+    prompt = sum(result.prompt_tokens for result in results)
+    shared = sum(result.shared_tokens for result in results)
+    forwarded = sum(result.forward_tokens for result in results)
+    return {
+        "charts/SPS": num_steps / seconds,
+        "perf/rollout_tokens_per_s": sum(result.sampled_tokens for result in results) / seconds,
+        "perf/rollout_forward_tokens_per_s": forwarded / seconds,
+        "perf/time_s/rollout": seconds,
+        "perf/prefix_hit_share": shared / prompt if prompt else None,
+    }
 
 
 class Rollout(Protocol):
@@ -192,6 +210,7 @@ class LocalRollout:
             max_new_tokens=self.config.max_new_tokens,
             decode=self.template.decode,
             max_cache_tokens=self.config.max_cache_tokens,
+            share_prefixes=self.config.share_prefixes,
         )
 
 
@@ -214,8 +233,12 @@ def _round_key(rollout_round: RolloutRound) -> str:
     return f"{rollout_round.version}/{rollout_round.temperature:g}/{rollout_round.seed}"
 
 
-def _token_counts(engine: Engine) -> tuple[float, float]:
-    """Return an engine's numbers of sampled and forwarded tokens; 0 where it does not count."""
-    return float(getattr(engine, "num_sampled_tokens", 0)), float(
-        getattr(engine, "num_forward_tokens", 0)
+def _token_counts(engine: Engine) -> tuple[float, float, float, float]:
+    """Return an engine's numbers of sampled, forwarded, prompt and shared tokens; 0 where it does
+    not count.
+    """
+    sampled, forwarded, prompt, shared = (
+        float(getattr(engine, f"num_{kind}_tokens", 0))
+        for kind in ("sampled", "forward", "prompt", "shared")
     )
+    return sampled, forwarded, prompt, shared

@@ -1,0 +1,155 @@
+"""Prefix sharing between the slots of an engine.
+
+- Slots with the same first prompt (a group) share all of it but its last token.
+- Other slots that run at the same time share a prefix of whole blocks, which is computed and cached
+  once (`Decoder.open`).
+- What no running slot holds any more is copied from the tree of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, takewhile
+
+import numpy as np
+from torch import nn
+
+from fctncalling.algorithms.generation.block_tree import BLOCK, BlockTree, States, joined
+from fctncalling.algorithms.generation.decoder import Decoder
+from fctncalling.algorithms.generation.sequence import Slot
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_lengths
+
+MIN_SAVED_FLOPS = (
+    1e9  # that sharing between different prompts must save: it takes passes of its own
+)
+MIN_COMMON = 0.75  # of the longest prefix: a shorter one that more slots share is as good
+Tokens = tuple[int, ...]
+
+
+def min_shared_tokens(model: nn.Module) -> int:
+    """Return the shortest prefix that different prompts share, for a model of this size."""
+    num_weights = sum(weight.numel() for weight in model.parameters())
+    return max(BLOCK, int(MIN_SAVED_FLOPS / (2 * num_weights)))
+
+
+class SlotPrefixes:
+    """Prefixes of the slots' first prompts: who holds which, and what is kept of them.
+
+    rows: the decoder's row of each slot; it may change at any time. min_tokens: the shortest prefix
+    that slots with different prompts share; None: they share nothing, and nothing is kept.
+    """
+
+    def __init__(self, decoder: Decoder, rows: Sequence[int], min_tokens: int | None) -> None:
+        self.tree = BlockTree()
+        self._decoder = decoder
+        self._rows = rows
+        self._min_tokens = min_tokens
+        self._holders: dict[Tokens, list[int]] = {}  # a prefix -> the slots that hold it
+        self._prefixes: dict[int, list[Tokens]] = {}  # a slot -> those of them that it holds
+        self._unkept: list[Slot] = []  # whose prompts the tree should hold once they are computed
+
+    def leave(self, slot: int) -> None:
+        """Forget a slot's prefixes."""
+        for prefix in self._prefixes.pop(slot, ()):
+            self._holders[prefix].remove(slot)
+            if not self._holders[prefix]:
+                del self._holders[prefix]
+
+    def open(self, slots: Sequence[Slot]) -> set[int]:
+        """Start empty slots with what they share; only the rest of their prompts stays pending.
+
+        The last token always does: each slot needs the logits after it. Returns the numbers of
+        the slots of which nothing else is pending.
+        """
+        alike: dict[Tokens, list[Slot]] = {}
+        for slot in slots:
+            slot.prefix = tuple(slot.pending)
+            alike.setdefault(slot.prefix, []).append(slot)
+        opened, alone = set[int](), list[Slot]()
+        for opening, members in alike.items():
+            grouped = len(opening) > 1 and len(self._holders.get(opening, ())) + len(members) > 1
+            if grouped:
+                self._start(members, opening, opening[:-1])
+                opened.update(slot.number for slot in members)
+            else:
+                self._hold(members, opening)
+                alone += members
+        if long := [slot for slot in alone if self._is_long(slot.prefix)]:
+            for slot, count in zip(long, self._common(long), strict=True):
+                self._start_alone(slot, count)
+        return opened
+
+    def keep(self) -> None:
+        """Add the prompts that were computed since `open` to the tree."""
+        for slot in self._unkept:
+            self._add(slot, slot.prefix)
+        self._unkept = []
+
+    def _start_alone(self, slot: Slot, count: int) -> None:
+        """Start a slot with the `count` tokens it shares with others, and with kept blocks."""
+        opening, row = slot.prefix, self._rows[slot.number]
+        if count:
+            self._start([slot], opening[:count], opening[:count])
+        blocks = self.tree.find(opening[:-1])[count // BLOCK :]
+        if blocks:
+            self._decoder.load(row, joined(blocks))
+        slot.pending = list(opening[count + len(blocks) * BLOCK :])
+        self._unkept.append(slot)
+
+    def _start(self, slots: Sequence[Slot], prefix: Tokens, shared: Tokens) -> None:
+        """Start slots with shared tokens, of a slot that holds the prefix if there is one."""
+        rows = [self._rows[slot.number] for slot in slots]
+        holders = [self._rows[number] for number in self._holders.get(prefix, ())]
+        # The last to come shares what it began with, if any does; some have computed nothing yet.
+        if ready := [row for row in holders if self._decoder.length(row) >= len(shared)]:
+            self._decoder.share(ready[-1], rows, len(shared))
+        else:
+            blocks = self.tree.find(shared) if self._is_long(shared) else []
+            self._decoder.open(rows, shared, joined(blocks) if blocks else None)
+            if self._is_long(shared):
+                self._add(slots[0], shared)
+        self._hold(slots, prefix)
+        for slot in slots:
+            slot.pending = list(slot.prefix[len(shared) :])
+
+    def _add(self, slot: Slot, ids: Tokens) -> None:
+        row = self._rows[slot.number]
+
+        def states(start: int, end: int) -> States:
+            return self._decoder.states(row, start, end)
+
+        self.tree.add(ids, states)
+
+    def _hold(self, slots: Sequence[Slot], prefix: Tokens) -> None:
+        for slot in slots:
+            self._holders.setdefault(prefix, []).append(slot.number)
+            self._prefixes.setdefault(slot.number, []).append(prefix)
+
+    def _is_long(self, prefix: Tokens) -> bool:
+        return self._min_tokens is not None and len(prefix) >= self._min_tokens
+
+    def _common(self, slots: Sequence[Slot]) -> list[int]:
+        """Return how many tokens of whole blocks each slot shares with other running slots."""
+        openings = {prefixes[0] for prefixes in self._prefixes.values()}
+        rows = sorted((np.array(opening) for opening in openings), key=lambda row: row.tobytes())
+        common = [*common_lengths(rows), 0]
+        number = {tuple(row.tolist()): place for place, row in enumerate(rows)}
+        found = [_most_shared(common, number[slot.prefix]) for slot in slots]
+        most = [min(count, len(slot.prefix) - 1) for count, slot in zip(found, slots, strict=True)]
+        whole = [count // BLOCK * BLOCK for count in most]
+        return [count if count >= (self._min_tokens or 0) else 0 for count in whole]
+
+
+def _most_shared(common: Sequence[int], row: int) -> int:
+    """Return the tokens that a row shares with others; common[i]: those of rows i - 1 and i, which
+    are sorted.
+
+    As many as with the most alike of them, or up to a quarter less where that is what more of them
+    share: every shared prefix is cached in full.
+    """
+    longest = max(common[row], common[row + 1])
+    counts = [longest]
+    for neighbours in (common[row + 1 :], common[row::-1]):
+        alike = accumulate(neighbours, min)
+        counts += takewhile(lambda count: count >= MIN_COMMON * longest, alike)
+    return min(counts)
