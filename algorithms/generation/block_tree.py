@@ -21,13 +21,13 @@ States = tuple[Tensor, ...]
 
 
 @dataclass(eq=False, slots=True)
-class Block:
+class CachedBlock:
     """Keys and values of BLOCK tokens that follow those of the parent."""
 
     tokens: tuple[int, ...]
     states: States
-    siblings: dict[tuple[int, ...], Block]  # the parent's children, this block among them
-    children: dict[tuple[int, ...], Block] = field(default_factory=dict)
+    siblings: dict[tuple[int, ...], CachedBlock]  # the parent's children, this block among them
+    children: dict[tuple[int, ...], CachedBlock] = field(default_factory=dict)
 
 
 class BlockTree:
@@ -35,8 +35,8 @@ class BlockTree:
 
     def __init__(self) -> None:
         self.max_tokens = 0
-        self._roots: dict[tuple[int, ...], Block] = {}
-        self._by_age: OrderedDict[Block, None] = OrderedDict()  # least recently used first
+        self._roots: dict[tuple[int, ...], CachedBlock] = {}
+        self._by_age: OrderedDict[CachedBlock, None] = OrderedDict()  # least recently used first
 
     @property
     def num_tokens(self) -> int:
@@ -54,9 +54,9 @@ class BlockTree:
         while self.num_tokens > max_tokens:
             self._evict()
 
-    def find(self, ids: Sequence[int]) -> list[Block]:
+    def find(self, ids: Sequence[int]) -> list[CachedBlock]:
         """Return the blocks that a sequence begins with, as many as are kept, and use them."""
-        path, children = list[Block](), self._roots
+        path, children = list[CachedBlock](), self._roots
         for start in range(0, len(ids) - BLOCK + 1, BLOCK):
             block = children.get(tuple(ids[start : start + BLOCK]))
             if block is None:
@@ -87,11 +87,11 @@ class BlockTree:
             kept = tuple(
                 part[..., own, :].clone(memory_format=torch.contiguous_format) for part in added
             )
-            children[tokens] = Block(tokens, kept, children)
+            children[tokens] = CachedBlock(tokens, kept, children)
             path.append(children[tokens])
         self._use(path)
 
-    def _use(self, path: Sequence[Block]) -> None:
+    def _use(self, path: Sequence[CachedBlock]) -> None:
         for block in reversed(path):
             self._by_age[block] = None
             self._by_age.move_to_end(block)
@@ -101,7 +101,7 @@ class BlockTree:
         del block.siblings[block.tokens]
 
 
-def joined(blocks: Sequence[Block]) -> States:
+def joined(blocks: Sequence[CachedBlock]) -> States:
     """Return the keys and values of consecutive blocks."""
     return tuple(
         torch.cat(parts, -2) for parts in zip(*(block.states for block in blocks), strict=True)
