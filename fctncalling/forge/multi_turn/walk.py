@@ -15,6 +15,18 @@ from fctncalling.forge.multi_turn.arguments import (
     many_numbers,
 )
 from fctncalling.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, Dials
+from fctncalling.forge.multi_turn.habits import (
+    ALIKE,
+    LOGINS,
+    MADE,
+    MADE_BY_CALLS,
+    NEVER_UNASKED,
+    OPPOSITES,
+    ROOMY,
+    SETTINGS,
+    SUPPLIED,
+    TELLING,
+)
 from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.forge.multi_turn.knowledge import (
     Fact,
@@ -24,45 +36,9 @@ from fctncalling.forge.multi_turn.knowledge import (
     shows_nothing,
 )
 from fctncalling.forge.multi_turn.moves import CLASS_OF, Moves, moves
-from fctncalling.forge.multi_turn.worlds import inventory
 from fctncalling.forge.plan import PlannedCall, Purpose, Value
 
 _TRIES = 4
-_LOGINS = {
-    "authenticate_twitter": ("TwitterAPI", "authenticated"),
-    "ticket_login": ("TicketAPI", "current_user"),
-    "message_login": ("MessageAPI", "current_user"),
-    "trading_login": ("TradingBot", "authenticated"),
-}
-_SUPPLIED = {
-    "estimate_distance": ("zipcode", "get_zipcode_based_on_city", 2, 0.97),
-    "fillFuelTank": ("gallon", "liter_to_gallon", 1, 0.0),
-    "place_order": ("price", "get_stock_info", 1, 0.9),
-    "send_message": ("user_id", "get_user_id", 1, 0.0),
-    "book_flight": ("airport", "get_nearest_airport_by_city", 2, 0.0),
-    "get_flight_cost": ("airport", "get_nearest_airport_by_city", 2, 0.0),
-    "set_budget_limit": ("exchanged", "compute_exchange_rate", 1, 0.0),
-    "estimate_drive_feasibility_by_mileage": ("kilometers", "estimate_distance", 1, 0.0),
-}  # function -> what may be looked up for it, where, how often, at least with this chance
-_ROOMY = {"startEngine": (3, 12.0), "estimate_distance": (3, 9.0), "fillFuelTank": (2, 1.5),
-          "place_order": (2, 2.0)}  # fmt: skip
-# function -> calls it takes with its steps, how much it is preferred where there is room for them
-_TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | {
-    "gallon", "kilometers", "exchanged", "pressure", "place"
-}  # fmt: skip
-"""Kinds of which the same value tells that two calls have to do with each other."""
-_ALIKE = {"destination": "folder", "entry_name": "file_name"}  # what else a value may stand for
-_SETTINGS = frozenset(
-    {"set_budget_limit", "set_navigation", "fillFuelTank", "adjustClimateControl"}
-)  # which few people change twice
-_MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
-_NEVER_UNASKED = {"close_ticket", "mkdir"}  # they would help, but nobody wants them
-_MADE = {
-    "new_file": "file_name",
-    "destination": "file_name",
-    "new_folder": "folder",
-    "new_contact": "contact",
-}
 
 
 class NoDraft(Exception):
@@ -139,8 +115,19 @@ class Walk:
             return False  # that two files are the same may be an answer
         if self.moves.changes_state(function) and self._made_before(function, arguments):
             return False
+        if self._is_undone(function, arguments):
+            return False
         self.add(function, arguments, purpose, text)
         return True
+
+    def _is_undone(self, function: str, arguments: Mapping[str, Value]) -> bool:
+        """Whether a call undoes another of the same turn: then nobody would ask for either."""
+        given = [value.value for value in arguments.values()]
+        return any(
+            call.function == OPPOSITES.get(function)
+            and [value.value for value in call.arguments.values()] == given
+            for call in self.turns[-1]
+        )
 
     def _made_before(self, function: str, arguments: Mapping[str, Value]) -> bool:
         """Whether the same call was made before: nobody books the same flight twice."""
@@ -159,7 +146,7 @@ class Walk:
         while is_refusal(text) and room > 1:
             before = len(self.turns[-1])
             for cure in self.moves.cures(function, text):
-                if cure in _NEVER_UNASKED or self.moves.makes_something(cure):
+                if cure in NEVER_UNASKED or self.moves.makes_something(cure):
                     continue
                 if self._attempt(cure, "needed_step", room - 1):
                     break
@@ -172,7 +159,7 @@ class Walk:
 
     def _supply(self, function: str, room: int) -> int:
         """Look up, unasked, what a value is to be read from; return how many calls that took."""
-        kind, supplier, times, sure = _SUPPLIED.get(function, ("", "", 0, 0.0))
+        kind, supplier, times, sure = SUPPLIED.get(function, ("", "", 0, 0.0))
         if room <= times or not times or self.draw.random() > max(sure, self.dials.supply):
             return 0
         if len(self.knowledge.results(kind)) >= times:
@@ -195,9 +182,9 @@ class Walk:
 
     def _is_idle(self, function: str) -> bool:
         """Whether a login is asked for by somebody who is logged in."""
-        if function not in _LOGINS:
+        if function not in LOGINS:
             return False
-        owner, attribute = _LOGINS[function]
+        owner, attribute = LOGINS[function]
         return bool(self.session.live_state()[owner][attribute])
 
     def _has_just_moved(self) -> bool:
@@ -217,8 +204,8 @@ class Walk:
         self._seen.add((function, text))
         for value in arguments.values():
             self.knowledge.said(value, turn)
-            if value.kind in _MADE:
-                self.knowledge.facts.append(Fact(_MADE[value.kind], value.value, turn))
+            if value.kind in MADE:
+                self.knowledge.facts.append(Fact(MADE[value.kind], value.value, turn))
         if "travel_date" in arguments:
             names = ("travel_from", "travel_to", "travel_date", "travel_class")
             flight = {name: arguments[name] for name in names}
@@ -242,13 +229,13 @@ class Walk:
         """Return how well a function fits: those that need steps into what is left of a turn,
         those that take what others make to what has been made.
         """
-        wanted = _ROOMY.get(function)
+        wanted = ROOMY.get(function)
         fit = 1.0 if wanted is None else wanted[1] if room >= wanted[0] else 0.1
-        if function in _SETTINGS and function in self._made_so_far():
+        if function in SETTINGS and function in self._made_so_far():
             fit *= 0.15
         kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
         known = {fact.kind for fact in self.knowledge.facts}
-        if kinds & _MADE_BY_CALLS - known:
+        if kinds & MADE_BY_CALLS - known:
             fit *= 0.05
         if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not many_numbers(
             self.knowledge
@@ -273,11 +260,11 @@ class Walk:
             if self.moves.makes_something(function)
             for kind in self.moves.produced_kinds(function).values()
         }
-        recent = {fact.kind for fact in self.knowledge.facts[-8:]} & _TELLING
+        recent = {fact.kind for fact in self.knowledge.facts[-8:]} & TELLING
         relevance = {}
         for name, kinds in PARAMETER_KINDS[owner].items():
-            taken = {_ALIKE.get(kind, kind) for kind in kinds.values()}
-            if taken & made & _TELLING:
+            taken = {ALIKE.get(kind, kind) for kind in kinds.values()}
+            if taken & made & TELLING:
                 relevance[name] = 12.0
             elif name in shows:
                 relevance[name] = 3.0

@@ -19,7 +19,8 @@ from fctncalling.forge.words.grammar import (
     parse,
 )
 from fctncalling.forge.words.literals import unmarked
-from fctncalling.forge.words.noun_phrases import NounPhrases, arguments_of
+from fctncalling.forge.words.noun_phrases import NounPhrases
+from fctncalling.forge.words.plan_facts import arguments_of
 from fctncalling.forge.words.tables import frames, patterns, table
 from fctncalling.forge.words.turn_check import says_value
 from fctncalling.forge.words.views import slot_text

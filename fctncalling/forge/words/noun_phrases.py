@@ -214,9 +214,11 @@ class NounPhrases:
         if not self.facts.is_latest(value, self.turn):
             ways = by_argument or ways
             when = "" if by_argument else self._time_of(source.turn)
+        here = source.turn == self.turn
+        if here and call.purpose == "needed_step":  # nobody has "found" yet what is unasked
+            ways = tuple(way for way in ways if " you" not in str(way)) or ways
         self.place = ordinal(*place_in_result(call.result, source.path))
         before, self.before = self.before, ""
-        here = source.turn == self.turn
         if not here and any(each.provenance == "result" for each in call.arguments.values()):
             ways = (
                 tuple(way for way in ways if way not in by_argument) or ways
@@ -293,8 +295,3 @@ class NounPhrases:
 
     def _drawn(self, ways: tuple[str, ...]) -> str | None:
         return self.draw.choice(ways) if ways else None
-
-
-def arguments_of(call: PlannedCall) -> dict[str, Any]:
-    """Return a call's plain values."""
-    return {name: value.value for name, value in call.arguments.items()}

@@ -61,17 +61,18 @@ class PlanFacts:
         return found
 
     def is_latest(self, value: Value, turn: int) -> bool:
-        """Tell whether no later call of the same function was made up to a turn."""
+        """Tell whether no later call of the same function was made when a turn takes a value."""
         call, source = self.call_of(value), value.source
         if call is None or source is None:
             return False
-        later = [
-            each.function
-            for number in range(source.turn, turn + 1)
-            for index, each in enumerate(self._calls(number, turn))
-            if (number, index) > (source.turn, source.call)
-        ]
-        return call.function not in later
+        for number in range(source.turn, turn + 1):
+            for index, each in enumerate(self._calls(number, turn)):
+                if any(value is known for known in each.arguments.values()):
+                    return True
+                later = (number, index) > (source.turn, source.call)
+                if later and each.function == call.function:
+                    return False
+        return True
 
     def _calls(self, number: int, now: int) -> tuple[PlannedCall, ...]:
         """Return a turn's calls; those of the turn that is worded now are requested, not made."""
@@ -135,3 +136,8 @@ def _directories(entries: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(entry, Mapping) and entry.get("type") == "directory":
             yield name
             yield from _directories(entry.get("contents", {}))
+
+
+def arguments_of(call: PlannedCall) -> dict[str, Any]:
+    """Return a call's plain values."""
+    return {name: value.value for name, value in call.arguments.items()}

@@ -203,9 +203,13 @@ def units(pairs: tuple[tuple[str, str], ...]) -> Draft:
     """Return a draft of a number in one unit, wanted in another."""
 
     def draft(drafter: Drafter) -> Arguments:
-        unit_in, unit_out = drafter.draw.choice(pairs)
+        value = number(drafter)
+        fitting = [pair for pair in pairs if value.kind != "kilometers" or pair[0] == "km"]
+        if value.provenance == "result" and value.kind not in ("number", "count", "kilometers"):
+            value = drafter.fresh("number")  # nobody takes a price for a length
+        unit_in, unit_out = drafter.draw.choice(fitting)
         return {
-            "value": number(drafter),
+            "value": value,
             "unit_in": said("unit", unit_in),
             "unit_out": said("unit", unit_out),
         }
