@@ -102,7 +102,7 @@ class Walk:
         if self._is_idle(function) or (function == "pwd" and self._has_just_moved()):
             return False
         try:
-            room -= self._supply(function, room)
+            room -= self._supply(function, room) if purpose == "asked" else 0
             arguments = self.drafted(function)
             text = self.execute(function, arguments)
             if is_refusal(text) and room > 1:

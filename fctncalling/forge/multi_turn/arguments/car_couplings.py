@@ -31,6 +31,10 @@ def lock_doors(drafter: Drafter) -> Arguments:
     return {"unlock": flag("switch", unlock), "door": every}
 
 
+def car_status(drafter: Drafter) -> Arguments:
+    return {"option": drafter.fresh("car_part")}  # nobody says "that part" of a word like fuel
+
+
 def press_brake(drafter: Drafter) -> Arguments:
     return {"pedalPosition": inferred("pedal_position", 1.0, "full_pedal")}
 
@@ -224,6 +228,7 @@ _IMPERIAL = (("km", "miles"), ("miles", "km"), ("kg", "lb"), ("lb", "kg"), ("cm"
 
 DRAFTS: dict[str, Draft] = {
     "lockDoors": lock_doors,
+    "displayCarStatus": car_status,
     "pressBrakePedal": press_brake,
     "startEngine": start_engine,
     "fillFuelTank": fill_tank,
