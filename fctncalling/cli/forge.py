@@ -95,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.num_tasks < 1:
             raise InputError(f"--num_tasks: got {args.num_tasks}, expected at least 1")
+        if not args.output.name:
+            raise InputError(f'--output "{args.output}": expected the name of a file (or folder)')
         guard = _guard(args.official_dir)
         if guard.folder is not None:
             use_sibling_tables(guard.folder)
@@ -125,16 +127,16 @@ def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> 
     """Make the tasks that are missing and return a line on what there is."""
     if files.is_finished():
         return f"{files.output}: is there already, forged with the same flags"
-    if not guard.files:
-        print(
-            "no official files are here, so no task is compared with theirs (import-bfcl gets "
-            "them); the ledger says so",
-            file=sys.stderr,
-        )
     run = ForgeRun(settings, guard)
     with files:
         for texts in files.take_up():
             run.remember(texts)
+        if not guard.files:
+            print(
+                "no official files are here, so no task is compared with theirs (import-bfcl gets "
+                "them); the ledger says so",
+                file=sys.stderr,
+            )
         missing = settings.num_tasks - files.num_tasks
         made = run.tasks(files.num_tasks)
         for entry, line in with_progress_bar(made, "forging", "task", missing):

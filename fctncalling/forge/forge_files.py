@@ -56,21 +56,43 @@ class ForgeFiles:
         """Return the settings and the totals of a finished run, as the ledger holds them."""
         with self.ledger.open(encoding="utf-8") as ledger:
             settings, last = _first_and_last(ledger)
-        return {"settings": json.loads(settings), **json.loads(last)}
+        try:
+            return {"settings": json.loads(settings), "totals": json.loads(last)["totals"]}
+        except (ValueError, KeyError):
+            raise OutputConflict(
+                f"{self.ledger}: expected the totals in its last line, found {last[:40]!r}: it was "
+                "cut or changed; name another --output"
+            ) from None
 
     def take_up(self) -> Iterator[int]:
-        """Open the files and yield the text hash of each task that they hold already."""
-        lines = list(self._usable_lines())
-        self._cut(lines)
-        mode = "a" if lines else "w"
-        self._ledger_part.parent.mkdir(parents=True, exist_ok=True)
-        self._files[self._ledger_part] = self._ledger_part.open(mode, encoding="utf-8")
-        if not lines:
-            self._write(self._ledger_part, self._settings.record())
-        for line in lines:
-            self.num_tasks += 1
+        """Open the files and yield the text hash of each task that they hold already.
+
+        Raises OutputConflict where the files cannot be written.
+        """
+        try:
+            self._open()
+        except OSError as error:
+            raise OutputConflict(
+                f"--output {self.output}: cannot be written ({error.strerror}): expected a place "
+                "where files can be made"
+            ) from None
+        for line in self._usable_lines() if self.num_tasks else ():
             self.thrown_away.update(line["thrown_away"])
             yield int(line["texts"], 16)
+
+    def _open(self) -> None:
+        """Open the ledger behind the tasks that are held whole; what is left of others is cut."""
+        held = Counter[str]()
+        for line in self._usable_lines():
+            self.num_tasks += 1
+            held.update(self._names(line["id"]))
+        self._cut(held)
+        self._ledger_part.parent.mkdir(parents=True, exist_ok=True)
+        mode = "a" if self.num_tasks else "w"
+        self._files[self._ledger_part] = self._ledger_part.open(mode, encoding="utf-8")
+        if not self.num_tasks:
+            self._write(self._ledger_part, self._settings.record())
+            self._flush()
 
     def write(self, entry: Mapping[str, Any], line: LedgerLine) -> None:
         """Append a task."""
@@ -180,19 +202,16 @@ class ForgeFiles:
                         return
                 yield line
 
-    def _cut(self, lines: list[dict[str, Any]]) -> None:
-        """Cut the files to the tasks that are held whole, so that the rest can be appended."""
-        kept: Counter[str] = Counter()
-        for line in lines:
-            kept.update(self._names(line["id"]))
+    def _cut(self, held: Counter[str]) -> None:
+        """Cut the files to as many lines as they hold of whole tasks, to append the rest."""
         if self._part.is_dir():
             files = {str(path.relative_to(self._part)): path for path in self._part.rglob("*.json")}
         else:
             files = {"": self._part} if self._part.exists() else {}
         for name, path in files.items():
-            _keep_lines(path, kept[name])
+            _keep_lines(path, held[name])
         if self._ledger_part.exists():
-            _keep_lines(self._ledger_part, len(lines) + 1 if lines else 0)
+            _keep_lines(self._ledger_part, self.num_tasks + 1 if self.num_tasks else 0)
 
 
 def _first_and_last(lines: Iterable[str]) -> tuple[str, str]:

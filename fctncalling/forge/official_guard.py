@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import UnsupportedCategory
-from fctncalling.data.errors import TaskError
+from fctncalling.data.errors import Location, TaskError
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
@@ -66,8 +67,9 @@ class OfficialGuard:
             if file.stem.endswith("_format_sensitivity"):
                 continue
             guard.files[file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
-            for _, entry in read_entries(file):
-                guard._ngrams.update(map(digest, word_ngrams(user_texts(entry["question"]))))
+            for line, entry in read_entries(file):
+                texts = _user_texts(entry, Location(file, line))
+                guard._ngrams.update(map(digest, word_ngrams(texts)))
             try:
                 sequences = filter(None, map(call_sequence, iter_tasks(file)))
                 guard._calls.update(map(digest, sequences))
@@ -84,3 +86,13 @@ class OfficialGuard:
         if sequence is not None and digest(sequence) in self._calls:
             return SHARED_CALLS
         return None
+
+
+def _user_texts(entry: Any, place: Location) -> list[str]:
+    """Return the user messages of an entry. Raises TaskError where it has no such messages."""
+    try:
+        return list(user_texts(entry["question"]))
+    except (KeyError, TypeError):
+        raise place.error(
+            "question: expected a list of turns, each a list of messages with role and content"
+        ) from None

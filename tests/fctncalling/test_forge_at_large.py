@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.forge.report.diversity import distinct
 from fctncalling.forge.single_turn.measures import measure_single_turn
 
+ROOT = Path(__file__).parents[2]
 OFFICIAL_PYTHON = os.environ.get("FCTNCALLING_OFFICIAL_PYTHON", "")
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
 SHORT = [name for name in FORGED_CATEGORIES if name not in LONG_CONTEXT]
@@ -119,7 +121,12 @@ def test_the_official_package_accepts_the_truths_of_two_thousand_tasks(tmp_path:
     with records.open("w", encoding="utf-8") as file:
         for task, line in zip(tasks, lines, strict=True):
             file.write(json.dumps(official_record(task, json.loads(line))) + "\n")
-    command = [OFFICIAL_PYTHON, "benchmarks/peers/official_checkers.py", "own_tasks", str(records)]
+    command = [
+        OFFICIAL_PYTHON,
+        str(ROOT / "benchmarks/peers/official_checkers.py"),
+        "own_tasks",
+        str(records),
+    ]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     verdicts = {task.id: json.loads(verdict) for task, verdict in zip(tasks, told, strict=True)}
     refused = {key: each["truth"] for key, each in verdicts.items() if not each["truth"][0]}
@@ -219,3 +226,39 @@ def test_with_the_dials_for_history_the_newest_words_alone_do_not_do(
     assert rates["oracle"] == 1.0
     assert rates["history_blind"] <= 0.06
     assert max(rates[name] for name in ("noop", "echo", "first_function", "always_call")) <= 0.02
+
+
+@pytest.mark.prove
+def test_a_run_killed_again_and_again_ends_at_the_same_bytes(tmp_path: Path) -> None:
+    def command(output: Path, hash_seed: str) -> subprocess.Popen[bytes]:
+        flags = ["--num_tasks", "600", "--category", *SHORT]
+        return subprocess.Popen(
+            [
+                sys.executable,
+                str(ROOT / "evaluate_fctncalling.py"),
+                "forge",
+                *flags,
+                "--output",
+                str(output),
+            ],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            stderr=subprocess.DEVNULL,
+        )
+
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    assert command(whole, "1").wait() == 0
+    part, kills = tmp_path / "cut.jsonl.part", 0
+    for share in (0.15, 0.4, 0.6, 0.8):
+        run = command(cut, str(kills))
+        while run.poll() is None:
+            if part.exists() and part.stat().st_size > share * whole.stat().st_size:
+                run.kill()
+                break
+            time.sleep(0.002)
+        run.wait()
+        kills += not cut.exists()
+    assert kills >= 2
+    assert command(cut, "5").wait() == 0
+    assert cut.read_bytes() == whole.read_bytes()
+    ledgers = (path.with_name(f"{path.name}.ledger.jsonl") for path in (cut, whole))
+    assert len({ledger.read_bytes() for ledger in ledgers}) == 1

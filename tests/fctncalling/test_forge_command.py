@@ -216,6 +216,48 @@ def test_bad_input_is_told_in_one_line_and_leaves_everything_as_it_was(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize("question", ["7", "[[7]]", '[[{"role": "user"}]]', None])
+def test_an_official_file_without_messages_is_told_with_its_line(
+    question: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = official_folder(tmp_path / "official", "Fine.")
+    file = folder / "BFCL_v4_simple_python.json"
+    broken = '{"id": "simple_python_1"}'
+    if question is not None:
+        broken = f'{{"id": "simple_python_1", "question": {question}}}'
+    file.write_text(file.read_text() + broken + "\n")
+    assert forge(tmp_path / "tasks.jsonl", "--official_dir", str(folder)) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "BFCL_v4_simple_python.json line 2" in line
+    assert "expected a list of turns" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["official"]
+
+
+def test_an_output_that_cannot_be_written_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine\n")
+    assert forge(tmp_path / "file" / "tasks.jsonl") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "cannot be written" in line
+    assert main(["forge", "--output", ""]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "expected the name of a file" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_ledger_without_totals_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert forge(tmp_path / "tasks.jsonl") == 0
+    ledger = tmp_path / "tasks.jsonl.ledger.jsonl"
+    ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))
+    capsys.readouterr()
+    assert forge(tmp_path / "tasks.jsonl", "--json") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "expected the totals in its last line" in line
+
+
 def test_a_file_of_another_maker_is_not_written_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
