@@ -1,4 +1,4 @@
-# make train | test | lint | prove | warm-start: each installs into .venv first where that is missing or out of date.
+# make train | test | lint | prove | docs | warm-start: each installs into .venv first where that is missing or out of date.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,7 +15,7 @@ STALE := $(if $(FOUND),$(filter-out $(or $(ASKED),$(FOUND)),$(FOUND))$(filter ol
 # Waiting threads sleep: on a busy machine spinning ones cost more than ten times the work.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: venv train test lint prove warm-start
+.PHONY: venv train test lint prove docs warm-start
 
 venv: $(INSTALLED)
 
@@ -44,6 +44,10 @@ lint: $(INSTALLED)
 
 prove: $(INSTALLED)
 	$(BIN)/python -m pytest -m prove
+
+docs: $(INSTALLED)
+	$(BIN)/pip install -q -e '.[docs]'
+	$(BIN)/mkdocs build
 
 warm-start: $(INSTALLED)
 	$(BIN)/python -m fctncalling.embedded.make_model --tokenizer data/embedded/model

@@ -108,6 +108,7 @@ setup(
         "train": TRAIN,
         "completion": COMPLETION,
         "dev": DEV,
+        "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5", "mkdocstrings[python]>=0.27"],
         "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
         "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
         "math": ["sympy>=1.12"],

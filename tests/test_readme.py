@@ -1,4 +1,4 @@
-"""The README's own class and command lines work as they are written."""
+"""The classes and command lines of README and docs work as they are written."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fctncalling.data.paths import is_source_checkout
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 OWN, LEADERBOARD = "Your own tasks, your own model", "Leaderboard from the command line"
 # One needs a network, one a finished run: they have tests of their own. docs/ shows the rest.
 ELSEWHERE = ("import-bfcl", "export")
@@ -39,13 +40,12 @@ SEED_FLAGS = (
 
 
 def blocks(section: str, language: str) -> list[str]:
-    """Return the fenced blocks of a section in a language ("" for command lines)."""
-    text = (
-        (ROOT / "README.md")
-        .read_text(encoding="utf-8")
-        .split(f"\n## {section}\n")[1]
-        .split("\n## ")[0]
-    )
+    """Return the fenced blocks of a section, of whichever page, in a language ("" for command
+    lines).
+    """
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    [text] = [text for page in pages for text in page.split(f"\n## {section}\n")[1:]]
+    text = text.split("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
@@ -106,7 +106,7 @@ def test_the_agent_of_the_readme_plays_an_episode_as_written(
 
 
 def test_no_two_commands_of_the_readme_write_to_one_folder() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES).replace("\\\n", " ")
     exported = re.findall(r"export\b[^`\n]*--output (\S+)", text)
     assert exported
     assert len(exported) == len(set(exported))

@@ -1,4 +1,4 @@
-"""The README's command lines of the algorithms: each is accepted, and each runs to its end."""
+"""The command lines of the algorithms: each is accepted, and each runs to its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.train import build_parser, main
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/algorithms.md"
 OFFICIAL = "BFCL_v4_multi_turn_base.json"
 PROGRAM = [".venv/bin/python", "train_fctncalling.py"]
 # Appended to a command: of equal flags the last wins.
@@ -32,7 +32,7 @@ def commands() -> list[list[str]]:
     """Return the words after the program's name of every command line in the section "The
     algorithms".
     """
-    section = README.read_text(encoding="utf-8").split("\n## The algorithms\n")[1].split("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").split("\n## The algorithms\n")[1].split("\n## ")[0]
     fenced = "\n".join(section.split("```")[1::2]).replace("\\\n", " ")
     lines = [shlex.split(line) for line in fenced.splitlines()]
     return [words[len(PROGRAM) :] for words in lines if words[: len(PROGRAM)] == PROGRAM]

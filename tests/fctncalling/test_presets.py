@@ -37,9 +37,9 @@ def test_the_main_job_keeps_its_defaults() -> None:
     assert parse_settings([]) == build_parser().parse_args([])
 
 
-def test_the_readmes_command_lines_are_accepted() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    section = readme.split("\n## Tools in mid-generation\n")[1].split("\n## ")[0]
+def test_the_command_lines_of_the_docs_are_accepted() -> None:
+    page = (Path(__file__).parents[2] / "docs/executor.md").read_text(encoding="utf-8")
+    section = page.split("\n## Tools in mid-generation\n")[1].split("\n## ")[0]
     lines = [
         shlex.split(line)
         for line in section.split("```")[1].replace("\\\n", " ").strip().splitlines()
