@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 from conftest import SharedFolder
 
+from fctncalling.cli.train import main as train
+
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-TRAINS = ("TextTrainer(",)  # takes some seconds
+RUN = "results/check/embedded/embedded/TPPO/"  # of the main job
+LONG = ("TextTrainer(", RUN)  # these take some seconds
 BLOCKS = [
     pytest.param(
         block,
         id=f"{page.name}:{text[: text.index(block)].count(chr(10))}",
-        marks=[pytest.mark.prove] if any(word in block for word in TRAINS) else [],
+        marks=[pytest.mark.prove] if any(word in block for word in LONG) else [],
     )
     for page in PAGES
     for text in [page.read_text(encoding="utf-8")]
@@ -34,6 +37,9 @@ def test_a_python_block_runs(
         for name in (official[0], f"possible_answer/{official[0]}"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).symlink_to(source / name)
+    if RUN in block:
+        short = ["--num_updates=10", "--episodes_per_update=16", "--eval_interval=0"]
+        assert train([*short, "--num_mini_batch=1", "--eval_episodes=8"]) == 0
     exec(compile(block, "block", "exec"), {"__name__": "__main__"})
 
 
