@@ -54,6 +54,14 @@ RULES = (
         lambda config: config.overlong != "penalty",
         "--overlong penalty",
     ),
+    Rule(
+        (
+            *("sft_epochs", "sft_lr", "sft_batch_size", "sft_warmup_share"),
+            *("sft_final_lr_share", "sft_save_interval"),
+        ),
+        lambda config: not config.has_supervised_stage,
+        "--sft_tasks or --sft_episodes",
+    ),
     Rule(("entropy_coef_step",), lambda config: config.entropy_target is None, "--entropy_target"),
     Rule(
         ("min_lr_ratio",),

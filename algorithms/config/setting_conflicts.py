@@ -24,6 +24,12 @@ def check_combinations(config: TrainConfig) -> None:
     _check_episode_numbers(config)
     _check_critic(config)
     _check_token_limits(config)
+    if config.has_supervised_stage and config.kl_coef:
+        raise SettingError(
+            "--kl_coef: got a reference, which would be the model before --sft_tasks or "
+            "--sft_episodes; learn these alone (--num_updates 0), then start a run from that "
+            "checkpoint (--model_name_or_path)"
+        )
 
 
 def _check_episode_numbers(config: TrainConfig) -> None:

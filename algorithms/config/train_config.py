@@ -20,6 +20,7 @@ from fctncalling.algorithms.config.settings.optimiser import OptimiserSettings
 from fctncalling.algorithms.config.settings.rollout import RolloutSettings
 from fctncalling.algorithms.config.settings.run import RunSettings
 from fctncalling.algorithms.config.settings.single_algorithms import SingleAlgorithmSettings
+from fctncalling.algorithms.config.settings.supervised import SupervisedSettings
 from fctncalling.algorithms.config.settings.task_sampling import TaskSamplingSettings
 
 
@@ -33,6 +34,7 @@ class TrainConfig(
     TaskSamplingSettings,
     EvaluationSettings,
     RolloutSettings,
+    SupervisedSettings,
     DataAndModelSettings,
     RunSettings,
 ):
@@ -62,6 +64,11 @@ class TrainConfig(
         if self.group_size is not None:
             return self.group_size
         return 8 if self.algorithm_name == "GRPO" else 1
+
+    @property
+    def has_supervised_stage(self) -> bool:
+        """Whether demonstrations are learned before reinforcement learning."""
+        return self.sft_tasks is not None or self.sft_episodes is not None
 
     @property
     def detaches_critic(self) -> bool:

@@ -19,6 +19,7 @@ from fctncalling.algorithms.run.logs import write_json
 MULTI_TURN = "multi_turn"
 RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")  # _strict: nothing is forgiven
 TABLE_WIDTH = 104  # columns; a narrower terminal breaks lines, which is better than cutting numbers
+WIDE_TABLE = 148  # with three numbers in each cell
 
 
 @dataclass(frozen=True)
@@ -71,25 +72,32 @@ def write_evaluation(
     return path
 
 
-def print_table(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Print success rates by category, before and after."""
+def print_table(
+    before: dict[str, Any], after: dict[str, Any], base: dict[str, Any] | None = None
+) -> None:
+    """Print success rates by category, before and after reinforcement learning.
+
+    base: those before a supervised stage, which stand in front.
+    """
     from rich.console import Console
     from rich.table import Table
 
     kinds = [kind for kind in RATES if after.get(kind) is not None]
-    table = Table(title="Success on held-out tasks in %, before -> after")
+    sides = {"base": base, "after SFT": before, "after RL": after} if base else {}
+    sides = sides or {"before": before, "after": after}
+    table = Table(title=f"Success on held-out tasks in %, {' -> '.join(sides)}")
     for column in ("category", "tasks", *(kind.replace("_", " ") for kind in kinds)):
         table.add_column(column, justify="left" if column == "category" else "right", no_wrap=True)
     names = [*after["categories"], *([MULTI_TURN] if after[MULTI_TURN]["num_tasks"] else []), "all"]
     for name in names:
-        pair = [_part(side, name) for side in (before, after)]
-        cells = [" -> ".join(_percent(side.get(kind)) for side in pair) for kind in kinds]
+        parts = [_part(side, name) for side in sides.values()]
+        cells = [" -> ".join(_percent(side.get(kind)) for side in parts) for kind in kinds]
         if name in (MULTI_TURN, "all"):
             table.add_section()
         label = "all multi-turn" if name == MULTI_TURN else name
-        table.add_row(label, str(pair[1].get("num_tasks", 0)), *cells)
+        table.add_row(label, str(parts[-1].get("num_tasks", 0)), *cells)
     console = Console()
-    console.width = max(console.width, TABLE_WIDTH)
+    console.width = max(console.width, WIDE_TABLE if base else TABLE_WIDTH)
     console.print(table)
 
 

@@ -97,13 +97,17 @@ class RunLog:
         self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
         self._timings = (folder / "timings.jsonl").open("a", encoding="utf-8")
         self._trackers = Trackers(folder, config, tensorboard=tensorboard, wandb=wandb)
+        # apart from the updates' events, whose numbers begin again
+        self._sft_trackers = Trackers(folder / "sft", config, tensorboard=tensorboard, wandb="off")
+        self._sft_steps = 0
 
     def position(self) -> dict[str, int]:
         """Return how far the files are written, for a checkpoint to remember."""
         for file in (self._metrics, self._timings):
             file.flush()
             os.fsync(file.fileno())
-        return {"metrics": self._metrics.tell(), "timings": self._timings.tell()}
+        position = {"metrics": self._metrics.tell(), "timings": self._timings.tell()}
+        return position | ({"sft_steps": self._sft_steps} if self._sft_steps else {})
 
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
         """Drop what was written after a checkpoint of an update, so that a resumed run repeats no
@@ -121,6 +125,8 @@ class RunLog:
             file.truncate(position.get(name, 0))
             file.seek(position.get(name, 0))
         self._trackers.first_update = update + 1
+        self._sft_steps = position.get("sft_steps", 0)
+        self._sft_trackers.first_update = self._sft_steps + 1
 
     def metrics(self, update: int, values: Mapping[str, float | None]) -> None:
         """Write one line of deterministic numbers; NaN becomes null."""
@@ -133,6 +139,16 @@ class RunLog:
         self._timings.write(_line({"update": update, **values}))
         self._timings.flush()
         self._trackers.scalars(update, values)
+
+    def supervised(
+        self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
+    ) -> None:
+        """Write the lines of a supervised step before the first update."""
+        self._sft_steps = step
+        for file, part in ((self._metrics, values), (self._timings, timings)):
+            file.write(_line({"update": 0, "sft/step": step, **part}))
+            file.flush()
+            self._sft_trackers.scalars(step, part)
 
     def episodes(
         self,
@@ -159,6 +175,7 @@ class RunLog:
             with contextlib.suppress(OSError):  # each line was flushed, or told to have failed
                 file.close()
         self._trackers.close()
+        self._sft_trackers.close()
         self._lock.release()
 
 
@@ -181,6 +198,11 @@ class NoLog(RunLog):
         """Do nothing."""
 
     def timings(self, update: int, values: Mapping[str, float | None]) -> None:
+        """Do nothing."""
+
+    def supervised(
+        self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
+    ) -> None:
         """Do nothing."""
 
     def episodes(

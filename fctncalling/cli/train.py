@@ -167,6 +167,7 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
     from fctncalling.algorithms.run.cut_actions import AllCutError
     from fctncalling.training.prepare_run import prepare_run
     from fctncalling.training.profiler import profiling
+    from fctncalling.training.supervised import progress_made
 
     run = prepare_run(config, run_config)
     progress = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
@@ -179,15 +180,14 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
         except KeyboardInterrupt:
             progress.close()
             announce(
-                f"\nInterrupted after {run.counters.updates} updates; saved {run.save()}. Go on "
-                "with:\n",
+                f"\nInterrupted after {progress_made(run)}; saved {run.save()}. Go on with:\n",
                 f"  {command_to_resume(words, run.processes.count)}\n",
             )
             return 130
         except (FloatingPointError, RolloutError, AllCutError, CheckpointError, OSError) as error:
             progress.close()
-            updates, text = run.counters.updates, _explain_failure(run, error)
-            print(f"error: after {updates} updates: {text}", file=sys.stderr)
+            made, text = progress_made(run), _explain_failure(run, error)
+            print(f"error: after {made}: {text}", file=sys.stderr)
             return 1
         finally:
             run.close()

@@ -20,6 +20,10 @@ class Counters:
     train_cpu_seconds: float = 0.0  # collecting and learning, without evaluation
     extra_rounds: int = 0  # of collecting, beyond one an update
     evaluated_at: int = -1  # the update at which held-out tasks were last played
+    sft_steps: int = 0  # of the supervised stage before all updates
+    sft_tokens: int = 0  # that were trained in it, epochs counted
+    sft_cpu_seconds: float = 0.0
+    base: dict[str, Any] = field(default_factory=dict)  # the evaluation before that stage
     before: dict[str, Any] = field(default_factory=dict)  # the evaluation before the first update
     latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
     best: dict[str, Any] = field(

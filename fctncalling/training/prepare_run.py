@@ -20,6 +20,12 @@ from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_r
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
 from fctncalling.training.start_checks import check_start, check_template
+from fctncalling.training.supervised import (
+    SupervisedLearner,
+    load_demonstrations,
+    progress_made,
+    stage_is_ahead,
+)
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
 from fctncalling.training.training_run import TrainingRun
 
@@ -41,6 +47,12 @@ def prepare_run(
     if not run_config.no_doctor:
         check_template(template)
     _announce_prefix_sharing(config, policy)
+    # before the log, as all that may fail
+    demonstrations = (
+        load_demonstrations(config, run_config, setup, template)
+        if stage_is_ahead(config, checkpoint)
+        else None
+    )
     rollout = choose_rollout(
         config,
         run_config,
@@ -62,6 +74,8 @@ def prepare_run(
         log_tokens_interval=run_config.log_tokens_interval,
         processes=processes,
     )
+    if demonstrations is not None:
+        run.supervised = SupervisedLearner(policy, demonstrations, config, processes)
     _restore(run, checkpoint)
     return run
 
@@ -70,7 +84,7 @@ def _restore(run: TrainingRun, checkpoint: Path | None) -> None:
     """Restore a run from its checkpoint, or clear the log of one that saved none."""
     if checkpoint is not None:
         run.restore(checkpoint)
-        announce(f"Going on from {checkpoint}, after {run.counters.updates} updates.")
+        announce(f"Going on from {checkpoint}, after {progress_made(run)}.")
     else:
         run.log.rewind({}, -1)  # lines of a killed run that saved nothing
 

@@ -63,6 +63,17 @@ def checkpoint_to_resume(
     return checkpoint
 
 
+def misfit(checkpoint: Path, error: Exception) -> Exception:
+    """Return the CheckpointError of a checkpoint whose state does not fit the run."""
+    from fctncalling.algorithms.run.checkpoint import CheckpointError
+
+    return CheckpointError(
+        f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its "
+        "own run, or start another with its weights: --experiment_name NAME "
+        "--model_name_or_path FOLDER, no --resume"
+    )
+
+
 def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
     """Print which settings differ from the checkpoint's; SettingError if they do not fit it."""
     changed = changed_settings(config, checkpoint)

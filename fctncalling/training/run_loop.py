@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fctncalling.training.profiler import NoProfiler
+from fctncalling.training.supervised.stage import learn_demonstrations
 
 if TYPE_CHECKING:
     from fctncalling.cli.shared.progress_bar import Progress
+    from fctncalling.training.counters import Counters
     from fctncalling.training.training_run import TrainingRun
 
 
 def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None = None) -> None:
-    """Collect, learn, evaluate and save until the run is over."""
+    """Learn demonstrations, if any; then collect, learn, evaluate and save until all is done."""
+    learn_demonstrations(run, progress)
     profiler = profiler or NoProfiler()
     while True:
         if run.evaluation_is_due():
@@ -48,9 +51,15 @@ def report(run: TrainingRun) -> None:
         env_steps=counters.env_steps,
         sampled_tokens=counters.sampled_tokens,
         wall_seconds=run.wall_seconds,
+        **_supervised_figures(counters),
     )
     curve = plot_curve(folder)
-    print_table(counters.before, counters.latest)
+    print_table(counters.before, counters.latest, counters.base)
+    if counters.sft_steps:
+        print(
+            f"\nSupervised fine-tuning took {counters.sft_steps} steps on {counters.sft_tokens:,} "
+            f"trained tokens and {counters.sft_cpu_seconds:.0f} CPU seconds."
+        )
     print(
         f"\n{config.algorithm_name} learned from {counters.episodes} episodes "
         f"({counters.env_steps} steps, {counters.invalid_episodes} invalid and left out) in "
@@ -62,3 +71,15 @@ def report(run: TrainingRun) -> None:
         "checkpoints/\n"
         f"  tensorboard --logdir {folder}"
     )
+
+
+def _supervised_figures(counters: Counters) -> dict[str, Any]:
+    """Return the entries of evaluation.json about the supervised stage; none without one."""
+    if not counters.sft_steps:
+        return {}
+    return {
+        "base": counters.base,
+        "sft_steps": counters.sft_steps,
+        "sft_tokens": counters.sft_tokens,
+        "sft_cpu_seconds": counters.sft_cpu_seconds,
+    }

@@ -34,6 +34,9 @@ class TaskSetup(NamedTuple):
     make_env: Callable[[], Any]  # called once for each episode that runs side by side
     candidates: list[Candidate]  # training tasks, as the sampler draws them
     held_out_ids: list[str]
+    # of BFCL tasks alone: the same environments over other tasks, and the training tasks
+    make_env_over: Callable[[Sequence[Task]], Any] | None = None
+    training_tasks: Sequence[Task] = ()
 
 
 def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
@@ -73,7 +76,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     training, held_out = _checked_tasks(config, run_config, user_classes)
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
 
-    def make_env() -> FunctionCallingEnv:
+    def make_env_over(tasks: Sequence[Task]) -> FunctionCallingEnv:
         return FunctionCallingEnv(
             tasks=tasks,
             handler=run_config.handler,
@@ -88,7 +91,10 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     candidates = [
         Candidate(task.id, task.category, len(task.question), task.difficulty) for task in training
     ]
-    return TaskSetup(make_env, candidates, [task.id for task in held_out])
+    held_out_ids = [task.id for task in held_out]
+    return TaskSetup(
+        lambda: make_env_over(tasks), candidates, held_out_ids, make_env_over, training
+    )
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:
@@ -133,14 +139,20 @@ def _checked_tasks(
     imported, or a task without ground truth.
     """
     training, held_out = load_bfcl_tasks(config, user_classes)
-    for tasks, path in (
-        (training, config.dataset_path),
-        (held_out, config.eval_dataset_path or config.dataset_path),
-    ):
-        named_by_path(tasks, str(path), allowed=run_config.allow_task_tools)
-        if ":" not in config.reward:  # a reward of one's own may need no ground truth
-            _check_ground_truths(tasks, str(path))
+    check_tasks(training, str(config.dataset_path), config, run_config)
+    check_tasks(held_out, str(config.eval_dataset_path or config.dataset_path), config, run_config)
     return training, held_out
+
+
+def check_tasks(
+    tasks: Sequence[Task], path: str, config: TrainConfig, run_config: RunConfig
+) -> None:
+    """Raise TaskError, naming the file, for a class that may not be imported, or a task without
+    ground truth.
+    """
+    named_by_path(tasks, path, allowed=run_config.allow_task_tools)
+    if ":" not in config.reward:  # a reward of one's own may need no ground truth
+        _check_ground_truths(tasks, path)
 
 
 def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:

@@ -22,7 +22,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
-from fctncalling.algorithms.run.checkpoint import CheckpointError, load_state, save_checkpoint
+from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.run.cut_actions import CutActionMonitor
 from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
@@ -33,6 +33,7 @@ from fctncalling.algorithms.run.update_log import UpdateLog
 from fctncalling.evaluation.evaluation_uncertainty import evaluation_uncertainty
 from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
 from fctncalling.training.counters import Counters
+from fctncalling.training.resume import misfit
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
     Rollout,
@@ -43,11 +44,11 @@ from fctncalling.training.rollouts.rollout_backends import (
 from fctncalling.training.rollouts.round_planner import (
     RoundPlanner,
     derive_seed,
+    evaluation_rounds,
 )
 from fctncalling.training.rollouts.rounds_ahead import RoundsAhead
 from fctncalling.training.run_notices import RunNotices
-
-EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the policy alone
+from fctncalling.training.supervised import SupervisedLearner, restored_learner
 
 
 class TrainingRun:
@@ -94,6 +95,7 @@ class TrainingRun:
         self._started = time.perf_counter()
         self._notices = RunNotices(config, sampler, shown=processes.is_first)
         self._saved: tuple[int, int] | None = None  # (updates, evaluation) of the newest checkpoint
+        self.supervised: SupervisedLearner | None = None  # while it learns, before all updates
 
     def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
         """Collect the next update's episodes (with --max_staleness above 0, by older weights)."""
@@ -112,14 +114,13 @@ class TrainingRun:
         self._ahead.collected(self.counters)
         seconds = time.perf_counter() - started
         steps = sum(episode.num_steps for episode in episodes)
-        sampled = sum(each.sampled_tokens for each in results)
         self._timings = rollout_timings(results, steps, seconds)
         # only now: an interrupted collection is collected again
         self.counters.extra_rounds += extra
         self.counters.env_steps += steps
         self.counters.episodes += len(episodes)
         self.counters.invalid_episodes += sum(episode.invalid for episode in episodes)
-        self.counters.sampled_tokens += int(sampled)
+        self.counters.sampled_tokens += int(sum(each.sampled_tokens for each in results))
         self.counters.train_cpu_seconds += sum(each.cpu_seconds for each in results)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         return episodes
@@ -188,18 +189,23 @@ class TrainingRun:
         number, started = self.counters.updates, time.perf_counter()
         if self.counters.evaluated_at == number:
             return self.counters.latest
-        tasks, count = tuple(self.held_out_ids), self.config.eval_samples
-        several = tuple(task for task in tasks for _ in range(count))
-        greedy = RolloutRound(tasks, EVALUATION_SEED, 0.0, number)
-        sampled = RolloutRound(several, EVALUATION_SEED, self.config.temperature, number, count)
-        evaluation = Evaluation(*(self._play(each).episodes for each in (greedy, sampled)))
+        evaluation = self.play_held_out(number)
         self.log.metrics(number, evaluation.metrics())
         self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
-        self.log.episodes(f"greedy_{number:06d}", evaluation.greedy, self.template.spell)
-        self.log.episodes(f"sampled_{number:06d}", evaluation.sampled, self.template.spell)
-        latest = {**evaluation.as_json(), **evaluation_uncertainty(evaluation)}
+        latest = self.log_evaluation(evaluation, f"{number:06d}")
         self.counters.add_evaluation(latest, strict=self.config.reward.startswith("strict"))
         return latest
+
+    def play_held_out(self, version: int) -> Evaluation:
+        """Play the held-out tasks with the weights of a version, greedily and sampled."""
+        rounds = evaluation_rounds(self.held_out_ids, self.config, version)
+        return Evaluation(*(self._play(each).episodes for each in rounds))
+
+    def log_evaluation(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
+        """Write the episodes of an evaluation; return its success rates with their uncertainty."""
+        self.log.episodes(f"greedy_{name}", evaluation.greedy, self.template.spell)
+        self.log.episodes(f"sampled_{name}", evaluation.sampled, self.template.spell)
+        return {**evaluation.as_json(), **evaluation_uncertainty(evaluation)}
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -243,6 +249,9 @@ class TrainingRun:
         if ahead := self._ahead.state():
             state["ahead"] = ahead
         name = f"update_{number:06d}"
+        if self.supervised is not None:
+            state["supervised"] = self.supervised.state()
+            name = f"sft_{self.supervised.steps:06d}"  # in order of name before those of updates
         with self.processes.unsharded(self.policy) as policy:
             check_weights(policy)
             if self.processes.is_first:
@@ -258,6 +267,7 @@ class TrainingRun:
         """Restore counters, optimisers and log from a checkpoint; CheckpointError if unfit."""
         state = load_state(checkpoint)
         try:
+            self.supervised = restored_learner(self.supervised, state)
             self.counters = Counters.restored(state["counters"])
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])
@@ -266,11 +276,7 @@ class TrainingRun:
             saved = [ahead] if isinstance(ahead, dict) else ahead  # as earlier versions wrote it
             self._ahead.restore(saved, self.counters, known=self.sampler.knows)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(
-                f"--resume {checkpoint}: it does not fit this run ({error}). Give the flags of its "
-                "own run, or start another with its weights: --experiment_name NAME "
-                "--model_name_or_path FOLDER, no --resume"
-            ) from error
+            raise misfit(checkpoint, error) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
-from two_processes import CASES, gradients, learned
+from two_processes import CASES, gradients, learned, supervised
 
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.distributed.process_group import (
@@ -124,6 +124,20 @@ def test_sharded_weights_are_written_as_the_model_that_transformers_loads(
     for process in found:
         assert process["handed over"].keys() == weights.keys()
         assert all(torch.equal(process["handed over"][name], it) for name, it in weights.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_supervised_steps_of_two_processes_are_those_of_one(
+    found: list[dict[Any, Any]], kind: str
+) -> None:
+    wanted = supervised(SINGLE_PROCESS)
+    assert len(wanted["metrics"]) == 6
+    for process in found:
+        got = process[kind, "supervised"]
+        for name, weight in wanted["weights"].items():
+            torch.testing.assert_close(got["weights"][name], weight, rtol=1e-5, atol=1e-5)
+        for ours, theirs in zip(got["metrics"], wanted["metrics"], strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize(("count", "length"), [(1, 3), (2, 5), (3, 3), (4, 2), (2, 0)])

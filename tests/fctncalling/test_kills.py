@@ -36,10 +36,10 @@ MOMENTS = ["anywhere"] * 3 + ["learning"] * 3 + ["writing"] * 4
 
 
 def started(results: Path, *more: str) -> subprocess.Popen[str]:
-    words = [sys.executable, str(ROOT / "train_fctncalling.py"), f"--results_dir={results}", *more]
+    words = [sys.executable, str(ROOT / "train_fctncalling.py"), f"--results_dir={results}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     return subprocess.Popen(
-        [*words, *(f"--{name}={value}" for name, value in FLAGS.items())],
+        [*words, *(f"--{name}={value}" for name, value in FLAGS.items()), *more],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -138,3 +138,25 @@ def test_ten_kills_at_random_moments_leave_no_trace_in_the_numbers(tmp_path: Pat
     ]
     clocks = {"train_cpu_seconds": 0, "wall_seconds": 0}
     assert {**told[0], **clocks} == {**told[1], **clocks}
+
+
+def test_a_kill_amid_the_supervised_stage_leaves_no_trace_in_the_numbers(tmp_path: Path) -> None:
+    stage = ("--sft_tasks=dataset", "--sft_epochs=1", "--sft_batch_size=128", "--num_updates=2")
+    stage = (*stage, "--sft_save_interval=5")
+
+    def steps_logged(folder: Path) -> int:
+        path = folder / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+        return max((json.loads(line).get("sft/step", 0) for line in lines), default=0)
+
+    finished(started(tmp_path / "whole", *stage))
+    whole, folder = folder_of(tmp_path / "whole"), folder_of(tmp_path / "killed")
+    assert steps_logged(whole) == 50
+    for steps in (2, 8, 23, 49):
+        more = ["--resume"] if (folder / "config.json").exists() else []
+        process = started(tmp_path / "killed", *stage, *more)
+        kill_when(process, lambda steps=steps: steps_logged(folder) >= steps, 0.01)  # type: ignore[misc]
+    finished(started(tmp_path / "killed", *stage, "--resume"))
+    assert (folder / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    last = "checkpoints/last/model.safetensors"
+    assert (folder / last).read_bytes() == (whole / last).read_bytes()

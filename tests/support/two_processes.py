@@ -31,6 +31,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_files import write_model
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
+from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.targets import compute_targets
 
 # Three or more microbatches of unequal length to a step: one process always has more of them than
@@ -162,6 +163,25 @@ def handed_over(folder: Path, processes: ProcessGroup) -> dict[str, Tensor]:
     return {name: it.clone() for name, it in _weights(policy).items() if "value_head" not in name}
 
 
+def supervised(processes: ProcessGroup) -> dict[str, Any]:
+    """Return the weights, whole, and the metrics of a supervised stage with a state saved and
+    loaded in its middle.
+    """
+    stage = {"sft_tasks": "dataset", "sft_epochs": 2, "sft_batch_size": 5, "sft_lr": 1e-3}
+    config = settings(max_microbatch_tokens=40, **stage)
+    policy = policy_of(config)
+    processes.shard(policy)
+    shown, metrics = episodes_of(config), list[dict[str, float]]()
+    learner = SupervisedLearner(policy, shown, config, processes)
+    while not learner.is_over:
+        if learner.steps == 2:
+            state = learner.state()
+            learner = SupervisedLearner(policy, shown, config, processes)
+            learner.load_state(state)
+        metrics.append(learner.compute_gradient() | learner.take_step())
+    return {"weights": _weights(policy), "metrics": metrics}
+
+
 def _update(
     policy: ActorCritic, optimisers: Any, config: TrainConfig, number: int, processes: ProcessGroup
 ) -> dict[str, float]:
@@ -188,6 +208,7 @@ def work(rank: int, folder: Path, cases: list[str]) -> None:
                 found[kind, case] = learned(case, processes)
             found[kind, case]["collectives"] = dict(collectives.counts)
             found[kind, case]["gradients"] = gradients(case, processes)
+        found[kind, "supervised"] = supervised(processes)
         found[kind, "resumed"] = resumed(folder / kind, processes)
     found["handed over"] = handed_over(folder / "handed over", processes)
     found["folder"] = str(folder / "handed over")

@@ -18,6 +18,7 @@ class Progress:
         self._num_updates = num_updates
         self._episodes = 0
         self._bar: Any = None
+        self._supervised_bar: Any = None
         if shown and sys.stderr.isatty():
             from tqdm import tqdm
 
@@ -49,14 +50,31 @@ class Progress:
         text = "  ".join(f"{name} {value}" for name, value in shown.items() if value != "-")
         print(f"update {run.counters.updates}/{self._num_updates}  {text}", flush=True)
 
-    def evaluation(self, rates: dict[str, Any]) -> None:
+    def supervised(self, metrics: dict[str, float], steps: int, num_steps: int) -> None:
+        """Show a supervised step: on a terminal each, else some twenty of them."""
+        shown = f"loss {metrics['loss']:.3f}  sure of {metrics['confident_token_share']:.0%}"
+        if self._bar is not None:
+            if self._supervised_bar is None:
+                from tqdm import tqdm
+
+                self._supervised_bar = tqdm(
+                    total=num_steps, initial=steps - 1, unit="step", dynamic_ncols=True
+                )
+            self._supervised_bar.set_description(shown, refresh=False)
+            self._supervised_bar.update()
+            if steps >= num_steps:
+                self._supervised_bar.close()
+        elif self._shown and (steps % max(1, num_steps // 20) == 0 or steps in (1, num_steps)):
+            print(f"supervised step {steps}/{num_steps}  {shown}", flush=True)
+
+    def evaluation(self, rates: dict[str, Any], what: str = "held-out tasks") -> None:
         """Show success on held-out tasks."""
         shown = (
             f"{kind.replace('_', ' ')} {_shown(rates[kind])}"
             for kind in ("greedy", "greedy_strict", "sampled", "sampled_strict")
             if rates.get(kind) is not None
         )
-        text = f"held-out tasks: {'  '.join(shown)}"
+        text = f"{what}: {'  '.join(shown)}"
         if self._bar is not None:
             self._bar.write(text)
         elif self._shown:
@@ -64,6 +82,8 @@ class Progress:
 
     def close(self) -> None:
         """Leave the terminal as it was."""
+        if self._supervised_bar is not None:
+            self._supervised_bar.close()
         if self._bar is not None:
             self._bar.close()
 

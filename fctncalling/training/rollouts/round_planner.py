@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.training.counters import Counters
 from fctncalling.training.rollouts.rollout_backends import RolloutRound
+
+EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the policy alone
 
 
 class RoundPlanner:
@@ -49,6 +51,18 @@ class RoundPlanner:
             successes=counters.successes,
         )
         return tuple(task_id for task_id in drawn for _ in range(self.group_size))
+
+
+def evaluation_rounds(
+    held_out_ids: Sequence[str], config: TrainConfig, version: int
+) -> tuple[RolloutRound, RolloutRound]:
+    """Return an evaluation's rounds with the weights of a version: greedy, and sampled."""
+    tasks, count = tuple(held_out_ids), config.eval_samples
+    several = tuple(task for task in tasks for _ in range(count))
+    return (
+        RolloutRound(tasks, EVALUATION_SEED, 0.0, version),
+        RolloutRound(several, EVALUATION_SEED, config.temperature, version, count),
+    )
 
 
 def derive_seed(*words: int) -> int:

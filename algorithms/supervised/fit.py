@@ -1,9 +1,9 @@
-"""Supervised fine-tuning on demonstrations."""
+"""Supervised fitting of a bare language model, as the embedded models are made."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -69,19 +69,15 @@ def fit(
     grad_norm, tokens (acted ones).
     """
     config = config or WarmStartConfig()
-    rows = [
-        row for record in records if not record.invalid for row in record.rows if any(row.acted)
-    ]
-    if not rows:
-        raise ValueError(f"none of the {len(records)} demonstrations has a token that was acted")
-    batches = _batches([len(row.ids) for row in rows], config)
-    optimizer = _optimizer(model, config)
+    rows = trained_rows(records)
+    batches = row_batches([len(row.ids) for row in rows], config)
+    optimizer = adamw(model.parameters(), config)
     # no dropout, as in reinforcement learning: the seed alone decides, and both see one network
     model.eval()
     sharing = _prefix_sharing(model) if config.share_prefixes else None
     history = []
     for step, chosen in enumerate(batches):
-        lr = config.lr * _schedule(step, len(batches), config)
+        lr = config.lr * learning_rate_share(step, len(batches), config)
         for group in optimizer.param_groups:
             group["lr"] = lr
         learned = _learn(model, [rows[i] for i in chosen], config, sharing)
@@ -92,6 +88,16 @@ def fit(
         if on_step is not None:
             on_step(metrics)
     return history
+
+
+def trained_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
+    """Return the rows with a trained token of valid demonstrations; ValueError where none has."""
+    rows = [
+        row for record in records if not record.invalid for row in record.rows if any(row.acted)
+    ]
+    if not rows:
+        raise ValueError(f"none of the {len(records)} demonstrations has a token that was acted")
+    return rows
 
 
 def _learn(
@@ -106,7 +112,7 @@ def _learn(
     total = sum(sum(row.acted) for row in rows)
     device = next(model.parameters()).device
     loss_sum, right = 0.0, 0
-    for ids, _, acted, tree in _passes(rows, config, sharing, device):
+    for ids, _, acted, tree in pass_batches(rows, config, sharing, device):
         targets = ids[:, 1:][acted[:, 1:]]
         logits = acted_logits(model, ids, acted, tree)
         loss = nn.functional.cross_entropy(logits.float(), targets, reduction="sum") / total
@@ -122,7 +128,7 @@ def _learn(
     }
 
 
-def _passes(
+def pass_batches(
     rows: list[TokenRecord],
     config: WarmStartConfig,
     sharing: PrefixSharing | None,
@@ -191,7 +197,7 @@ def acted_logits(
     return cast(Tensor, head(hidden[:, :-1][at]))
 
 
-def _batches(lengths: list[int], config: WarmStartConfig) -> list[list[int]]:
+def row_batches(lengths: list[int], config: WarmStartConfig) -> list[list[int]]:
     """Return the row indices of each optimiser step: shuffled each epoch, rows of similar length
     together.
     """
@@ -214,7 +220,7 @@ def _batches(lengths: list[int], config: WarmStartConfig) -> list[list[int]]:
     return batches[: config.max_steps]
 
 
-def _schedule(step: int, num_steps: int, config: WarmStartConfig) -> float:
+def learning_rate_share(step: int, num_steps: int, config: WarmStartConfig) -> float:
     """Return the share of the highest learning rate: a linear rise, then half a cosine."""
     warmup = max(1, round(config.warmup_share * num_steps))
     if step < warmup:
@@ -225,10 +231,13 @@ def _schedule(step: int, num_steps: int, config: WarmStartConfig) -> float:
     )
 
 
-def _optimizer(model: nn.Module, config: WarmStartConfig) -> torch.optim.AdamW:
-    parameters = [p for p in model.parameters() if p.requires_grad]
+def adamw(
+    every: Iterable[nn.Parameter], config: WarmStartConfig, *, fused: bool = True
+) -> torch.optim.AdamW:
+    """Return AdamW over the parameters that learn; weight decay applies to matrices only."""
+    parameters = [p for p in every if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.95), fused=True)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.95), fused=fused)
