@@ -47,12 +47,8 @@ def prepare_run(
     if not run_config.no_doctor:
         check_template(template)
     _announce_prefix_sharing(config, policy)
-    # before the log, as all that may fail
-    demonstrations = (
-        load_demonstrations(config, run_config, setup, template)
-        if stage_is_ahead(config, checkpoint)
-        else None
-    )
+    is_ahead = stage_is_ahead(config, checkpoint)
+    shown = load_demonstrations(config, run_config, setup, template) if is_ahead else None
     rollout = choose_rollout(
         config,
         run_config,
@@ -74,8 +70,7 @@ def prepare_run(
         log_tokens_interval=run_config.log_tokens_interval,
         processes=processes,
     )
-    if demonstrations is not None:
-        run.supervised = SupervisedLearner(policy, demonstrations, config, processes)
+    run.supervised = shown and SupervisedLearner(policy, shown, config, processes)
     _restore(run, checkpoint)
     return run
 

@@ -129,15 +129,20 @@ def play_ground_truths(
     finally:
         for env in envs:
             env.close()
-    failed = [task_id for task_id, player in players.items() if player.error]
+    _require_played(played, {task_id: player.error for task_id, player in players.items()})
+    return played
+
+
+def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) -> None:
+    """Raise SettingError for a ground truth that is no calls, or whose environment failed."""
+    failed = [task_id for task_id, error in errors.items() if error]
     failed += [each.task_id for each in played if each.invalid]
     if failed:
-        cause = players[failed[0]].error or "its environment failed, see the message above"
+        cause = errors[failed[0]] or "its environment failed, see the message above"
         raise SettingError(
             f"--sft_tasks: {failed[0]}: the ground truth cannot be played ({cause}); "
-            f"{len(failed)} of {len(tasks)} tasks: leave them out"
+            f"{len(failed)} of {len(played)} tasks: leave them out"
         )
-    return played
 
 
 def demonstrate(situation: PolicyInput) -> str:
