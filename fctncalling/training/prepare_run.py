@@ -10,7 +10,9 @@ from fctncalling.algorithms.distributed.process_group import (
     init_process_group,
     launch_warning,
 )
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.training.announce import announce
@@ -44,11 +46,10 @@ def prepare_run(
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     setup = task_setup or make_task_setup(config, run_config)
     policy, template = load_policy(config, run_config, checkpoint, processes.device)
-    if not run_config.no_doctor:
-        check_template(template)
-    _announce_prefix_sharing(config, policy)
-    is_ahead = stage_is_ahead(config, checkpoint)
-    shown = load_demonstrations(config, run_config, setup, template) if is_ahead else None
+    _check_and_announce(config, run_config, policy, template)
+    shown: list[EpisodeRecord] = []
+    if stage_is_ahead(config, checkpoint):
+        shown = load_demonstrations(config, run_config, setup, template)
     rollout = choose_rollout(
         config,
         run_config,
@@ -70,13 +71,16 @@ def prepare_run(
         log_tokens_interval=run_config.log_tokens_interval,
         processes=processes,
     )
-    run.supervised = shown and SupervisedLearner(policy, shown, config, processes)
-    _restore(run, checkpoint)
+    _restore(run, checkpoint, shown)
     return run
 
 
-def _restore(run: TrainingRun, checkpoint: Path | None) -> None:
-    """Restore a run from its checkpoint, or clear the log of one that saved none."""
+def _restore(run: TrainingRun, checkpoint: Path | None, shown: list[EpisodeRecord]) -> None:
+    """Restore a run, with a supervised stage where demonstrations are shown, from its checkpoint;
+    or clear the log of one that saved none.
+    """
+    if shown:
+        run.supervised = SupervisedLearner(run.policy, shown, run.config, run.processes)
     if checkpoint is not None:
         run.restore(checkpoint)
         announce(f"Going on from {checkpoint}, after {progress_made(run)}.")
@@ -84,8 +88,14 @@ def _restore(run: TrainingRun, checkpoint: Path | None) -> None:
         run.log.rewind({}, -1)  # lines of a killed run that saved nothing
 
 
-def _announce_prefix_sharing(config: TrainConfig, policy: ActorCritic) -> None:
-    """Announce limits of prefix sharing; the policy finds them before its weights are sharded."""
+def _check_and_announce(
+    config: TrainConfig, run_config: RunConfig, policy: ActorCritic, template: ChatTemplate
+) -> None:
+    """Check the chat template; announce limits of prefix sharing, which the policy finds before its
+    weights are sharded.
+    """
+    if not run_config.no_doctor:
+        check_template(template)
     sharing = policy.prefix_sharing if config.share_prefixes else None
     if isinstance(sharing, str):
         announce(f"Note: --share_prefixes: {sharing}; the update computes each row separately.")
