@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -271,26 +270,6 @@ def write_json(path: Path, value: Any) -> None:
     temporary = path.with_name(path.name + ".part")
     temporary.write_text(json_text(_finite(value), indent=2, default=repr) + "\n", encoding="utf-8")
     temporary.replace(path)
-
-
-def peak_memory() -> dict[str, float | None]:
-    """Return the peak memory in GB of this process, and of tensors on its CUDA device."""
-    import torch
-
-    on_device = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
-    return {"perf/peak_mem_gb": peak_memory_gb()} | (
-        {"perf/peak_cuda_mem_gb": on_device} if on_device else {}
-    )
-
-
-def peak_memory_gb() -> float | None:
-    """Return the peak resident size of this process in GB; None on systems without `resource`."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e9 if sys.platform == "darwin" else 1e6)
 
 
 def _line(values: Mapping[str, Any]) -> str:

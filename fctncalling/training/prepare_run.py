@@ -47,9 +47,8 @@ def prepare_run(
     setup = task_setup or make_task_setup(config, run_config)
     policy, template = load_policy(config, run_config, checkpoint, processes.device)
     _check_and_announce(config, run_config, policy, template)
-    shown: list[EpisodeRecord] = []
-    if stage_is_ahead(config, checkpoint):
-        shown = load_demonstrations(config, run_config, setup, template)
+    is_ahead = stage_is_ahead(config, checkpoint)
+    shown = load_demonstrations(config, run_config, setup, template) if is_ahead else []
     rollout = choose_rollout(
         config,
         run_config,

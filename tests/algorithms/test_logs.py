@@ -18,9 +18,9 @@ from fctncalling.algorithms.run.logs import (
     RunExistsError,
     RunLog,
     episode_json,
-    peak_memory_gb,
     results_folder,
 )
+from fctncalling.algorithms.run.peak_memory import peak_memory_gb
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 
 

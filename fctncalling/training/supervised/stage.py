@@ -11,7 +11,7 @@ import torch
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.run.logs import peak_memory
+from fctncalling.algorithms.run.peak_memory import peak_memory
 from fctncalling.algorithms.supervised import SupervisedLearner
 
 if TYPE_CHECKING:
