@@ -1,4 +1,4 @@
-"""UpdateLog: metrics, timings, episodes and token file of each update, where they are due."""
+"""UpdateLog: metrics, timings, alarms, episodes and token file of each update."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.run.alarm_log import AlarmLog
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.peak_memory import peak_memory
 from fctncalling.algorithms.run.token_log import TokenLog, reasons_not_learned_from
@@ -16,7 +17,7 @@ from fctncalling.algorithms.run.token_trace import TokenTrace
 
 
 class UpdateLog:
-    """Writes what each update leaves behind.
+    """Writes what each update leaves behind; an alarm's episodes are written with it.
 
     `episodes_interval`: updates between two whose episodes are written, the first and the last
     always; 0: none. `tokens_interval`: the same of token files, whose episodes are written too;
@@ -36,7 +37,13 @@ class UpdateLog:
         self._template = template
         self._episodes_interval = episodes_interval
         self._tokens_interval = episodes_interval if tokens_interval is None else tokens_interval
+        self._alarms = AlarmLog(log.folder)
         self._tokens = TokenLog(log.folder, config, TokenTexts(template))
+
+    @property
+    def active_alarms(self) -> tuple[str, ...]:
+        """Names of the alarms that hold after the last update."""
+        return self._alarms.active
 
     def trace(self, update: int) -> TokenTrace | None:
         """Return what takes up the token numbers of an update, None if no token file is due."""
@@ -56,7 +63,8 @@ class UpdateLog:
         self._log.metrics(update, metrics)
         seconds: dict[str, float] = {}
         reasons = reasons_not_learned_from(episodes, usable, self._config)
-        if trace is not None or self._is_due(update, self._episodes_interval):
+        alarmed = self._log.writes and self._alarms.check(update, metrics, episodes)
+        if alarmed or trace is not None or self._is_due(update, self._episodes_interval):
             name = f"train_{update:06d}"
             self._log.episodes(name, episodes, self._template.spell, reasons)
         if trace is not None:

@@ -54,8 +54,9 @@ give the variants that discount inside an action. APPO, where it is offered, is 
 model, questions and shorter defaults of its own (fctncalling/training/run_config.py).
 
 Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json, metrics.jsonl
-(identical for equal seeds), timings.jsonl, tensorboard events, episodes/, checkpoints/,
-evaluation.json, curve.png. Ctrl-C saves a checkpoint; --resume goes on from it exactly.
+(identical for equal seeds), timings.jsonl, tensorboard events, episodes/, tokens/, alarms.jsonl,
+checkpoints/, evaluation.json, curve.png. Ctrl-C saves a checkpoint; --resume goes on from it
+exactly.
 """
 
 
@@ -67,6 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level = logging.INFO if is_first_process() else logging.WARNING
     logging.getLogger("fctncalling").setLevel(level)
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        namespace = parse_settings(words)  # --help ends here, before torch is loaded
+    except SettingError as error:
+        return _refuse(error)
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.run.logs import RunExistsError
     from fctncalling.algorithms.run.run_lock import RunLockedError
@@ -80,7 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ModelError,
     )
     try:
-        namespace = parse_settings(words)
         config = TrainConfig.from_args(namespace)
         run_config = RunConfig(
             **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(RunConfig)}
@@ -93,9 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nInterrupted while starting; nothing was learned or saved.", file=sys.stderr)
         return 130
     except refusals as error:
-        if is_first_process():
-            print(f"error: {error}", file=sys.stderr)
-        return 2
+        return _refuse(error)
+
+
+def _refuse(error: Exception) -> int:
+    if is_first_process():
+        print(f"error: {error}", file=sys.stderr)
+    return 2
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:

@@ -83,7 +83,7 @@ class TrainingRun:
         self.held_out_ids = held_out_ids
         self._cut_actions = CutActionMonitor(config)
         intervals = (log_episodes_interval, log_tokens_interval)
-        self._update_log = UpdateLog(log, config, template, *intervals)
+        self.update_log = UpdateLog(log, config, template, *intervals)
         self.processes = processes
         self.interruption = Interruption(alone=processes.count == 1)
         processes.shard(policy)
@@ -137,7 +137,7 @@ class TrainingRun:
             usable = groups_with_signal(usable, self.config)
         factor = learning_rate_factor(self.config, self.counters.updates)
         rates = (factor * self.config.lr, factor * self.config.critic_lr)
-        trace = self._update_log.trace(self.counters.updates + 1)
+        trace = self.update_log.trace(self.counters.updates + 1)
         if usable:
             metrics |= self._update(usable, rates, trace)
         metrics |= self._notices.stage(self.counters.updates)
@@ -156,7 +156,7 @@ class TrainingRun:
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
         tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
         timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
-        self._update_log.write(
+        self.update_log.write(
             self.counters.updates,
             *(episodes, usable),
             metrics={**counters, **metrics},

@@ -33,13 +33,14 @@ class Progress:
             )
 
     def update(self, metrics: dict[str, float | None], run: TrainingRun) -> None:
-        """Show an update: success rate, return, KL, tokens a second."""
+        """Show an update: success rate, return, KL, tokens a second, names of alarms."""
         shown = {
             "success": _shown(metrics.get("env/success_rate")),
             "strict": _shown(metrics.get("env/success_rate_strict")),
             "return": _shown(metrics.get("charts/episodic_return")),
             "kl": _shown(metrics.get("losses/approx_kl"), ".1e"),
             "tokens/s": _shown(run.tokens_per_s, ".0f"),
+            "alarms": ",".join(run.update_log.active_alarms) or "-",
         }
         if self._bar is not None:
             self._bar.set_postfix(shown, refresh=False)

@@ -1,0 +1,176 @@
+"""Alarms: each is raised by the history that it is about, by no other, and by no sound run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.run.alarm_log import AlarmLog, episode_signals
+from fctncalling.algorithms.run.alarms import QUIET, RULES, find_alarms, new_alarms
+
+ROOT = Path(__file__).parents[2]
+SOUND = json.loads((ROOT / "tests/support/sound_metrics.json").read_text())
+"""Metrics of the 40 updates of the default job, seed 1."""
+Line = dict[str, float | None]
+
+
+def sound_history(updates: int = 40) -> list[Line]:
+    """Return the metrics of the default job, with signals as such a run has them."""
+    signals = {"signals/limit_share": 0.02, "signals/end_of_turn_probability": 0.97}
+    return [
+        {name: values[index] for name, values in SOUND.items()} | signals | {"update": index + 1}
+        for index in range(updates)
+    ]
+
+
+def planted(name: str, course: Callable[[int], float | None], updates: int = 40) -> list[Line]:
+    """Return the sound history with one metric replaced by a course over the updates from 0."""
+    return [line | {name: course(at)} for at, line in enumerate(sound_history(updates))]
+
+
+def paid_for_nothing() -> list[Line]:
+    """Return a history in which the return rises while success falls."""
+    return [
+        line | {"charts/episodic_return": 0.4 + 0.01 * at, "env/success_rate": 0.6 - 0.01 * at}
+        for at, line in enumerate(sound_history())
+    ]
+
+
+PLANTED: dict[str, list[list[Line]]] = {
+    "no_signal": [
+        planted("env/informative_share", lambda at: 0.5 - 0.0125 * at),
+        planted("update/policy_skipped", lambda at: float(at > 20 and at % 4 > 0)),
+    ],
+    "reward_against_success": [paid_for_nothing()],
+    "entropy_collapse": [planted("losses/entropy", lambda at: 0.066 * 0.9**at)],
+    "entropy_explosion": [planted("losses/entropy", lambda at: 0.066 * 1.1**at)],
+    "mismatch": [planted("mismatch/ratio_outside_10pct", lambda at: 0.005 * at)],
+    "end_of_turn": [planted("signals/end_of_turn_probability", lambda at: 0.97 - 0.02 * at)],
+    "cut_actions": [planted("tokens/action_truncated_rate", lambda at: 0.01 * at)],
+    "call_syntax": [planted("env/parse_error_rate", lambda at: 0.05 + 0.01 * at)],
+    "explained_variance": [planted("losses/explained_variance", lambda at: 0.2 - 0.02 * at)],
+    "step_limit": [planted("signals/limit_share", lambda at: 0.01 * at)],
+}
+
+
+def test_the_default_job_raises_no_alarm_at_any_update() -> None:
+    history = sound_history()
+    assert [find_alarms(history[: updates + 1]) for updates in range(40)] == [{}] * 40
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_planted_history_raises_its_alarm_and_no_other(name: str) -> None:
+    for history in PLANTED[name]:
+        assert find_alarms(history[:3]) == {}
+        assert set(find_alarms(history)) == {name}
+        message, value, threshold = find_alarms(history)[name]
+        assert math.isfinite(value)
+        assert math.isfinite(threshold)
+        assert "\n" not in message
+        assert ": " in message  # what it means: what to do
+        assert len(message) < 250
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_alarm_is_raised_once_while_it_lasts(name: str) -> None:
+    for history in PLANTED[name]:
+        raised = [new_alarms(history[: updates + 1]) for updates in range(40)]
+        alarms = [alarm for each in raised for alarm in each]
+        assert [alarm.name for alarm in alarms] == [name]
+        assert alarms[0].update == next(at for at, each in enumerate(raised, 1) if each)
+
+
+def test_an_alarm_comes_back_after_a_quiet_time() -> None:
+    def course(at: int) -> float:
+        return float(at in range(5, 10) or at in range(5 + 10 + QUIET, 30 + QUIET))
+
+    history = planted("mismatch/ratio_outside_10pct", course)
+    raised = [at for at in range(40) if new_alarms(history[: at + 1])]
+    assert len(raised) == 2
+
+
+def test_a_low_entropy_is_fine_if_the_tasks_are_solved() -> None:
+    (history,) = PLANTED["entropy_collapse"]
+    assert find_alarms([line | {"env/success_rate": 0.95} for line in history]) == {}
+
+
+def test_missing_and_undefined_metrics_raise_nothing() -> None:
+    for value in (None, math.nan):
+        lines: list[Line] = [dict.fromkeys(line, value) for line in sound_history()]
+        assert find_alarms(lines) == {}
+    assert find_alarms([{}] * 40) == {}
+    assert new_alarms([]) == []
+
+
+def record(
+    probabilities: list[float], *, errors: tuple[str, ...] = (), **ending: Any
+) -> EpisodeRecord:
+    """Return an episode of one-token actions with these probabilities."""
+    acted = [False] + [True] * len(probabilities)
+    logprobs = [0.0, *map(math.log, probabilities)]
+    row = TokenRecord([1] * len(acted), acted, acted, logprobs, [0.0] * len(acted))
+    return EpisodeRecord("t", "c", [row], errors=list(errors), **ending)
+
+
+def test_signals_are_shares_of_valid_episodes_and_probabilities_of_uncut_ends() -> None:
+    episodes = [
+        record([0.5, 0.25], cut_actions=[1], truncated=True),
+        record([0.1], errors=("step_limit",)),
+        record([0.3], success=True, terminated=True),
+        record([0.9], invalid=True, truncated=True),
+    ]
+    signals = episode_signals(episodes)
+    assert signals["signals/limit_share"] == pytest.approx(2 / 3)
+    assert signals["signals/end_of_turn_probability"] == pytest.approx((0.5 + 0.1 + 0.3) / 3)
+    assert set(episode_signals([]).values()) == {None}
+
+
+def run_log(folder: Path, history: list[Line], start: int = 0) -> list[dict[str, Any]]:
+    """Play a run's updates into an alarm log and return what alarms.jsonl holds at the end."""
+    episodes = [
+        record([0.9]),
+        record([0.9], success=True),
+        record([0.9, 0.8], errors=("malformed",)),
+    ]
+    log = AlarmLog(folder)
+    for line in history[start:]:
+        with (folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({**line, "env/episodes": 3}) + "\n")
+            file.write(json.dumps({"update": line["update"], "eval/success_rate": 0.5}) + "\n")
+        log.check(int(line["update"] or 0), line, episodes)
+    path = folder / "alarms.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_the_log_holds_each_alarm_with_its_examples(tmp_path: Path) -> None:
+    (history,) = PLANTED["call_syntax"]
+    (alarm,) = run_log(tmp_path, history)
+    assert alarm.keys() == {"update", "name", "message", "value", "threshold", "episodes"}
+    assert alarm["name"] == "call_syntax"
+    assert alarm["value"] > alarm["threshold"]
+    assert alarm["episodes"] == [f"train_{alarm['update']:06d}:3"]
+
+
+def test_a_resumed_run_knows_its_history_and_repeats_no_alarm(tmp_path: Path) -> None:
+    (history,) = PLANTED["call_syntax"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.mkdir()
+    cut.mkdir()
+    wanted = run_log(whole, history)
+    run_log(cut, history[:35])  # past the alarm; the checkpoint is older than it
+    lines = (cut / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (cut / "metrics.jsonl").write_text("".join(lines[: 2 * 20]))
+    with (cut / "alarms.jsonl").open("a") as file:
+        file.write('{"update": 3')  # half a line
+    assert run_log(cut, history, start=20) == wanted
+
+
+def test_a_sound_run_leaves_no_alarm_file(tmp_path: Path) -> None:
+    assert run_log(tmp_path, sound_history(12)) == []
+    assert not (tmp_path / "alarms.jsonl").exists()
