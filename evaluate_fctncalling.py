@@ -25,6 +25,7 @@ SUBCOMMANDS = {
     "lint": "fctncalling.cli.lint",
     "why": "fctncalling.cli.why.command",
     "doctor": "fctncalling.cli.doctor",
+    "view": "fctncalling.cli.view",
     "export": "fctncalling.cli.export",
     "import-bfcl": "fctncalling.cli.import_bfcl",
     "import-model": "fctncalling.cli.import_model",

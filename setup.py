@@ -89,6 +89,7 @@ setup(
             "frames/*.toml",
         ],
         "fctncalling.data": ["embedded/**"],
+        "fctncalling.viewer": ["page/*"],
     },
     py_modules=["train_fctncalling", "evaluate_fctncalling"],
     entry_points={

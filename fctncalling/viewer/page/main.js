@@ -1,0 +1,74 @@
+// The page as a whole: header, views, start.
+const VIEWS = {
+  episodes: ["Episodes", null], groups: ["Groups", drawGroups], updates: ["Over updates", drawUpdates],
+  discarded: ["Left out", drawDiscarded], run: ["Run", drawRun],
+};
+
+function drawTop() {
+  const { data } = page;
+  const count = { discarded: discarded().length, episodes: data.episodes.length };
+  const valid = data.members.filter((each) => !each.invalid);
+  const rate = valid.length ? Math.round(100 * valid.filter((each) => each.success).length / valid.length) : 0;
+  document.getElementById("top").replaceChildren(
+    el("div", { class: "bar" }, el("h1", { title: data.title }, `\u200e${data.title}`),
+      el("div", { class: "facts" }, data.algorithm ? chip(data.algorithm) : null, data.update === null ? null : chip(`update ${data.update}`),
+        data.header ? chip(`γ ${number(data.header.gamma)} λ ${number(data.header.lam)}`) : null, chip(`${rate} % of ${valid.length} succeed`)),
+      el("nav", { "aria-label": "Views" }, Object.entries(VIEWS).map(([name, [words]]) =>
+        button(count[name] === undefined ? words : `${words} ${count[name]}`, () => go({ view: name }), { "data-view": name, "aria-current": place.view === name ? "page" : null })),
+      button("", switchTheme, { id: "theme" }), button("?", toggleHelp, { "aria-label": "Keys", id: "keys" }))),
+    checkStrip() ?? "");
+  setTheme(theme());
+  document.documentElement.style.setProperty("--top", `${document.getElementById("top").offsetHeight}px`);
+}
+
+let drawnView = "";
+let drawnEpisode = null;
+function draw() {
+  if (!(place.view in VIEWS)) place.view = "episodes";
+  const scroll = window.scrollY, listScroll = document.querySelector(".list")?.scrollTop ?? 0;
+  updateVisible();
+  drawTop();
+  const main = document.getElementById("main");
+  const drawView = VIEWS[place.view][1];
+  const episode = drawView ? null : chosenEpisode();
+  const open = new Set([...document.querySelectorAll("article details")].map((each, index) => each.open ? index : -1));
+  main.replaceChildren(drawView ? drawView() : el("div", { class: "columns" }, el("aside", { "aria-label": "Episodes" }, filterBox(), episodeList()), drawEpisode(shown(episode))));
+  showDetail(shown(episode));
+  const list = document.querySelector(".list");
+  if (list) list.scrollTop = listScroll;
+  const same = drawnView === place.view && drawnEpisode === episode;
+  if (same) document.querySelectorAll("article details").forEach((each, index) => { each.open = open.has(index); });
+  window.scrollTo(0, same ? scroll : 0);
+  drawnView = place.view;
+  drawnEpisode = episode;
+}
+
+// An episode that the address names is shown even if the filters leave it out.
+function shown(episode) {
+  return place.e === "" && !page.visible.length ? null : episode;
+}
+
+function drawArticle() {
+  const episode = shown(chosenEpisode());
+  document.querySelector("article").replaceWith(drawEpisode(episode));
+  showDetail(episode);
+}
+
+async function start() {
+  startTheme();
+  await readData();
+  document.title = `${page.data.title} – fctncalling`;
+  readAddress();
+  draw();
+  if (place.t !== "") showToken(place.t);
+  document.addEventListener("keydown", onKey);
+  window.addEventListener("popstate", () => { readAddress(); draw(); });
+  window.addEventListener("hashchange", () => { readAddress(); draw(); });
+  document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });
+  document.documentElement.dataset.ready = "true";
+}
+
+start().catch((error) => {
+  document.getElementById("main").replaceChildren(el("p", { class: "empty bad" }, `This page cannot be drawn: ${error.message}. A browser from 2023 or newer is needed.`));
+  throw error;
+});

@@ -1,0 +1,91 @@
+// Checks, alarms, curves and settings of the run.
+const CHECK_WORDS = {
+  mask: "trained tokens spell the logged answers", context: "no number of the loss at tool or user text",
+  ends: "each action is marked as ended", truncation: "cut-off episodes bootstrap, ended ones do not",
+  cut: "cut actions are masked as --overlong says", rewards: "rewards stand at the end of their own action",
+  credit: "advantages follow from values by the formula", whitening: "advantages in the loss are the whitened ones",
+  mismatch: "sampler and trainer agree on log-probabilities",
+};
+
+function allFindings() {
+  return page.data.checks.flatMap((each) => each.findings);
+}
+
+function findingsAt(episode, index) {
+  if (!page.findingsOf) {
+    page.findingsOf = new Map();
+    for (const each of allFindings()) {
+      const key = `${each.episode} ${each.token}`;
+      page.findingsOf.set(key, [...(page.findingsOf.get(key) || []), each]);
+    }
+  }
+  return page.findingsOf.get(`${episode.id} ${index}`) || [];
+}
+
+function checkStrip() {
+  if (!page.data.checks.length) return null;
+  const failing = page.data.checks.filter((each) => each.findings.length);
+  const passing = page.data.checks.length - failing.length;
+  return el("div", { class: "strip", role: "status", id: "checks" },
+    failing.length ? el("b", { class: "bad" }, "Contradictions:") : el("b", { class: "good" }, `✓ ${passing} checks pass`),
+    failing.length ? failing.map((each) => button(`${each.check} ${each.findings.length}`, () => openFinding(each.findings[0]), { "data-check": each.check, class: "bad", title: `${each.findings[0].message} (expected: ${CHECK_WORDS[each.check]})` })) : el("span", { class: "soft" }, "masks, ends, rewards, credit, whitening and log-probabilities agree"),
+    page.data.alarms.length ? button(`${page.data.alarms.length} alarms`, () => go({ view: "run" }), { class: "warn", id: "alarms" }) : null);
+}
+
+function openFinding(finding) {
+  const token = finding.token === null || finding.token === undefined ? "" : String(finding.token);
+  go({ view: "episodes", e: finding.episode, t: token, q: "", category: "", outcome: "", error: "", turn: "", reward: "" });
+  if (token) showToken(token);
+}
+
+function drawRun() {
+  return el("div", { class: "sheet" }, alarmBox(), checkTable(), metricCards(), settingsTable(),
+    page.data.notes.length ? el("section", { class: "card" }, el("h2", {}, "Notes"), el("ul", {}, page.data.notes.map((each) => el("li", {}, each)))) : null);
+}
+
+function alarmBox() {
+  if (!page.data.alarms.length) return null;
+  return el("section", { class: "card", id: "alarm-box" }, el("h2", {}, "Alarms"),
+    table(["update", "alarm", "what it means", "examples"], page.data.alarms.map((each) => [
+      String(each.update ?? ""), String(each.name ?? each.alarm ?? ""), String(each.message ?? each.text ?? ""),
+      el("span", {}, (each.episodes || each.examples || []).flatMap((id) => [openLink(String(id)), " "]))])));
+}
+
+function checkTable() {
+  if (!page.data.checks.length) return null;
+  return el("section", { class: "card" }, el("h2", {}, "Checks of stored numbers"),
+    table(["check", "what should hold", "found"], page.data.checks.map((each) => [
+      each.check, CHECK_WORDS[each.check] || "",
+      each.findings.length ? el("ul", { class: "calls" }, each.findings.slice(0, 12).map((finding) => el("li", {},
+        button(`${finding.episode}${finding.token === null ? "" : ` token ${finding.token}`}`, () => openFinding(finding)), ` ${finding.message}`))) : el("span", { class: "good" }, "✓")])));
+}
+
+const CURVES = [
+  "env/success_rate", "charts/episodic_return", "eval/greedy_success_rate", "eval/sampled_success_rate",
+  "losses/entropy", "losses/explained_variance", "losses/approx_kl", "losses/clipfrac", "losses/policy_loss",
+  "losses/value_loss", "env/parse_error_rate", "env/tool_error_rate", "env/truncated_rate", "env/invalid_rate", "tokens/action_length_mean",
+];
+
+function metricCards() {
+  const names = distinct(page.data.metrics.flatMap(Object.keys));
+  const ordered = [...CURVES.filter((each) => names.includes(each)), ...names.filter((each) => !CURVES.includes(each) && each !== "update")];
+  const drawn = ordered.map((name) => [name, page.data.metrics.filter((each) => typeof each[name] === "number").map((each) => [each.update, each[name]])]).filter(([, points]) => points.length > 1);
+  if (!drawn.length) return null;
+  return el("section", {}, el("h2", {}, "Curves"), el("div", { class: "cards" }, drawn.slice(0, 36).map(([name, points]) => spark(name, points))));
+}
+
+function spark(name, points) {
+  const values = points.map((each) => each[1]);
+  const low = Math.min(...values), high = Math.max(...values), span = high - low || 1, updates = points[points.length - 1][0] - points[0][0] || 1;
+  const drawn = points.map(([update, value]) => `${(200 * (update - points[0][0]) / updates).toFixed(1)},${(40 - 36 * (value - low) / span).toFixed(1)}`).join(" ");
+  return el("div", { class: "card", "data-metric": name }, el("h3", {}, name), el("span", { class: "soft" }, `${number(values[0])} → ${number(values[values.length - 1])}`),
+    svg("svg", { class: "spark", viewBox: "0 0 200 44", preserveAspectRatio: "none", role: "img", "aria-label": `${name} from ${number(values[0])} to ${number(values[values.length - 1])}` },
+      svg("polyline", { points: drawn, fill: "none", stroke: "var(--accent)", "stroke-width": 2, "vector-effect": "non-scaling-stroke" })));
+}
+
+function settingsTable() {
+  const settings = Object.entries({ ...page.data.config, ...page.data.header });
+  if (!settings.length) return null;
+  return el("section", { class: "card" }, el("details", {}, el("summary", {}, "Settings"),
+    table(["setting", "value"], settings.map(([name, value]) => [el("code", {}, name), el("code", {}, JSON.stringify(value))]))));
+}

@@ -1,0 +1,76 @@
+"use strict";
+// What the page shows: its data, and the place in it that the address after # names.
+const page = { data: null, byId: new Map(), visible: [] };
+const DEFAULTS = {
+  view: "episodes", e: "", t: "", m: "advantages", compare: "", q: "", category: "", outcome: "",
+  error: "", turn: "", sort: "file", task: "", reward: "",
+};
+const place = { ...DEFAULTS };
+
+async function readData() {
+  const packed = atob(document.getElementById("data").textContent.trim());
+  const bytes = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  page.data = JSON.parse(await new Response(stream).text());
+  for (const episode of page.data.episodes) {
+    prepare(episode);
+    page.byId.set(episode.id, episode);
+  }
+}
+
+// Text to search, the acted tokens in order of time, and the largest numbers of an episode.
+function prepare(episode) {
+  const said = [...episode.opening, ...episode.steps.flatMap((step) => step.messages || [])];
+  episode.search = [
+    episode.task, episode.category, episode.error_type || "", episode.reason || "",
+    ...said.map((message) => String(message.content || "")),
+    ...episode.steps.flatMap((step) => [step.text, ...(step.results || [])]),
+  ].join("\n").toLowerCase();
+  for (const row of episode.lanes ? episode.lanes.rows : []) row.spaces = new Set(row.spaces);
+  episode.tokens = episode.lanes ? actedTokens(episode) : [];
+  episode.peak = {};
+  for (const [name, numbers] of Object.entries(episode.lanes ? episode.lanes.numbers : {})) {
+    episode.peak[name] = Math.max(0, ...numbers.map((each) => Math.abs(each ?? 0)));
+  }
+}
+
+function actedTokens(episode) {
+  const ends = new Set(episode.lanes.ends);
+  const tokens = [];
+  let action = 0;
+  episode.lanes.rows.forEach((row, number) => {
+    for (let pair = 0; pair < row.acted.length; pair += 2) {
+      for (let at = row.acted[pair]; at < row.acted[pair + 1]; at++) {
+        const index = tokens.length;
+        const first = index === 0 || tokens[index - 1].ends;
+        tokens.push({ index, row: number, at, id: row.ids[at], action, ends: ends.has(index), first });
+        if (ends.has(index)) action++;
+      }
+    }
+  });
+  return tokens;
+}
+
+function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const name of Object.keys(DEFAULTS)) place[name] = given.get(name) ?? DEFAULTS[name];
+}
+
+function address(changes) {
+  const named = Object.entries({ ...place, ...changes });
+  const changed = named.filter(([name, value]) => value !== DEFAULTS[name] && value !== "");
+  return "#" + new URLSearchParams(changed.map(([name, value]) => [name, String(value)]));
+}
+
+// Go to another place: the address changes, and what it names is drawn.
+function go(changes, replace = false) {
+  const target = address(changes);
+  if (replace) history.replaceState(null, "", target);
+  else history.pushState(null, "", target);
+  readAddress();
+  draw();
+}
+
+function chosenEpisode() {
+  return page.byId.get(place.e) || page.visible[0] || page.data.episodes[0];
+}

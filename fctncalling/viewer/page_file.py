@@ -1,0 +1,53 @@
+"""The page as one HTML file: markup, style and scripts of `page/`, data compressed inside."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+SCRIPTS = (
+    *("state", "elements", "numbers", "theme", "lanes", "curve", "formula", "environment"),
+    *("episode", "list", "tree", "updates", "discarded", "overview", "export", "keys", "main"),
+)
+"""Script files in the order they are joined: the page starts at the end of the last one."""
+_FOLDER = files("fctncalling.viewer") / "page"
+
+
+def page_html(data: Mapping[str, Any]) -> str:
+    """Return the page of some data; it loads nothing and sends nothing."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    parts = {
+        "style": _read("style.css"),
+        "script": "\n".join(_read(f"{name}.js") for name in SCRIPTS),
+        "data": packed,
+    }
+    page = _read("page.html")
+    for name, content in parts.items():
+        before, mark, after = page.partition(f"{{{{{name}}}}}")
+        assert mark, name
+        page = before + content + after
+    return page
+
+
+def write_page(path: Path, data: Mapping[str, Any]) -> int:
+    """Write the page in one step and return its size in bytes. Raises OSError."""
+    text = page_html(data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        size = temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return size
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")

@@ -1,0 +1,177 @@
+"""Page of a run: sound numbers pass every check, planted bugs are named, bad input is refused."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sample_runs import (
+    UPDATE,
+    sample_contents,
+    shifted_mask,
+    tool_text_in_the_loss,
+    write_sample_run,
+)
+
+from evaluate_fctncalling import main
+from fctncalling.data.token_file import TokenFile
+from fctncalling.viewer import ViewError, load_run, page_data
+
+ALGORITHMS = ("TPPO", "POAD", "NTPO", "APPO", "GRPO")
+
+
+def data_of(run: Path, **options: Any) -> dict[str, Any]:
+    return page_data(load_run(run), lambda record: (None, {}), **options)
+
+
+def failing(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    return {each["check"]: each["findings"] for each in data["checks"] if each["findings"]}
+
+
+def data_in(page: Path) -> dict[str, Any]:
+    """Return the data inside a page, as its script reads it."""
+    packed = re.search(r'<script id="data"[^>]*>([^<]*)<', page.read_text())
+    assert packed
+    found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_own_algorithms_row_is_the_trainers_and_critics_are_missed(
+    algorithm: str, tmp_path: Path
+) -> None:
+    contents = sample_contents(algorithm)
+    data = data_of(write_sample_run(tmp_path / "run", contents))
+    assert failing(data) == {}
+    for index, episode in enumerate(data["episodes"][:3]):
+        lanes = episode["lanes"]
+        acted = contents.acted & (np.repeat(np.arange(4), np.diff(contents.row_offsets)) == index)
+        np.testing.assert_allclose(
+            lanes["credit"][algorithm], contents.raw_advantages[acted], atol=1e-5
+        )
+        without_critic = {name for name, row in lanes["credit"].items() if row is None}
+        assert without_critic == (set(ALGORITHMS) - {"GRPO"} if algorithm == "GRPO" else set())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_other_rows_are_the_trainers_estimates_on_the_same_values(
+    algorithm: str, tmp_path: Path
+) -> None:
+    shown = data_of(write_sample_run(tmp_path / "run", sample_contents("TPPO")))
+    contents = sample_contents(algorithm)  # the same rewards and values, another estimate
+    expected = contents.raw_advantages[contents.acted & np.isfinite(contents.raw_advantages)]
+    found = [each["lanes"]["credit"][algorithm] for each in shown["episodes"][:3]]
+    np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-5)
+
+
+PLANTED: dict[str, tuple[TokenFile, dict[str, Any], str, str]] = {
+    "mask off by one": (shifted_mask(), {}, "mask", "is trained on, the answer is '[ls()]'"),
+    "wrong gamma": (sample_contents(gamma=0.9), {}, "credit", "they agree with gamma 0.9"),
+    "truncated as ended": (
+        sample_contents(bootstrap=np.zeros(4)), {}, "truncation", "trained as if it had ended"
+    ),
+    "tool text in the loss": (tool_text_in_the_loss(), {}, "mask", "text of a tool is trained on"),
+    "reward on the wrong turn": (sample_contents(rewards_at=5), {}, "rewards", "action 1"),
+    "cut action as whole": (
+        sample_contents(), {"overlong": "mask", "max_new_tokens": 2}, "cut", "trained as a whole"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_named_at_its_place(bug: str, tmp_path: Path) -> None:
+    contents, config, check, message = PLANTED[bug]
+    if check == "cut":  # two tokens, the last of them no end of turn
+        ids = contents.ids.copy()
+        ids[np.flatnonzero(contents.ends_action)[1]] += 1
+        contents = TokenFile(**{**vars(contents), "ids": ids})
+    found = failing(data_of(write_sample_run(tmp_path / "run", contents, **config)))
+    assert any(message in each["message"] for each in found[check]), found
+    assert all(each["episode"].startswith(f"train_{UPDATE:06d}:") for each in found[check])
+
+
+def test_the_command_writes_one_page_that_loads_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_sample_run(tmp_path / "run")
+    assert main(["view", str(run), "--worst", "2"]) == 0
+    page = run / "view.html"
+    assert "2 episodes" in capsys.readouterr().out
+    text = page.read_text()
+    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//|@import|fetch\(""", text)
+    assert "<b>not</b>" not in text  # what a tool or checker wrote is data, never markup
+    data = data_in(page)
+    assert [each["invalid"] for each in data["episodes"]].count(True) == 1
+    assert len(data["members"]) == 4
+    assert [each["update"] for each in data["over_updates"]["toy_0"]] == [1, 3, 3]
+    assert data["alarms"][0]["episodes"] == ["train_000003:2"]
+    assert not list(run.glob(".*.html"))
+
+
+def test_a_crashed_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_sample_run(tmp_path / "run")
+    (run / "evaluation.json").unlink()
+    episodes = run / "episodes" / "train_000003.jsonl"
+    episodes.write_text(episodes.read_text()[:-30])
+    token_file = run / "tokens" / "update_000003.npz"
+    token_file.write_bytes(token_file.read_bytes()[:400])
+    assert main(["view", str(run)]) == 0
+    notes = capsys.readouterr().err
+    assert "only half written" in notes
+    assert "not a readable .npz file" in notes
+    assert "ended before its last evaluation" in notes
+    assert len(data_in(run / "view.html")["episodes"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "flags", "message"),
+    [
+        ("nothing", [], "there is no such file"),
+        (".", [], "runs below it"),
+        ("run", ["--update", "2"], "there are: 1, 3"),
+        ("run", ["--worst", "0"], "expected at least 1"),
+        ("words.jsonl", [], 'no field "steps"'),
+        ("broken.jsonl", [], "line 1: expected a JSON object"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_one_line(
+    path: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sample_run(tmp_path / "run")
+    (tmp_path / "words.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "broken.jsonl").write_text('{"a"\n{"steps": []}\n')
+    output = tmp_path / "page.html"
+    assert main(["view", str(tmp_path / path), "--output", str(output), *flags]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert not output.exists()
+
+
+def test_a_page_of_answers_and_of_text_histories(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    steps = [{"turn": 0, "text": "[f()]", "executed": ["f()"], "results": ["1"], "reward": 0.0}]
+    answers.write_text(json.dumps({"id": "simple_1", "category": "simple_python", "steps": steps}))
+    (answer,) = data_of(answers)["episodes"]
+    assert (answer["task"], answer["steps"][0]["results"]) == ("simple_1", ["1"])
+    histories = tmp_path / "histories.jsonl"
+    spans = {"text": "2+2?<call>4", "text_spans": [[0, 4], [4, 10], [10, 11]]}
+    histories.write_text(json.dumps({**spans, "system_spans": [1, 0, 1], "reward": 1.0}))
+    (history,) = data_of(histories)["episodes"]
+    assert history["steps"][0]["text"] == "<call>"
+    assert history["steps"][0]["results"] == ["4"]
+
+
+def test_files_of_two_runs_are_not_mixed(tmp_path: Path) -> None:
+    run = write_sample_run(tmp_path / "run")
+    path = run / "episodes" / "train_000003.jsonl"
+    path.write_text(path.read_text().replace("toy_1", "toy_9"))
+    with pytest.raises(ViewError, match="of different runs"):
+        data_of(run)
