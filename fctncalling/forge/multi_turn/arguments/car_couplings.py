@@ -222,8 +222,8 @@ def units(pairs: tuple[tuple[str, str], ...]) -> Draft:
 
 
 _METRIC = (("km", "m"), ("m", "cm"), ("m", "km"), ("cm", "mm"), ("mm", "cm"))
-_IMPERIAL = (("km", "miles"), ("miles", "km"), ("kg", "lb"), ("lb", "kg"), ("cm", "in"),
-             ("in", "cm"), ("m", "ft"), ("ft", "m"))  # fmt: skip
+_IMPERIAL = (("km", "miles"), ("miles", "km"), ("kg", "lb"), ("lb", "kg"),
+             ("m", "ft"), ("ft", "m"))  # fmt: skip
 
 
 DRAFTS: dict[str, Draft] = {
