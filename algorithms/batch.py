@@ -42,8 +42,18 @@ class ActedTokens(NamedTuple):
     cut: Tensor  # (N,) bool, --max_new_tokens cut the token's action
 
 
+class RowArrays(NamedTuple):
+    """A row that another process may have laid out: what passes through the model read of it."""
+
+    ids: NDArray[np.int32]
+    acted: NDArray[np.bool_]
+
+
+Row = TokenRecord | RowArrays
+
+
 def make_batch(
-    rows: Sequence[TokenRecord], *, device: torch.device | str = "cpu", trim: bool = False
+    rows: Sequence[Row], *, device: torch.device | str = "cpu", trim: bool = False
 ) -> Batch:
     """Return the rows padded on the right, in the order given.
 
@@ -117,17 +127,17 @@ def _num_words(episodes: Sequence[EpisodeRecord]) -> list[int]:
     return num_words
 
 
-def trained_lengths(rows: Sequence[TokenRecord]) -> list[int]:
+def trained_lengths(rows: Sequence[Row]) -> list[int]:
     """Return how many tokens of each row training passes over: all up to its last acted token."""
     return [trained_length(row) for row in rows]
 
 
-def whole_ids(rows: Iterable[TokenRecord]) -> list[NDArray[np.int64]]:
+def whole_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
     """Return the tokens of each row."""
     return [np.asarray(row.ids, dtype=np.int64) for row in rows]
 
 
-def trained_length(row: TokenRecord) -> int:
+def trained_length(row: Row) -> int:
     """Return the length of the row up to and including its last acted token, 0 where nothing was
     acted.
     """
@@ -144,11 +154,12 @@ class Experience(NamedTuple):
     """Update batch: E valid episodes, their rows and their N acted tokens."""
 
     episodes: list[EpisodeRecord]  # each with at least one acted token
-    rows: list[TokenRecord]  # each with at least one acted token, in order of episode and time
+    rows: Sequence[Row]  # each with at least one acted token, in order of episode and time
     lengths: list[int]  # tokens of each row that training passes over
     tokens: ActedTokens
     starts: Tensor  # (rows + 1,) the first acted token of each row, and N at the end
     sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
+    last_rows: Sequence[Row] | None = None  # of the episodes; None: as these hold them
 
     def episode_groups(self) -> Tensor:
         """Return the group index of each episode, (E,): equal for the same task and environment
@@ -157,6 +168,19 @@ class Experience(NamedTuple):
         known: dict[object, int] = {}
         indices = [known.setdefault(episode.situation, len(known)) for episode in self.episodes]
         return torch.tensor(indices, device=self.tokens.rewards.device)
+
+    def last_row(self, episode: int) -> Row:
+        """Return an episode's last row, acted or not."""
+        return (
+            self.episodes[episode].rows[-1] if self.last_rows is None else self.last_rows[episode]
+        )
+
+    def prompt_lengths(self) -> list[int]:
+        """Return the number of tokens of each row before its first acted token."""
+        return [
+            row.acted.index(True) if isinstance(row.acted, list) else int(row.acted.argmax())
+            for row in self.rows
+        ]
 
     def trained_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
         """Return the tokens of rows that training passes over."""
@@ -229,6 +253,17 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
 
     Raises ValueError where there is none, naming the cause.
     """
+    usable = usable_episodes(episodes)
+    tokens = acted_tokens(usable, device=device)
+    rows = [row for episode in usable for row in _acted_rows(episode)]
+    starts = torch.tensor([0, *(sum(row.acted) for row in rows)]).cumsum(0)
+    return Experience(
+        episodes=usable, rows=rows, lengths=trained_lengths(rows), tokens=tokens, starts=starts
+    )
+
+
+def usable_episodes(episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
+    """Return the valid episodes with at least one acted token; ValueError where there is none."""
     usable = [episode for episode in episodes if not episode.invalid and _acted_rows(episode)]
     if not usable:
         num_invalid = sum(episode.invalid for episode in episodes)
@@ -239,12 +274,7 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
             "in the episode log, "
             "and whether --max_episode_tokens leaves room after the prompt."
         )
-    tokens = acted_tokens(usable, device=device)
-    rows = [row for episode in usable for row in _acted_rows(episode)]
-    starts = torch.tensor([0, *(sum(row.acted) for row in rows)]).cumsum(0)
-    return Experience(
-        episodes=usable, rows=rows, lengths=trained_lengths(rows), tokens=tokens, starts=starts
-    )
+    return usable
 
 
 def _acted_rows(episode: EpisodeRecord) -> list[TokenRecord]:

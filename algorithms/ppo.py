@@ -15,9 +15,10 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
-from fctncalling.algorithms.batch import Batch, Experience, Minibatch, build_experience
+from fctncalling.algorithms.batch import Batch, Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
+from fctncalling.algorithms.distributed.sharded_layout import sharded_experience
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.metrics import (
@@ -99,7 +100,7 @@ def update(
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = ALGORITHMS[config.algorithm_name]
     config = processes.with_equal_accumulation(config)
-    experience = build_experience(shape_rewards(episodes, config), next(policy.parameters()).device)
+    experience = sharded_experience(shape_rewards(episodes, config), policy, processes)
     if config.share_prefixes:
         experience = share_prefixes(experience, policy.prefix_sharing, config)
     minibatches = plan_minibatches(experience, config, generator)

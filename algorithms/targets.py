@@ -170,7 +170,7 @@ def _bootstrap(
     cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
     if not (cut and config.truncation_bootstrap and algorithm.critic):
         return values
-    last_rows = [experience.episodes[index].rows[-1] for index in cut]
+    last_rows = [experience.last_row(index) for index in cut]
     lengths, sharing = [len(row.ids) for row in last_rows], experience.sharing
 
     def forward(members: list[int]) -> tuple[list[int], Tensor]:

@@ -26,13 +26,13 @@ from fctncalling.algorithms.distributed.fsdp import (
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.minibatches import plan_minibatches
-from fctncalling.algorithms.policy import weight_files
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.weight_files import write_model
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.targets import compute_targets
+from fctncalling.algorithms.vllm import weight_files
+from fctncalling.algorithms.vllm.weight_files import write_model
 
 # Three or more microbatches of unequal length to a step: one process always has more of them than
 # the other.
