@@ -23,11 +23,11 @@ class Dials:
     chains: dict[int, float] = field(
         default_factory=lambda: {1: 0.55, 2: 1.0, 3: 0.55, 4: 0.65}
     )  # longest chain of calls that change the next one's result -> share of plans kept
-    said_now: float = 1.0
+    said_now: float = 0.85
     said_again: float = 1.2  # of this turn's words, once more
     said_before: float = 0.9
-    result: float = 6.0
-    state: float = 3.0
+    result: float = 6.5
+    state: float = 3.2
     inferred: float = 0.9  # said in another form: a city for an airport
     history: int = 1  # values from earlier turns and results that a plan should have
     plain: float = 0.25  # share kept of plans that have fewer
@@ -79,7 +79,7 @@ ANCHORS: dict[str, tuple[tuple[str, int, float], ...]] = {
         ("fillFuelTank", 1, 0.7),
     ),
     "TravelAPI": (("book_flight", 1, 0.6), ("get_flight_cost", 1, 0.25)),
-    "TradingBot": (("place_order", 2, 0.42),),
+    "TradingBot": (("place_order", 2, 0.34),),
     "GorillaFileSystem": (("touch", 2, 0.3),),
     "TicketAPI": (("create_ticket", 1, 0.3),),
     "TwitterAPI": (("post_tweet", 1, 0.3),),
@@ -106,7 +106,7 @@ FUNCTION_WEIGHTS: dict[str, float] = {
     "mkdir": 3.5, "mv": 5.5, "pwd": 0.3, "rm": 1.5, "rmdir": 2, "sort": 2, "tail": 1.5,
     "touch": 4.5, "wc": 3,
     "absolute_value": 0.4, "add": 0.4, "divide": 0.4, "imperial_si_conversion": 0.4,
-    "logarithm": 2, "max_value": 0.8, "mean": 5, "min_value": 0.8, "multiply": 0.4,
+    "logarithm": 0.8, "max_value": 0.8, "mean": 5, "min_value": 0.8, "multiply": 0.4,
     "percentage": 0.5, "power": 0.4, "round_number": 0.5, "si_unit_conversion": 0.4,
     "square_root": 0.5, "standard_deviation": 1.5, "subtract": 0.5, "sum_values": 0.8,
     "get_message_stats": 0.5, "list_users": 0.7, "message_get_login_status": 0.2,
@@ -123,7 +123,7 @@ FUNCTION_WEIGHTS: dict[str, float] = {
     "get_account_info": 3.5, "get_available_stocks": 2.5, "get_current_time": 1,
     "get_order_details": 10, "get_order_history": 0.8, "get_stock_info": 8,
     "get_symbol_by_name": 0.8, "get_transaction_history": 0.5, "get_watchlist": 8,
-    "notify_price_change": 0.4, "place_order": 6, "remove_stock_from_watchlist": 3,
+    "notify_price_change": 0.4, "place_order": 5.5, "remove_stock_from_watchlist": 3,
     "trading_get_login_status": 0.3, "trading_login": 0.5, "trading_logout": 0.8,
     "withdraw_funds": 0.9,
     "authenticate_travel": 0.5, "book_flight": 8, "cancel_booking": 12,

@@ -236,7 +236,7 @@ class Walk:
         kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
         known = {fact.kind for fact in self.knowledge.facts}
         if kinds & MADE_BY_CALLS - known:
-            fit *= 0.05
+            fit *= 0.03
         if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not many_numbers(
             self.knowledge
         ):

@@ -127,6 +127,8 @@ def numbers(drafter: Drafter) -> Arguments:
     if shown and drafter.draw.random() < 0.9:
         source = Source(shown[0].turn, shown[0].call, ("*",))
         return {"numbers": Value("number", [f.value for f in shown], "result", source=source)}
+    if drafter.draw.random() < 0.4:
+        raise LookupError("numbers")  # those of a result are the more usual ones
     drawn = [drafter.fresh("number").value for _ in range(drafter.draw.randint(2, 4))]
     return {"numbers": said("number", drawn)}
 

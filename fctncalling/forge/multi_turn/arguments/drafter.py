@@ -74,6 +74,9 @@ _FRESH: dict[str, Callable[[random.Random], Any]] = {
     ),
 }
 
+_NUMBERED = frozenset({"order_id", "booking_id", "tweet_id", "ticket_id"})
+"""Kinds of which people know the number less often than the thing."""
+
 
 @dataclass
 class Drafter:
@@ -134,7 +137,8 @@ class Drafter:
         exist = [e for e in inventory.entities(kind, self.state) if e not in exclude]
         if not exist:
             return []
-        options = [(self.dials.said_now, self._spoken(kind, self.draw.choice(exist)))]
+        rarely = 0.6 if kind in _NUMBERED else 1.0
+        options = [(rarely * self.dials.said_now, self._spoken(kind, self.draw.choice(exist)))]
         if len(exist) == 1 and kind in inventory.LOOK_UPS:
             options.append((self.dials.state, looked_up(kind, exist[0], self.state)))
         return options
