@@ -17,6 +17,7 @@ from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
+from fctncalling.envs.prompting.compact import PROMPT_STYLES
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.envs.rewards import Reward
 from fctncalling.envs.tools.box.output_text import truncate_together
@@ -50,8 +51,13 @@ class EpisodeRunner:
     strict: bool
     retry_malformed: bool
     corrective_feedback: bool
+    prompt_style: str = "bfcl"
 
     def __post_init__(self) -> None:
+        if self.prompt_style not in PROMPT_STYLES:
+            raise ValueError(
+                f"prompt_style={self.prompt_style!r}: expected one of {', '.join(PROMPT_STYLES)}."
+            )
         most = self.max_steps_per_turn
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise ValueError(f"max_steps_per_turn={most!r}: expected a whole number of at least 1.")
@@ -64,7 +70,11 @@ class EpisodeRunner:
 
     def prompt_of(self, task: Task) -> TaskPrompt:
         """Return the prompt of a task, cached."""
-        return bounded_memo(self._prompts, task.id, lambda: TaskPrompt(task, self.handler_of(task)))
+        return bounded_memo(
+            self._prompts,
+            task.id,
+            lambda: TaskPrompt(task, self.handler_of(task), self.prompt_style),
+        )
 
     def play(self, state: EpisodeState, text: str) -> PlayedMessage:
         """Play one message: return its step, and advance the episode.

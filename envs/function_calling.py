@@ -89,8 +89,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     - `strict`: report `strict_verdict`; the strict rewards do so too.
     - `retry_malformed`: answer a message that looks like calls and cannot be read by an error
       message, as a step of the turn, where BFCL ends the turn.
-    - `corrective_feedback`: let a wrong call's result go on with what to mend; the verdict does not
-      change.
+    - `corrective_feedback`: let a wrong call's result go on with what to mend; verdicts stay.
+    - `prompt_style`: function docs in `instructions`, "bfcl" as JSON, "compact" as signatures.
     - `tools`: a mapping of classes of your own for the `involved_classes` of your tasks; or a list
       of what is offered next to the functions of every task whose calls are executed: typed
       functions, callables from text to text, Tool objects, a PythonExecutor, classes (see
@@ -121,6 +121,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         strict: bool = False,
         retry_malformed: bool = False,
         corrective_feedback: bool = False,
+        prompt_style: str = "bfcl",
         tools: ToolsArgument = None,
         allow_task_tools: bool = False,
         user: User | None = None,
@@ -128,16 +129,14 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     ) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.render_mode = render_mode
-        # what is not ours may wait for anything
         foreign = tools is not None or allow_task_tools or user is not None or callable(reward)
-        self.metadata = {**self.metadata, "in_process_tools": not foreign}
+        self.metadata = {**self.metadata, "in_process_tools": not foreign}  # which may wait
         self.action_space = UnicodeText()
         self.observation_space = UnicodeText(OBSERVATION_BYTES)
         self._tools = UserTools(tools)
-        self._tasks = task_set(dataset_path, tasks, self._tools.specified)
-        self._tools.import_task_tools(
-            self._tasks.tasks, self._tasks.origin, allowed=allow_task_tools
-        )
+        found = task_set(dataset_path, tasks, self._tools.specified)
+        self._tools.import_task_tools(found.tasks, found.origin, allowed=allow_task_tools)
+        self._tasks = found
         self._runner = EpisodeRunner(
             handler=get_handler(handler),
             reward=get_reward(reward),
@@ -147,6 +146,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             strict=strict or reward in STRICT_REWARDS,
             retry_malformed=retry_malformed,
             corrective_feedback=corrective_feedback,
+            prompt_style=prompt_style,
         )
         self._state: EpisodeState | None = None
         self._num_rendered = 0  # messages that are already on the screen ("human")

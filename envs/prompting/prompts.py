@@ -18,7 +18,7 @@ from fctncalling.data.categories import language_of
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import FunctionDoc, Message, StepRecord
 from fctncalling.envs.handlers.lenient import PREFIX as LENIENT
-from fctncalling.envs.prompting import format_variants
+from fctncalling.envs.prompting import compact, format_variants
 from fctncalling.envs.prompting.format_variants import as_in_file
 
 MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"
@@ -97,8 +97,11 @@ def _as_source_text(parameters: Mapping[str, Any], language: str) -> dict[str, A
     return result
 
 
-def instructions(functions: Sequence[FunctionDoc], handler: object, *, many_turns: bool) -> str:
-    """Return the system text: the task, the output form of the handler and the docs as JSON.
+def instructions(
+    functions: Sequence[FunctionDoc], handler: object, *, many_turns: bool, style: str = "bfcl"
+) -> str:
+    """Return the system text: the task, the output form of the handler and the docs, as JSON or
+    (style "compact") as signatures.
 
     The handler of a prompt variant has its own, BFCL's one of that configuration.
     """
@@ -112,6 +115,9 @@ def instructions(functions: Sequence[FunctionDoc], handler: object, *, many_turn
         or format_variants.form_of(name)
         or FORMS["python_calls"]
     )
+    if style == "compact":
+        form = compact.FORM if form == FORMS["python_calls"] else form
+        return compact.compact_instructions(functions, form, many_turns=many_turns)
     docs = json.dumps([as_in_file(doc) for doc in functions], indent=4)
     return "\n\n".join([_TASK, form, *([_TURNS] if many_turns else []), f"{_DOCS}\n{docs}"])
 
@@ -129,8 +135,10 @@ def results_message(step: StepRecord) -> str:
     return repr(tool_messages(step.executed, step.results)) if step.executed else ""
 
 
-def held_out_functions_message(functions: Sequence[FunctionDoc]) -> str:
+def held_out_functions_message(functions: Sequence[FunctionDoc], style: str = "bfcl") -> str:
     """Return the user message that offers functions which were held out until now."""
+    if style == "compact":
+        return f"{compact.compact_docs(functions)}\n{MORE_FUNCTIONS}"
     return f"{[as_in_file(doc) for doc in functions]!r}\n{MORE_FUNCTIONS}"
 
 

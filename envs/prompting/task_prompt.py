@@ -16,7 +16,8 @@ from fctncalling.envs.prompting.tool_schemas import openai_tool
 class TaskPrompt:
     """What the model is shown of one task, per turn; every value is fresh and may be changed."""
 
-    def __init__(self, task: Task, handler: object) -> None:
+    def __init__(self, task: Task, handler: object, style: str = "bfcl") -> None:
+        self._style = style
         self._question = task.question
         is_agentic = task.kind == "agentic" and not is_prerequisite(task)
         self._answer_form = prompts.AGENTIC_ANSWER if is_agentic else ""
@@ -24,7 +25,7 @@ class TaskPrompt:
         self._docs = prompts.docs_for_prompt(task.functions, task.category)
         self._schemas: dict[frozenset[str], bytes] = {}
         self.system = prompts.instructions(
-            self._offered(0), handler, many_turns=task.executes_calls
+            self._offered(0), handler, many_turns=task.executes_calls, style=style
         )
 
     def tools(self, turn: int) -> list[dict[str, Any]]:
@@ -53,7 +54,7 @@ class TaskPrompt:
             messages.append(
                 {
                     "role": "user",
-                    "content": prompts.held_out_functions_message(offered),
+                    "content": prompts.held_out_functions_message(offered, self._style),
                     "tools": tools,
                 }
             )

@@ -201,6 +201,7 @@ class Replayer:
             handler=setting("handler", "auto"),
             reward=setting("reward", "success"),
             max_steps_per_turn=setting("max_steps_per_turn", 20),
+            prompt_style=line.record.get("prompt_style", self._config.get("prompt_style", "bfcl")),
             tools=self._tools.classes_for((task,), line.path),
         )
 

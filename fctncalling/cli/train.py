@@ -184,7 +184,7 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
         try:
             run_loop(run, progress, profiler)
             progress.close()
-            report(run)
+            report(run, run_config.prompt_style)
         except KeyboardInterrupt:
             progress.close()
             announce(

@@ -21,7 +21,7 @@ from fctncalling.training.resume import checkpoint_to_resume
 from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
-from fctncalling.training.start_checks import check_start, check_template
+from fctncalling.training.start_checks import check_prompt_style, check_start, check_template
 from fctncalling.training.supervised import (
     SupervisedLearner,
     load_demonstrations,
@@ -93,6 +93,7 @@ def _check_and_announce(
     """Check the chat template; announce limits of prefix sharing, which the policy finds before its
     weights are sharded.
     """
+    check_prompt_style(run_config.prompt_style, template)
     if not run_config.no_doctor:
         check_template(template)
     sharing = policy.prefix_sharing if config.share_prefixes else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from fctncalling.algorithms.config.config_fields import field
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
+from fctncalling.envs.prompting.compact import PROMPT_STYLES
 
 ENV_MODELS = {"calculator": "calculator", "python_math": "python_math"}
 """`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
@@ -37,6 +38,12 @@ class RunConfig:
         + ".",
         group="environments and tools",
         metavar="NAME",
+    )
+    prompt_style: str = field(
+        "bfcl",
+        "How functions stand in the prompt of a model whose chat template takes no tools: bfcl, as "
+        "JSON as BFCL shows them, or compact, as signatures in a fifth to a half of the tokens.",
+        choices=PROMPT_STYLES,
     )
     chat_template: str | None = field(
         None, "File with a chat template; none: the tokenizer's own.", metavar="FILE"

@@ -31,8 +31,11 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None =
         progress.update(metrics, run)
 
 
-def report(run: TrainingRun) -> None:
-    """Write evaluation.json and curve.png and print the summary, in the first process."""
+def report(run: TrainingRun, prompt_style: str) -> None:
+    """Write evaluation.json and curve.png and print the summary, in the first process.
+
+    prompt_style: how tasks were shown.
+    """
     from fctncalling.algorithms.run.evaluation import plot_curve, print_table, write_evaluation
 
     if not run.processes.is_first:
@@ -51,15 +54,12 @@ def report(run: TrainingRun) -> None:
         env_steps=counters.env_steps,
         sampled_tokens=counters.sampled_tokens,
         wall_seconds=run.wall_seconds,
+        prompt_style=prompt_style,
         **_supervised_figures(counters),
     )
     curve = plot_curve(folder)
     print_table(counters.before, counters.latest, counters.base)
-    if counters.sft_steps:
-        print(
-            f"\nSupervised fine-tuning took {counters.sft_steps} steps on {counters.sft_tokens:,} "
-            f"trained tokens and {counters.sft_cpu_seconds:.0f} CPU seconds."
-        )
+    _print_supervised(counters)
     print(
         f"\n{config.algorithm_name} learned from {counters.episodes} episodes "
         f"({counters.env_steps} steps, {counters.invalid_episodes} invalid and left out) in "
@@ -83,3 +83,11 @@ def _supervised_figures(counters: Counters) -> dict[str, Any]:
         "sft_tokens": counters.sft_tokens,
         "sft_cpu_seconds": counters.sft_cpu_seconds,
     }
+
+
+def _print_supervised(counters: Counters) -> None:
+    if counters.sft_steps:
+        print(
+            f"\nSupervised fine-tuning took {counters.sft_steps} steps on {counters.sft_tokens:,} "
+            f"trained tokens and {counters.sft_cpu_seconds:.0f} CPU seconds."
+        )

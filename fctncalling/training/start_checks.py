@@ -50,6 +50,15 @@ def check_model_folder(name: str) -> None:
         raise ModelError(f"--model_name_or_path {name}: the model cannot be loaded: {missing}")
 
 
+def check_prompt_style(style: str, template: ChatTemplate) -> None:
+    """Raise SettingError for a prompt style that a chat template with tools would not show."""
+    if style != "bfcl" and template.takes_tools:
+        raise SettingError(
+            f"--prompt_style {style}: this model's chat template writes tools in its own form; "
+            "leave it out, or give --chat_template FILE that takes no tools"
+        )
+
+
 def check_template(template: ChatTemplate) -> None:
     """Raise SettingError if chat template or tokenizer would spoil training; takes some 0.1
     s.

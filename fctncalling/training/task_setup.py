@@ -86,6 +86,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
             tools=user_classes or tools,
             allow_task_tools=run_config.allow_task_tools,
             corrective_feedback=run_config.corrective_feedback,
+            prompt_style=run_config.prompt_style,
         )
 
     candidates = [

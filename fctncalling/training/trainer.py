@@ -101,7 +101,7 @@ class Trainer:
         with run.interruption:
             try:
                 run_loop(run, progress)
-                report(run)
+                report(run, self.run_config.prompt_style)
             except KeyboardInterrupt:
                 run.save()
                 raise

@@ -580,3 +580,18 @@ def test_the_trainer_s_episode_logs_replay_with_their_own_settings(
     log.close()
     assert main(["replay", "--input", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["identical"] == len(chosen)
+
+
+def test_a_report_names_the_prompt_style_and_a_compact_run_replays_and_is_not_gone_on_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.jsonl"
+    tasks = ("--agent", "oracle", "--limit", "1", "--dataset_path", str(embedded_path("held_out")))
+    assert run(output, *tasks, "--prompt_style", "compact") == 0
+    assert "form prompting, prompt style compact" in capsys.readouterr().out
+    assert main(["replay", "--input", str(output), *tasks[4:]]) == 0
+    assert run(output, *tasks, "--resume") == 2
+    assert "was played with prompt_style 'compact'" in capsys.readouterr().err
+    more = ("--prompt_style", "compact", "--form", "tool_call")
+    assert run(tmp_path / "other.jsonl", *tasks, *more) == 2
+    assert "pass --form prompting" in capsys.readouterr().err

@@ -117,6 +117,7 @@ def test_the_stage_stands_before_reinforcement_learning_in_log_and_report(whole:
     assert evaluation["base"]["greedy"] == written[0]["base/greedy_success_rate"]
     assert evaluation["before"]["greedy"] == written[5]["eval/greedy_success_rate"]
     assert (evaluation["sft_steps"], evaluation["updates"]) == (4, 1)
+    assert evaluation["prompt_style"] == "bfcl"
 
 
 def test_the_table_has_three_columns_where_there_was_a_stage(
@@ -224,6 +225,10 @@ def with_reference(folder: Path) -> list[str]:
     return ["--sft_tasks=dataset", "--kl_coef=0.1"]
 
 
+def tools_in_the_template(folder: Path) -> list[str]:
+    return ["--sft_tasks=dataset", "--prompt_style=compact"]
+
+
 def idle(folder: Path) -> list[str]:
     return ["--sft_epochs=2"]
 
@@ -240,6 +245,7 @@ def idle(folder: Path) -> list[str]:
         (none_succeeded, "none of 1 episodes succeeded"),
         (no_log, "line 1: expected an episode of a run's log"),
         (with_reference, "--kl_coef: got a reference, which would be the model before --sft_tasks"),
+        (tools_in_the_template, "--prompt_style compact: this model's chat template writes tools"),
         (idle, "--sft_epochs: no effect without --sft_tasks or --sft_episodes"),
     ],
 )

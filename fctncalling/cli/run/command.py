@@ -19,20 +19,12 @@ example:
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import sys
 from contextlib import closing
 from pathlib import Path
 
-from fctncalling.checkers.leaderboard import (
-    LIVE,
-    MEMORY,
-    MULTI_TURN,
-    NON_LIVE,
-    SIZES,
-    WEB_SEARCH,
-)
+from fctncalling.cli.run.category_groups import GROUPS, expanded
 from fctncalling.cli.run.output_file import OutputFile
 from fctncalling.cli.run.report import as_report, table
 from fctncalling.cli.run.result_tree import write_result_tree
@@ -41,24 +33,11 @@ from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import add_tool_arguments
 from fctncalling.data.errors import TaskError
-from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.dialogue.task_form import FORMS
+from fctncalling.envs.prompting.compact import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.evaluation.agents.agent import AgentSetupError
-
-_SINGLE = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance")
-GROUPS: dict[str, tuple[str, ...]] = {
-    "all": (*_SINGLE, *MULTI_TURN, *WEB_SEARCH, *MEMORY),
-    "single_turn": _SINGLE,
-    "non_live": (*NON_LIVE, "irrelevance"),
-    "live": (*LIVE, "live_irrelevance", "live_relevance"),
-    "multi_turn": MULTI_TURN,
-    "web_search": WEB_SEARCH,
-    "memory": MEMORY,
-    "agentic": (*WEB_SEARCH, *MEMORY),
-}
-"""Name of a group of categories -> its categories, as BFCL groups them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,6 +118,13 @@ def _add_sampling(group: argparse._ArgumentGroup) -> None:
         help="prompting: functions in the system message, calls in the text; tool_call: the "
         "endpoint's own tool calls; tools_text: schemas to the endpoint, calls read from its text. "
         "Default: prompting (hf: as its chat template can)",
+    )
+    add(
+        "--prompt_style",
+        choices=PROMPT_STYLES,
+        default="bfcl",
+        help="functions in the system message as BFCL's JSON, or compact: as signatures, in a "
+        "fifth to a half of the tokens; default: %(default)s",
     )
     add(
         "--temperature",
@@ -275,7 +261,8 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    print(json.dumps(as_report(totals, runner.settings), indent=2) if args.json else table(totals))
+    report = as_report(totals, runner.settings)
+    print(json.dumps(report, indent=2) if args.json else table(totals, runner.settings))
     if ended:
         print(
             f"{ended} {args.output} keeps what was played: --resume goes on from there.",
@@ -286,15 +273,3 @@ def run(args: argparse.Namespace) -> int:
     if num_invalid:
         print(f"error: {num_invalid} episodes are invalid; the first: {reason}", file=sys.stderr)
     return 1 if num_invalid else 0
-
-
-def expanded(names: list[str]) -> list[str]:
-    """Return categories, groups replaced by theirs, each once;
-    raises InputError for a near miss.
-    """
-    known = {*GROUPS, *SIZES, CATEGORY}
-    for name in names:
-        near = [] if name in known else difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-        if near:
-            raise InputError(f"--category: there is no {name}; is {near[0]} meant?")
-    return list(dict.fromkeys(category for name in names for category in GROUPS.get(name, (name,))))

@@ -121,6 +121,7 @@ class OutputFile:
         """Return the parsed line of a former run; None if it is invalid and has to be replayed."""
         try:
             line = json.loads(text)
+            line = {"prompt_style": "bfcl", **line}  # what earlier versions wrote had that
             different = [key for key, value in self._settings.items() if line[key] != value]
             if missing := {"id", "category", "response"} - set(line):
                 raise LookupError(missing)

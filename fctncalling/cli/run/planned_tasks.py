@@ -85,6 +85,7 @@ class RunTasks:
             tasks=tasks,
             handler=handler,
             max_steps_per_turn=self._args.max_steps_per_turn,
+            prompt_style=self._args.prompt_style,
             tools=self._tools.classes_for(tasks, "tasks"),
         )
 

@@ -38,8 +38,10 @@ def _uncertainty(totals: Totals) -> dict[str, Any]:
     return fields
 
 
-def table(totals: Mapping[str, Totals]) -> str:
-    """Return the rates in percent as a plain table; progress is the share of turns that pass."""
+def table(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> str:
+    """Return the rates in percent as a plain table; progress is the share of turns that pass. Below
+    it stands how tasks were shown: rates of different prompts do not compare.
+    """
     rows = [["category", "episodes", "accuracy", "95 % interval", "strict", "progress", "invalid"]]
     for name, each in totals.items():
         rates = _rates(each)
@@ -52,4 +54,5 @@ def table(totals: Mapping[str, Totals]) -> str:
         lines += ["", aligned(sampled_rows(sampled))]
     if overflows := sum(each.context_overflow for each in totals.values()):
         lines.append(f"{overflows} failed as the conversation outgrew the model's context")
+    lines.append(f"form {settings['form']}, prompt style {settings['prompt_style']}")
     return "\n".join(lines)

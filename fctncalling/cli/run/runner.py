@@ -67,10 +67,16 @@ class Runner:
         else:
             self._agent = _agent(args, kind, name)
         self.form: str = self._local.form if self._local else args.form or "prompting"
+        if args.prompt_style != "bfcl" and self.form != "prompting":
+            raise InputError(
+                f"--prompt_style {args.prompt_style}: the functions of --form {self.form} stand in "
+                "no prompt: pass --form prompting"
+            )
         self.model: str = self._local.name if self._local else name or args.agent
         self.settings = {
             "model": args.agent,
             "form": self.form,
+            "prompt_style": args.prompt_style,
             "max_steps_per_turn": args.max_steps_per_turn,
         }
 

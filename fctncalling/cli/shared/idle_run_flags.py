@@ -51,7 +51,7 @@ RULES = (
         refused=False,
     ),
     Rule(
-        ("corrective_feedback", "allow_task_tools"),
+        ("corrective_feedback", "allow_task_tools", "prompt_style"),
         _is_other_env,
         f"--env_name {OUR_ENV}",
         refused=False,
