@@ -11,35 +11,14 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from chat_messages import CATEGORIES, FIRST, TASKS, recorded_message, tool_calls_message
 from conftest import SharedFolder
 
 from fctncalling import Dialogue, info_to_json, load_tasks, opening, score
-from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.types import Call, Task, Verdict
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
-
-TASKS = load_tasks(embedded_path("held_out"))
-FIRST = list({task.category: task for task in TASKS}.values())
-
-
-def tool_calls_message(calls: list[Call]) -> dict[str, Any]:
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {
-                "id": f"call_{number}",
-                "type": "function",
-                "function": {
-                    "name": call.name.replace(".", "_"),
-                    "arguments": json.dumps(dict(call.arguments)),
-                },
-            }
-            for number, call in enumerate(calls)
-        ],
-    }
 
 
 def oracle_messages(task: Task, form: str) -> list[dict[str, Any]]:
@@ -135,18 +114,6 @@ def test_info_becomes_json() -> None:
     assert plain["3"] == ["x"]
 
 
-CATEGORIES = (
-    "simple_python",
-    "multiple",
-    "parallel",
-    "parallel_multiple",
-    "irrelevance",
-    "live_simple",
-    "live_multiple",
-    "fc_simple_python",
-)
-
-
 @pytest.mark.parametrize("table", CATEGORIES)
 def test_score_equals_the_official_verdict(
     table: str, shared: SharedFolder, verdict_counter: Any
@@ -168,22 +135,3 @@ def test_score_equals_the_official_verdict(
     verdict_counter.add(seen.total())
     assert seen[True]
     assert seen[False]
-
-
-def recorded_message(response: Any, form: str) -> dict[str, Any]:
-    """Return a recorded answer as an assistant's message; one that is no list of calls as text."""
-    try:
-        calls = json.loads(response) if form == "tool_call" else None
-        named = [pair for call in calls for pair in call.items()] if calls else []
-    except (ValueError, AttributeError):
-        named = []
-    if not named:
-        return {"role": "assistant", "content": response}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": str(number), "type": "function", "function": {"name": name, "arguments": text}}
-            for number, (name, text) in enumerate(named)
-        ],
-    }

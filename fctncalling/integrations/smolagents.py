@@ -1,0 +1,82 @@
+"""smolagents (tested with 1.26): code of a CodeAgent runs in this project's confined executor.
+
+`CodeAgent(tools=[], model=model, executor=ConfinedExecutor())`. The code has no files, no network
+and no processes; variables live as long as the agent. Tools would run outside of the confinement,
+so only `final_answer` is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from smolagents.local_python_executor import CodeOutput, PythonExecutor
+
+from fctncalling.envs.tools import python_executor
+
+_OFFERED = "final_answer"
+_DEFINITION = """
+def final_answer(answer=None, *more):
+    import json
+    print({mark!r} + json.dumps(answer, default=repr))
+    raise SystemExit(0)
+"""
+
+
+class CodeError(Exception):
+    """The code of the agent failed; the message is what the agent reads."""
+
+
+class ConfinedExecutor(PythonExecutor):
+    """smolagents' interface of an executor, over a session of a confined Python executor.
+
+    `keywords` are those of `PythonExecutor` (timeout_s, memory_mb, allowed_modules, ...).
+    """
+
+    def __init__(self, **keywords: Any) -> None:
+        self._executor = python_executor.PythonExecutor(**keywords)
+        self._session = self._executor.session()
+        self._mark = secrets.token_hex(16)  # the code cannot forge a final answer by printing
+        self._run(_DEFINITION.format(mark=self._mark))
+
+    def send_tools(self, tools: Mapping[str, Any]) -> None:
+        """Take `final_answer`; raise ValueError for others, which confined code cannot reach."""
+        if others := sorted(set(tools) - {_OFFERED}):
+            raise ValueError(
+                f"tools {', '.join(others)}: confined code cannot call tools of this process; "
+                "give them to a ToolCallingAgent, or write them as code of the agent."
+            )
+
+    def send_variables(self, variables: Mapping[str, Any]) -> None:
+        """Assign variables in the session; raise ValueError for values that JSON lacks."""
+        for name, value in variables.items():
+            try:
+                text = json.dumps(value)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"variable {name}: a {type(value).__name__} cannot enter confined code: "
+                    "expected what JSON has."
+                ) from None
+            self._run(f"import json\n{name} = json.loads({text!r})")
+
+    def __call__(self, code_action: str) -> CodeOutput:
+        """Run code; raise CodeError, with its traceback's end, where it fails."""
+        logs, marked, answer = self._run(code_action).partition(self._mark)
+        if not marked:
+            return CodeOutput(output=None, logs=logs, is_final_answer=False)
+        return CodeOutput(
+            output=json.loads(answer.partition("\n")[0]), logs=logs, is_final_answer=True
+        )
+
+    def cleanup(self) -> None:
+        """End the executor's processes."""
+        self._session.close()
+        self._executor.close()
+
+    def _run(self, code: str) -> str:
+        result = self._session.run(code)
+        if self._mark in result.stdout or result.status == "ok":
+            return result.stdout
+        raise CodeError(result.stderr or f"the code was stopped: {result.status}")

@@ -1,0 +1,122 @@
+"""Other libraries' loops get our verdicts, and each example runs with the real library."""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import json
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_messages import CATEGORIES, FIRST, recorded_message, tool_calls_message
+from conftest import SharedFolder
+from transformers.utils import get_json_schema
+
+from fctncalling import load_tasks
+from fctncalling.data.types import Task
+from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.integrations import trl
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples/integrations").glob("*.py"))
+ONE_TURN = [task for task in FIRST if len(task.question) == 1]
+
+
+def test_the_package_of_integrations_imports_no_library() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import fctncalling.integrations, sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not {"trl", "inspect_ai", "smolagents", "openenv", "openrlhf"} & {*done.stdout.split()}
+
+
+@pytest.mark.parametrize("table", CATEGORIES)
+def test_trls_reward_is_the_official_verdict(
+    table: str, shared: SharedFolder, verdict_counter: Any
+) -> None:
+    """25 recorded answers of each of 8 categories."""
+    category = table.removeprefix("fc_")
+    with gzip.open(shared / "bfcl" / "verdicts" / f"{table}.jsonl.gz", "rt") as lines:
+        records = [json.loads(line) for line in lines]
+    records = list(islice(records, 7, None, max(1, len(records) // 25)))
+    tasks = load_tasks(shared / "bfcl" / "data" / f"BFCL_v4_{category}.json")
+    rewards = trl.reward_func(tasks)(
+        completions=[[recorded_message(each["response"], each["form"])] for each in records],
+        task_id=[each["id"] for each in records],
+    )
+    assert rewards == [float(each["valid"]) for each in records]
+    verdict_counter.add(len(records))
+
+
+@pytest.mark.parametrize("task", ONE_TURN, ids=lambda task: task.category)
+def test_an_environment_of_trl_pays_for_the_right_calls_only(task: Task) -> None:
+    env = trl.environment_factory([task])[task.id]()
+    for called, paid in ((True, True), (False, not any(oracle_calls(task)))):
+        env.reset(prompt="", task_id=task.id)
+        for call in (each for turn in oracle_calls(task) for each in turn if called):
+            getattr(env, call.name.replace(".", "_"))(**call.arguments)
+        assert env.get_reward() == float(paid)
+
+
+@pytest.mark.parametrize("task", ONE_TURN, ids=lambda task: task.category)
+def test_methods_of_an_environment_of_trl_have_the_schemas_of_the_functions(task: Task) -> None:
+    env = trl.environment_factory([task])[task.id]()
+    methods = {
+        name: method
+        for name, method in inspect.getmembers(env, inspect.ismethod)
+        if not name.startswith("_") and name not in ("reset", "get_reward")
+    }
+    assert set(methods) == {doc.name.replace(".", "_") for doc in task.functions}
+    for doc in task.functions:
+        schema = get_json_schema(methods[doc.name.replace(".", "_")])["function"]
+        assert set(schema["parameters"]["properties"]) == set(doc.parameters["properties"])
+
+
+def test_tasks_of_several_turns_are_refused_where_trl_has_one() -> None:
+    task = next(task for task in FIRST if len(task.question) > 1)
+    with pytest.raises(ValueError, match="play it with rollout_func"):
+        trl.environment_factory([task])
+
+
+def test_a_reward_of_trl_reads_messages_and_texts() -> None:
+    task = next(task for task in FIRST if task.category == "simple_python")
+    [calls] = oracle_calls(task)
+    reward = trl.reward_func([task])
+    assert reward([[tool_calls_message(calls)], "no idea"], task_id=[task.id] * 2) == [1.0, 0.0]
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_with_the_real_library(example: Path) -> None:
+    """FCTNCALLING_PYTHON_TRL and the like name the Python of each library's environment."""
+    library = example.stem.partition("_")[0].upper()
+    python = os.environ.get(f"FCTNCALLING_PYTHON_{library}")
+    if python is None:
+        pytest.skip(f"needs FCTNCALLING_PYTHON_{library}: the Python that has the library")
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [python, str(example)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    printed = done.stdout
+    expected = {
+        "TRL": "step 2: reward",
+        "INSPECT": "accuracy 0.8",
+        "SMOLAGENTS": "answer: 184756",
+        "OPENENV": "multi_turn_base_1 1.0 True",
+        "OPENRLHF": "multi_turn_base_1: reward 1.0",
+    }
+    assert expected[library] in printed
+    assert "FAILED" not in printed
