@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import keyword
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,3 +167,14 @@ def test_answers_in_source_text_pass(category: str) -> None:
     for task in map(task_of, entries(category, 60)):
         [text, *_] = (text for form, _, text in possible_texts(task) if form == "prompting")
         assert judge(task, text).valid, (task.id, text)
+
+
+def test_the_single_turn_examples_of_the_documentation_are_what_seed_1_gives() -> None:
+    page = (Path(__file__).parents[2] / "docs/forge.md").read_text(encoding="utf-8")
+    shown = re.findall(r"`((?!multi_turn)\w+)_(\d+)`\*\*\n\n> (.*)\n", page)
+    assert len(shown) == 10
+    for category, index, question in shown:
+        entry = single_turn_entry(category, 1, int(index)).entry
+        assert entry["question"][0][0]["content"] == question
+        for call in entry.get("ground_truth", ()):
+            assert f"`{json.dumps(call, ensure_ascii=False)}`" in page

@@ -63,7 +63,8 @@ def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: f
         return rng.choice(_ASKS).format(_lower(ordered))
     if rng.random() < WISHED_SHARE:
         wish = rng.choice(_WISHES)
-        return wish.format(_lower(ordered if "need you" in wish else _own(ordered)))
+        of_user = "need you" not in wish and "Help me" not in wish
+        return wish.format(_lower(_own(ordered) if of_user else ordered))
     return f"{ordered}."
 
 
