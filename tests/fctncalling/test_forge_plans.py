@@ -226,6 +226,14 @@ def test_a_plan_that_needs_the_function_of_another_way_is_thrown_away_and_counte
     assert dict(made.thrown_away) == {"is ambiguous: other calls lead to the same end": count}
 
 
+def test_proof_refuses_a_step_that_nobody_asked_for_and_nothing_needs() -> None:
+    plan = file_plan(("cat", {"file_name": said("file_name", "note.txt")}), REMOVE)
+    calls = (replace(plan.turns[0].calls[0], purpose="needed_step"), plan.turns[0].calls[1])
+    assert not prove(plan).fault
+    fault = prove(replace(plan, turns=(PlannedTurn(calls, requested=calls),))).fault
+    assert fault == "nothing needs the steps [(0, 0)]"
+
+
 def test_proof_refuses_a_result_that_is_not_the_tools() -> None:
     turn = PlannedTurn((PlannedCall("MathAPI", "add", SUM, result='{"result": 6.0}'),))
     assert "replays to" in prove(Plan({"MathAPI": {}}, ("MathAPI",), (turn,))).fault

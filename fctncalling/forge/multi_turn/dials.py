@@ -21,7 +21,7 @@ class Dials:
     )
     follow_up: float = 0.85
     chains: dict[int, float] = field(
-        default_factory=lambda: {1: 0.55, 2: 1.0, 3: 0.55, 4: 0.65}
+        default_factory=lambda: {1: 0.65, 2: 1.0, 3: 0.55, 4: 0.6}
     )  # longest chain of calls that change the next one's result -> share of plans kept
     said_now: float = 0.85
     said_again: float = 1.2  # of this turn's words, once more

@@ -21,6 +21,7 @@ from fctncalling.forge.plan import Plan, PlannedTurn, Value
 
 AMBIGUOUS = "another way leads to the same end"
 _MOST_EXCLUDED = 2
+Place = tuple[int, int]  # turn, call
 Dropped = frozenset[tuple[int, int]]
 
 
@@ -44,7 +45,7 @@ def prove(plan: Plan) -> Proof:
             if is_refusal(text) or text != call.result:
                 return Proof(f"{call.function} replays to {text}", plan)
     places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
-    edges: dict[tuple[int, int], list[tuple[int, int]]] = {place: [] for place in places}
+    edges: dict[Place, list[Place]] = {place: [] for place in places}
     for place in places:
         passes, results = _attempt(plan, frozenset({place}), truth)
         if passes:
@@ -54,6 +55,8 @@ def prove(plan: Plan) -> Proof:
     for first, second in pairwise(places):
         if first[0] == second[0] and _attempt(plan, frozenset({first, second}), truth)[0]:
             return Proof(f"the plan passes without calls {first} and {second}", plan)
+    if useless := _useless_steps(plan, edges):
+        return Proof(f"nothing needs the steps {useless}", plan)
     excluded = _excluded(plan, truth)
     if excluded is None:
         return Proof(AMBIGUOUS, plan)
@@ -61,6 +64,22 @@ def prove(plan: Plan) -> Proof:
         "",
         replace(plan, turns=_with_edges(plan.turns, edges), excluded_functions=excluded),
     )
+
+
+def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
+    """Return the steps that no words ask for and that no later call needs."""
+    needed = {place for places in edges.values() for place in places}
+    for turn in plan.turns:
+        for call in turn.calls:
+            for value in call.arguments.values():
+                if value.provenance == "result" and value.source is not None:
+                    needed.add((value.source.turn, value.source.call))
+    return [
+        (t, c)
+        for t, turn in enumerate(plan.turns)
+        for c, call in enumerate(turn.calls)
+        if call.purpose == "needed_step" and (t, c) not in needed
+    ]
 
 
 def _excluded(plan: Plan, truth: Sequence[TurnRecord]) -> tuple[str, ...] | None:

@@ -22,7 +22,7 @@ def place_order(drafter: Drafter) -> Arguments:
     shown = [f for f in drafter.knowledge.results("price") if f.value == stock["price"]]
     price = (
         from_fact(shown[-1], "result")
-        if shown and draw.random() < 0.88
+        if shown and (shown[-1].turn == drafter.turn or draw.random() < 0.88)
         else said("price", round(stock["price"] * draw.uniform(0.9, 1.1)) * 1.0)
     )
     order_type = draw.choice(("Buy", "Buy", "Buy", "Sell"))
