@@ -5,6 +5,7 @@ and against TRL.
   python3.11 -m venv /tmp/trl
   /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0 jmespath
   python benchmarks/rollout.py --parts trl --trl /tmp/trl/bin/python
+  python benchmarks/rollout.py --official --data_dir data/bfcl --json ratios.json
 
 Everything takes turns in one run, on one thread; CPU seconds are compared (of slow tools: seconds)
 and medians over the rounds are told. A miss is told with the profile of its part; exits 1 then.
@@ -21,11 +22,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from rollout_official import official
 from rollout_slow import slow_tools
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -235,8 +238,23 @@ def main() -> int:
         "--parts", nargs="+", default=["generate", "long", "slow"], help="generate, long, slow, trl"
     )
     parser.add_argument("--trl", help="python of an environment that has TRL")
+    parser.add_argument(
+        "--official",
+        action="store_true",
+        help="only measure what the prefix tree saves on 32 official tasks (see rollout_official)",
+    )
+    parser.add_argument(
+        "--data_dir",
+        type=Path,
+        default=Path("data/bfcl"),
+        help="folder of BFCL task files (default: %(default)s)",
+    )
+    parser.add_argument("--official_rounds", type=int, default=2, help="(default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="file for the ratios of --official")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.official:
+        return 0 if official(options) else 1
     model, held = build(options.hidden, options.layers, options.vocabulary), list[bool]()
     if "generate" in options.parts:
         held += against_generate(model, options)

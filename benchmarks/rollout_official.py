@@ -1,0 +1,129 @@
+"""Savings of prefix sharing in a rollout: `python benchmarks/rollout.py --official`.
+
+A random model plays 32 official multi_turn_base tasks of two class sets (20 of TradingBot, 12 of
+VehicleControlAPI), 16 at a time, with and without the prefix tree in turn, on one thread. Its
+shape is that of SmolLM2 with fewer and narrower layers; its tokenizer is trained on the prompts to
+read their function docs as 3,500 to 5,300 tokens, as those of real models do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from tqdm import tqdm
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.generation.engine import GenerationEngine
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.policy.plain_template import PLAIN_TEMPLATE
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.types import Task
+from fctncalling.embedded.tokenizer import train_tokenizer
+from fctncalling.envs.function_calling import FunctionCallingEnv
+
+CLASS_SETS = {("TradingBot",): 20, ("VehicleControlAPI",): 12}
+NUM_SLOTS, NEW_TOKENS, MAX_TOKENS, VOCABULARY = 16, 24, 8192, 1024
+MOST = 0.4  # of the prefill tokens, and of the time, without the tree
+
+
+class Played(NamedTuple):
+    """What one rollout took, and what was said in it."""
+
+    prefill_tokens: int
+    hit_share: float
+    cpu_seconds: float
+    episodes: list[EpisodeRecord]
+
+
+def official(options: argparse.Namespace) -> bool:
+    """Measure, print and write the ratios; return whether both are small enough."""
+    tasks = tasks_of(options.data_dir)
+    model, template = _model(), _template(tasks)
+    rounds = []
+    for _ in tqdm(range(options.official_rounds), desc="rounds"):
+        rounds.append([play(model, template, tasks, shares=shares) for shares in (True, False)])
+    with_tree, without = rounds[0]
+    seconds = [one.cpu_seconds / other.cpu_seconds for one, other in rounds]
+    ratios = {
+        "prefill_tokens": with_tree.prefill_tokens / without.prefill_tokens,
+        "rollout_seconds": median(seconds),
+    }
+    same = sum(
+        [row.ids for row in one.rows] == [row.ids for row in other.rows]
+        for one, other in zip(with_tree.episodes, without.episodes, strict=True)
+    )
+    print(f"{without.prefill_tokens} tokens prefilled, with the tree {with_tree.prefill_tokens}")
+    print(f"perf/prefix_hit_share: {with_tree.hit_share:.3f}")
+    print(f"episodes with the same tokens: {same} of {len(tasks)}")
+    for name, ratio in ratios.items():
+        holds = "" if ratio <= MOST else "  MISSED"
+        print(f"{name}, with the tree over without: {ratio:.3f} (at most {MOST}){holds}")
+    if options.json is not None:
+        options.json.write_text(json.dumps(ratios, indent=2) + "\n", encoding="utf-8")
+    return max(ratios.values()) <= MOST
+
+
+def tasks_of(data_dir: Path) -> list[Task]:
+    """Return the official tasks that are played, in the order of their file."""
+    left, tasks = dict(CLASS_SETS), []
+    for task in load_tasks(data_dir / "BFCL_v4_multi_turn_base.json"):
+        if left.get(classes := tuple(task.involved_classes), 0):
+            left[classes] -= 1
+            tasks.append(task)
+    return tasks
+
+
+def play(model: Any, template: ChatTemplate, tasks: Sequence[Task], *, shares: bool) -> Played:
+    """Play one episode of each task; the tokens sampled depend on the seed alone."""
+    engine = GenerationEngine(
+        model,
+        template.stop_ids,
+        max_new_tokens=NEW_TOKENS,
+        decode=template.decode,
+        share_prefixes=shares,
+    )
+    envs: Any = [FunctionCallingEnv(tasks=list(tasks)) for _ in range(NUM_SLOTS)]
+    started, ids = time.process_time(), [task.id for task in tasks]
+    episodes = collect(envs, engine, template, ids, max_episode_tokens=MAX_TOKENS)
+    prefilled = engine.num_prompt_tokens - engine.num_shared_tokens
+    hit_share = engine.num_shared_tokens / engine.num_prompt_tokens
+    return Played(prefilled, hit_share, time.process_time() - started, episodes)
+
+
+def _model() -> Any:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=10,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        max_position_embeddings=MAX_TOKENS,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def _template(tasks: Sequence[Task]) -> ChatTemplate:
+    """Return the plain template over a tokenizer that is trained on the first prompts of tasks."""
+    env, texts = FunctionCallingEnv(tasks=list(tasks)), []
+    for task in tasks:
+        info = env.reset(options={"task_id": task.id})[1]
+        messages = "\n".join(message["content"] for message in info["messages"])
+        texts.append(f"{info.get('instructions') or ''}\n{messages}")
+    tokenizer = train_tokenizer(texts, vocabulary_size=VOCABULARY)
+    tokenizer.chat_template = PLAIN_TEMPLATE
+    return ChatTemplate(tokenizer)
