@@ -263,7 +263,12 @@ class GenerationEngine(Engine):
 
     def _new_decoder(self, num_rows: int) -> Decoder:
         if self.fast_path:
-            return FusedDecoder(self.model, num_rows, max_tokens=self.max_prefill_tokens)
+            return FusedDecoder(
+                self.model,
+                num_rows,
+                max_tokens=self.max_prefill_tokens,
+                by_prompt=self.share_prefixes,
+            )
         hidden = self.value_head is not None
         return TransformersDecoder(
             self.model, num_rows, hidden=hidden, max_tokens=self.max_prefill_tokens

@@ -29,11 +29,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fctncalling.algorithms.generation.block_tree import States
+from fctncalling.algorithms.generation.cached_states import append_states
 from fctncalling.algorithms.generation.decoder import DecoderOutput
 from fctncalling.algorithms.generation.fused_layer import FusedLayer, FusedNorm
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.generation.kv_cache import KVCache
-from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache, append_states
+from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache
 from fctncalling.algorithms.generation.token_block import TokenBlock
 from fctncalling.algorithms.policy.precision import pass_dtypes, without_autocast
 
@@ -68,8 +69,10 @@ class FusedDecoder:
     give an in-place operation a cast copy to work on, and the result would be lost.
     """
 
-    def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 4096) -> None:
-        """max_tokens: of one forward over several rows."""
+    def __init__(
+        self, model: Any, num_rows: int, *, max_tokens: int = 4096, by_prompt: bool = False
+    ) -> None:
+        """max_tokens: of one forward over several rows; by_prompt: see PrefixKVCache."""
         config, decoder = model.config, model.model
         self.head_size = int(
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -95,6 +98,7 @@ class FusedDecoder:
             self.num_kv_heads,
             self.head_size,
             self._weight.new_empty(0, dtype=self._dtype),
+            by_prompt=by_prompt,
         )
         self._norm = FusedNorm(decoder.norm, self._residual_dtype)
         self._table: Tensor = self._weight[:0]  # RoPE factors by position

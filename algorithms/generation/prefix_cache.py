@@ -11,14 +11,18 @@ on where the prompt ends (`begins`), and a prompt goes when the last row that ha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fctncalling.algorithms.generation.block_tree import States
+from fctncalling.algorithms.generation.cached_states import append_states, cached_states
 from fctncalling.algorithms.generation.kv_cache import KVCache, whole_lines
 from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
-from fctncalling.algorithms.generation.transformers_cache import next_capacity
+
+# The kernel behind F.scaled_dot_product_attention on a CPU, which also returns the log-sum-exp.
+_ATTENTION: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 
 
 class PrefixKVCache(KVCache):
@@ -29,9 +33,21 @@ class PrefixKVCache(KVCache):
     """
 
     def __init__(
-        self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor
+        self,
+        num_layers: int,
+        num_rows: int,
+        num_heads: int,
+        head_size: int,
+        like: Tensor,
+        *,
+        by_prompt: bool = False,
     ) -> None:
+        """by_prompt: where there are many scores, the new tokens of all rows that follow a prompt
+        attend to it in one call, without padding, in fp32 on a CPU.
+        """
         super().__init__(num_layers, num_rows, num_heads, head_size, like)
+        plain = like.dtype == torch.float32 and like.device.type == "cpu"
+        self._by_prompt = by_prompt and plain and _ATTENTION is not None
         self.prompts = KVCache(num_layers, 0, num_heads, head_size, like)
         self._prompt_of: list[int | None] = [
             None
@@ -101,10 +117,10 @@ class PrefixKVCache(KVCache):
     def states(self, row: int, start: int, end: int) -> States:
         """Return keys and values (layers, heads, tokens, size) of tokens [start, end) of a row."""
         prompt, begin = self._prompt_of[row], self.begins[row]
-        own = _states(self, row, max(start, begin) - begin, end - begin)
+        own = cached_states(self, row, max(start, begin) - begin, end - begin)
         if prompt is None or start >= begin:
             return own
-        shared = _states(self.prompts, prompt, start, min(end, begin))
+        shared = cached_states(self.prompts, prompt, start, min(end, begin))
         if end <= begin:
             return shared
         return tuple(torch.cat(parts, -2) for parts in zip(shared, own, strict=True))
@@ -164,10 +180,11 @@ class PrefixKVCache(KVCache):
 
     def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
         """Return the additive mask: as `KVCache.mask` over own columns where `_products` adds the
-        prompts; else (n, 1, q, k) over [prompt | own] columns.
+        prompts; else (n, 1, q, k) over [prompt | own] columns, or over own ones where `by_prompt`.
         """
         mask = super().mask(block, groups)
-        if mask is None or mask.dim() == 3 or (prefix_groups := block.prefix_groups) is None:
+        prefix_groups = block.prefix_groups
+        if mask is None or mask.dim() == 3 or prefix_groups is None or self._by_prompt:
             return mask
         seen = (
             prefix_groups.mask[:: self.keys.shape[2]]
@@ -177,6 +194,65 @@ class PrefixKVCache(KVCache):
         if prefix_groups.none is not None:
             seen = seen.index_fill(0, prefix_groups.none, float("-inf"))
         return torch.cat((seen.expand(-1, -1, block.longest, -1), mask), -1)
+
+    def attend(
+        self,
+        layer: int,
+        block: TokenBlock,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """Return what the queries (N, query heads, size) of announced tokens read, (N, query heads
+        x size).
+        """
+        split = self._by_prompt and block.prefix_groups is not None
+        if not split or mask is None or mask.dim() == 3:
+            return super().attend(layer, block, queries, keys, values, mask)
+        return self._attend_by_prompt(layer, block, queries, mask)
+
+    def _attend_by_prompt(
+        self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor
+    ) -> Tensor:
+        """Return the same in parts, merged by their log-sum-exp: own columns, then each prompt.
+
+        The query heads that share a key head are taken as further queries of it.
+        """
+        number, heads, size = len(queries), *self.keys.shape[2:4]
+        by_head = queries.view(number, heads, -1, size)
+        own_keys, own_values = self._own(layer, block)
+        shape = (len(block.chosen), heads, -1, size)
+        read, sums = _ATTENTION(
+            self._grouped(block, queries).view(shape),
+            own_keys.transpose(-1, -2).contiguous(),
+            own_values.contiguous(),
+            attn_mask=mask.repeat_interleave(by_head.shape[2], 2),
+        )
+        read = self._ungrouped(block, read.flatten(0, 1)).view(by_head.shape)
+        sums = self._ungrouped(block, sums.flatten(0, 1).unsqueeze(-1)).view(by_head.shape[:3])
+        for prompt, tokens in self._tokens_by_prompt(block).items():
+            columns = slice(self.prompts.lengths[prompt])
+            shared_keys, shared_values = (part[prompt] for part in self.prompts.layers[layer])
+            part, part_sums = _ATTENTION(
+                by_head[tokens].transpose(0, 1).reshape(1, heads, -1, size),
+                shared_keys[..., columns].transpose(-1, -2).contiguous().unsqueeze(0),
+                shared_values[:, columns].contiguous().unsqueeze(0),
+            )
+            part = part.view(heads, len(tokens), -1, size).transpose(0, 1)
+            part_sums = part_sums.view(heads, len(tokens), -1).transpose(0, 1)
+            weight = (part_sums - torch.logaddexp(sums[tokens], part_sums)).exp_().unsqueeze(-1)
+            read[tokens] = read[tokens].lerp(part, weight)
+        return read.flatten(1)
+
+    def _tokens_by_prompt(self, block: TokenBlock) -> dict[int, Tensor]:
+        """Return the new tokens of the rows that follow each prompt."""
+        rows = [self._prompt_of[row] for row in block.chosen.tolist()]
+        prompt_of = self.tensor([-1 if prompt is None else prompt for prompt in rows])[block.place]
+        return {
+            prompt: (prompt_of == prompt).nonzero().squeeze(1)
+            for prompt in sorted({prompt for prompt in rows if prompt is not None})
+        }
 
     def _columns(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
         if block.prefix_groups is None:
@@ -189,24 +265,6 @@ class PrefixKVCache(KVCache):
         return torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous(), torch.cat(
             (values, own_values), 2
         )
-
-
-def _states(cache: KVCache, row: int, start: int, end: int) -> States:
-    columns = slice(start, max(start, end))
-    keys, values = cache.keys[:, row, :, :, columns], cache.values[:, row, :, columns]
-    return keys.transpose(-1, -2), values
-
-
-def append_states(cache: KVCache, row: int, states: States) -> None:
-    """Append tokens to a row of a cache whose keys and values (layers, heads, tokens, size) are
-    known.
-    """
-    start = cache.lengths[row]
-    cache.lengths[row] = end = start + states[0].shape[-2]
-    if end > cache.keys.shape[-1]:
-        cache.resize(whole_lines(next_capacity(cache.keys.shape[-1], end)))
-    cache.keys[:, row, :, :, start:end] = states[0].transpose(-1, -2)
-    cache.values[:, row, :, start:end] = states[1]
 
 
 def _per_prefix(

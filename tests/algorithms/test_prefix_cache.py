@@ -24,10 +24,22 @@ class Player:
     actions checked.
     """
 
-    def __init__(self, kind: str, num_slots: int, num_prompts: int, order: random.Random) -> None:
+    def __init__(
+        self,
+        kind: str,
+        num_slots: int,
+        num_prompts: int,
+        order: random.Random,
+        shares: bool = True,
+    ) -> None:
         self.model, self.order = model_of(kind), order
         self.engine = GenerationEngine(
-            self.model, [END], temperature=0, max_new_tokens=5, max_prefill_tokens=60
+            self.model,
+            [END],
+            temperature=0,
+            max_new_tokens=5,
+            max_prefill_tokens=60,
+            share_prefixes=shares,
         )
         self.prompts = [next(pieces(50 + i, longest=40)) for i in range(num_prompts)]
         self.engine.start(num_slots)
@@ -79,11 +91,14 @@ def test_in_whatever_order_members_come_go_on_and_leave_each_says_what_it_would_
         assert prompt_bytes(player.engine) == 0
 
 
+@pytest.mark.parametrize("shares", [True, False])
 @pytest.mark.parametrize("kind", ["qwen2", "llama"])
-def test_the_same_is_said_where_scores_are_too_many_to_hold_at_once(kind: str) -> None:
+def test_the_same_is_said_where_scores_are_too_many_to_hold_at_once(
+    kind: str, shares: bool
+) -> None:
     with patch.object(kv_cache, "MAX_SCORES", 0):
         for seed in range(3):
-            player = Player(kind, num_slots=5, num_prompts=3, order=random.Random(seed))
+            player = Player(kind, 5, 3, random.Random(seed), shares)
             for _ in range(20):
                 player.round(refill=True)
 
