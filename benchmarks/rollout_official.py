@@ -30,12 +30,12 @@ from fctncalling.data.types import Task
 from fctncalling.embedded.tokenizer import train_tokenizer
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
-CLASS_SETS = {("TradingBot",): 20, ("VehicleControlAPI",): 12}
+CLASS_SETS: dict[tuple[str, ...], int] = {("TradingBot",): 20, ("VehicleControlAPI",): 12}
 NUM_SLOTS, NEW_TOKENS, MAX_TOKENS, VOCABULARY = 16, 24, 8192, 1024
 MOST = 0.4  # of the prefill tokens, and of the time, without the tree
 
 
-class Played(NamedTuple):
+class RolloutCost(NamedTuple):
     """What one rollout took, and what was said in it."""
 
     prefill_tokens: int
@@ -82,7 +82,7 @@ def tasks_of(data_dir: Path) -> list[Task]:
     return tasks
 
 
-def play(model: Any, template: ChatTemplate, tasks: Sequence[Task], *, shares: bool) -> Played:
+def play(model: Any, template: ChatTemplate, tasks: Sequence[Task], *, shares: bool) -> RolloutCost:
     """Play one episode of each task; the tokens sampled depend on the seed alone."""
     engine = GenerationEngine(
         model,
@@ -96,7 +96,7 @@ def play(model: Any, template: ChatTemplate, tasks: Sequence[Task], *, shares: b
     episodes = collect(envs, engine, template, ids, max_episode_tokens=MAX_TOKENS)
     prefilled = engine.num_prompt_tokens - engine.num_shared_tokens
     hit_share = engine.num_shared_tokens / engine.num_prompt_tokens
-    return Played(prefilled, hit_share, time.process_time() - started, episodes)
+    return RolloutCost(prefilled, hit_share, time.process_time() - started, episodes)
 
 
 def _model() -> Any:

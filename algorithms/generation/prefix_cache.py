@@ -222,9 +222,8 @@ class PrefixKVCache(KVCache):
         number, heads, size = len(queries), *self.keys.shape[2:4]
         by_head = queries.view(number, heads, -1, size)
         own_keys, own_values = self._own(layer, block)
-        shape = (len(block.chosen), heads, -1, size)
         read, sums = _ATTENTION(
-            self._grouped(block, queries).view(shape),
+            self._grouped(block, queries).unflatten(0, (-1, heads)),
             own_keys.transpose(-1, -2).contiguous(),
             own_values.contiguous(),
             attn_mask=mask.repeat_interleave(by_head.shape[2], 2),
