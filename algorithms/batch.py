@@ -278,4 +278,4 @@ def usable_episodes(episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
 
 
 def _acted_rows(episode: EpisodeRecord) -> list[TokenRecord]:
-    return [row for row in episode.rows if any(row.acted)]
+    return [row for row in episode.rows if row.num_acted]

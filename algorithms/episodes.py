@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fctncalling.algorithms.packed_row import FIELDS, PackedRow, pack_row
+
+PACKED = "_packed"  # attribute of a record that came from another process, until a list is read
+
 
 @dataclass
 class TokenRecord:
@@ -12,6 +16,7 @@ class TokenRecord:
 
     All lists have one entry a token. Tokens sampled by the policy are `acted`; all others (system,
     user, tool, template) are context. The ids are those sampled, never decoded and encoded again.
+    Pickled, a record is a few arrays; a copy makes lists of them when one is read.
     """
 
     ids: list[int]
@@ -19,6 +24,38 @@ class TokenRecord:
     ends_action: list[bool]  # the last sampled token of its action
     rollout_logprobs: list[float]  # as sampled, NaN where unknown; 0.0 where not acted
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens, context included."""
+        packed = self.__dict__.get(PACKED)
+        return len(self.ids) if packed is None else packed.num_tokens
+
+    @property
+    def num_acted(self) -> int:
+        """Number of tokens that the policy sampled."""
+        packed = self.__dict__.get(PACKED)
+        return sum(self.acted) if packed is None else packed.num_acted
+
+    @property
+    def first_acted(self) -> int:
+        """Number of tokens before the first that the policy sampled; there must be one."""
+        packed = self.__dict__.get(PACKED)
+        return self.acted.index(True) if packed is None else packed.first_acted
+
+    def __getstate__(self) -> Any:
+        packed = self.__dict__.get(PACKED)
+        return (pack_row(self) or self.__dict__) if packed is None else packed
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update({PACKED: state} if isinstance(state, PackedRow) else state)
+
+    def __getattr__(self, name: str) -> Any:
+        # only for what is not there: a field of a record that is still packed, or nothing of ours
+        if name in FIELDS and PACKED in self.__dict__:
+            self.__dict__.update(self.__dict__.pop(PACKED).lists())
+            return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def split(self) -> SplitRecord:
         """Return the row as trainers of prompts and completions take it; the context after the last

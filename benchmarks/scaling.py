@@ -8,6 +8,7 @@ alternate with a plain copy of the memory.
 
 from __future__ import annotations
 
+import io
 import pickle
 import statistics
 import time
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fctncalling.algorithms.batch import acted_tokens
+from fctncalling.algorithms.distributed.sharded_layout import lay_out, merge
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
@@ -85,8 +86,8 @@ def env_steps() -> None:
     )
 
 
-def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
-    """Print the size of a serialised episode and the cost of packing and unpacking it."""
+def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> None:
+    """Print the size of a serialised episode and the cost of moving it and of laying it out."""
     rng = np.random.default_rng(0)
     acted = [index % 8 == 7 for index in range(num_tokens)]
     row = TokenRecord(
@@ -100,17 +101,28 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 20) -> None:
         [0.0] * num_tokens,
     )
     records = [EpisodeRecord("task", "", [row], terminated=True) for _ in range(num_episodes)]
-    copies = [pickle.loads(pickle.dumps(record)) for record in records]
-    data = [pickle.dumps(record, protocol=5) for record in copies]
+    data = [pickle.dumps(record, protocol=5) for record in records]
     per = num_tokens * num_episodes / 1e6
     print(f"episode: {len(data[0]) / num_tokens:.1f} bytes a token when it travels")
     print(
         "  packing "
-        f"{least(lambda: [pickle.dumps(record, protocol=5) for record in copies]) / per:.3f} CPU "
-        "s, "
-        f"unpacking {least(lambda: [pickle.loads(one) for one in data]) / per:.3f}, "
-        f"laying out for the update {least(lambda: acted_tokens(copies)) / per:.3f}, a million "
-        "tokens"
+        f"{least(lambda: [pickle.dumps(record, protocol=5) for record in records]) / per:.3f} CPU "
+        f"s, unpacking {least(lambda: [pickle.loads(one) for one in data]) / per:.4f}, "
+        f"and reading {least(lambda: [pickle.loads(one).rows[0].ids for one in data]) / per:.3f}, "
+        "a million tokens"
+    )
+    part = lay_out(records, range(num_episodes))
+    sent = io.BytesIO()
+    torch.save(part, sent)
+
+    def take() -> None:
+        sent.seek(0)
+        merge(records, [torch.load(sent, weights_only=False)], torch.device("cpu"))
+
+    print(
+        f"  laying out a share {least(lambda: lay_out(records, range(num_episodes))) / per:.3f}, "
+        f"taking in what others laid out {least(take) / per:.4f}, at "
+        f"{len(sent.getvalue()) / num_tokens / num_episodes:.1f} bytes a token"
     )
 
 

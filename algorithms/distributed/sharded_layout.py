@@ -57,10 +57,10 @@ def sharded_experience(
         return build_experience(episodes, device)
     usable = usable_episodes(episodes)
     own = range(processes.rank, len(usable), processes.count)
-    return _merged(usable, processes.gather(_lay_out(usable, own)), device)
+    return merge(usable, processes.gather(lay_out(usable, own)), device)
 
 
-def _lay_out(episodes: Sequence[EpisodeRecord], numbers: Sequence[int]) -> LaidOut:
+def lay_out(episodes: Sequence[EpisodeRecord], numbers: Sequence[int]) -> LaidOut:
     """Return the episodes of these numbers as arrays."""
     own = [episodes[number] for number in numbers]
     rows = [(number, row) for number in numbers for row in episodes[number].rows]
@@ -86,7 +86,7 @@ def _lay_out(episodes: Sequence[EpisodeRecord], numbers: Sequence[int]) -> LaidO
     )
 
 
-def _merged(
+def merge(
     episodes: list[EpisodeRecord], parts: Sequence[LaidOut], device: torch.device
 ) -> Experience:
     """Return the update batch of all processes' parts, in the order of the episodes."""

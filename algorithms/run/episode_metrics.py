@@ -74,11 +74,9 @@ def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
 
 def _token_metrics(valid: Sequence[EpisodeRecord], steps: int) -> dict[str, float | None]:
-    acted = sum(sum(row.acted) for record in valid for row in record.rows)
-    total = sum(len(row.ids) for record in valid for row in record.rows)
-    prompts = [
-        row.acted.index(True) for record in valid for row in record.rows[:1] if any(row.acted)
-    ]
+    acted = sum(row.num_acted for record in valid for row in record.rows)
+    total = sum(row.num_tokens for record in valid for row in record.rows)
+    prompts = [row.first_acted for record in valid for row in record.rows[:1] if row.num_acted]
     return {
         "tokens/prompt_length_mean": fmean(prompts) if prompts else None,
         "tokens/episode_length_mean": total / len(valid),

@@ -154,7 +154,7 @@ class TrainingRun:
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
-        tokens = sum(len(row.ids) for episode in usable for row in episode.rows)
+        tokens = sum(row.num_tokens for episode in usable for row in episode.rows)
         timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
         self.update_log.write(
             self.counters.updates,

@@ -7,7 +7,9 @@ one process here.
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -260,3 +262,34 @@ def test_no_process_lays_out_the_episodes_of_another() -> None:
     together = Together(2)
     together.run(episodes)
     assert [part.episode.tolist() for part in together.given] == [[0, 2, 4], [1, 3]]
+
+
+@examples(max_examples=30, deadline=None)
+@given(EPISODES)
+def test_a_record_that_travels_is_equal_and_stays_packed_until_it_is_read(drawn: list[Any]) -> None:
+    for number, (rows, counted, _) in enumerate(drawn):
+        sent = record(number, rows, counted)
+        got = pickle.loads(pickle.dumps(sent))
+        for row, wanted in zip(got.rows, sent.rows, strict=True):
+            assert (row.num_tokens, row.num_acted) == (len(wanted.ids), sum(wanted.acted))
+            if any(wanted.acted):
+                assert row.first_acted == wanted.acted.index(True)
+            assert "ids" not in vars(row)
+            assert pickle.dumps(row) == pickle.dumps(wanted)
+            assert repr(row) == repr(wanted)  # NaN is not equal to itself
+            assert [type(each) for each in row.ids] == [int] * len(row.ids)
+        assert repr(copy.deepcopy(sent)) == repr(sent)
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        TokenRecord([1, 2], [False, True], [False], [0.0, -1.0], [0.0, 0.0]),
+        TokenRecord([1, 2], [False, True], [True, True], [0.0, -1.0], [0.0, 0.0]),
+        TokenRecord([1, 2**40], [False, True], [False, True], [0.0, -1.0], [0.5, 0.0]),
+    ],
+)
+def test_a_faulty_record_travels_as_it_is(faulty: TokenRecord) -> None:
+    assert pickle.loads(pickle.dumps(faulty)) == faulty
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = faulty.nothing
