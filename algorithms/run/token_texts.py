@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,18 @@ class TokenTexts:
         self._template = template
         self._pieces: dict[int, str] = {}
         self._gaps: dict[int, tuple[bool, bool]] = {}
-        self._bracket = template.encode(BRACKET)[-1:]
-        self._word = template.encode(WORD)[-1:]
-        self._implies_spaces = self._implies_space(self._word, self._word)
+
+    @cached_property
+    def _bracket(self) -> list[int]:
+        return self._template.encode(BRACKET)[-1:]
+
+    @cached_property
+    def _word(self) -> list[int]:
+        return self._template.encode(WORD)[-1:]
+
+    @cached_property
+    def _implies_spaces(self) -> bool:
+        return bool(self._word) and self._implies_space(self._word, self._word)
 
     def pieces(self, ids: Sequence[int]) -> dict[int, str]:
         """Return the text of each id; its name in brackets if it is no whole character."""
@@ -88,6 +98,8 @@ class TokenTexts:
             text = self._template.spell([*self._bracket, token])
             opening = self._template.spell(self._bracket)
             whole = text.startswith(opening) and UNDECODED not in text
-            name = f"[{self._template.tokenizer.convert_ids_to_tokens([token])[0]}]"
-            self._pieces[token] = text[len(opening) :] if whole else name
+            self._pieces[token] = text[len(opening) :] if whole else self._name(token)
         return self._pieces[token]
+
+    def _name(self, token: int) -> str:
+        return f"[{self._template.tokenizer.convert_ids_to_tokens([token])[0]}]"

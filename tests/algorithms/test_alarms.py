@@ -6,17 +6,22 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.run.alarm_log import AlarmLog, episode_signals
 from fctncalling.algorithms.run.alarms import QUIET, RULES, find_alarms, new_alarms
+from fctncalling.algorithms.run.logs import RunLog
+from fctncalling.algorithms.run.update_log import UpdateLog
+from fctncalling.cli.shared.progress_bar import Progress
 
 ROOT = Path(__file__).parents[2]
 SOUND = json.loads((ROOT / "tests/support/sound_metrics.json").read_text())
-"""Metrics of the 40 updates of the default job, seed 1."""
+"""Metrics of a run of the default job, 40 updates."""
 Line = dict[str, float | None]
 
 
@@ -169,6 +174,31 @@ def test_a_resumed_run_knows_its_history_and_repeats_no_alarm(tmp_path: Path) ->
     with (cut / "alarms.jsonl").open("a") as file:
         file.write('{"update": 3')  # half a line
     assert run_log(cut, history, start=20) == wanted
+
+
+def test_an_alarms_episodes_are_written_and_its_name_stands_on_the_progress_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = RunLog(tmp_path, {}, tensorboard=False)
+    template: Any = SimpleNamespace(spell=str)
+    update_log = UpdateLog(log, TrainConfig(), template, 0, None)
+    progress = Progress(40, 0)
+    for at, line in enumerate(PLANTED["mismatch"][0][:25], 1):
+        update_log.write(at, [record([0.9])], [], line | {"env/episodes": 1.0}, {}, None)
+        run: Any = SimpleNamespace(
+            update_log=update_log, tokens_per_s=None, counters=SimpleNamespace(updates=at)
+        )
+        progress.update(line, run)
+    log.close()
+    (alarm,) = map(json.loads, (tmp_path / "alarms.jsonl").read_text().splitlines())
+    assert [path.stem for path in (tmp_path / "episodes").iterdir()] == [
+        f"train_{alarm['update']:06d}"
+    ]
+    assert update_log.active_alarms == ("mismatch",)
+    lines = capsys.readouterr().out.splitlines()
+    shown = [number for number, line in enumerate(lines, 1) if line.endswith("alarms mismatch")]
+    assert shown == list(range(alarm["update"], 26))
+    assert not any("alarms" in line for line in lines[: alarm["update"] - 1])
 
 
 def test_a_sound_run_leaves_no_alarm_file(tmp_path: Path) -> None:

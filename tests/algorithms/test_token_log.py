@@ -404,3 +404,13 @@ def test_a_part_of_a_character_bears_its_name() -> None:
     template = template_of(byte_level(bos=False))
     ids = template.encode("é漢")
     assert any(text.startswith("[") for text in TokenTexts(template).pieces(ids).values())
+
+
+def test_a_tokenizer_that_knows_no_bracket_has_texts_too() -> None:
+    template: Any = SimpleNamespace(
+        encode=lambda text: [ord(each) for each in text if each.isdigit()],
+        spell=lambda ids: "".join(map(chr, ids)),
+    )
+    texts = TokenTexts(template)
+    assert texts.pieces([ord("7")]) == {ord("7"): "7"}
+    assert texts.implied_spaces([[ord("7")] * 3]).tolist() == [False] * 3
