@@ -110,6 +110,22 @@ class TextHistory:
         end = self.token_spans[0][1]
         return self.tokens[:end], self.tokens[end:], self.token_masks[end:]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON values: a line of a file that `view` makes a page of."""
+        reward = float(self.reward)
+        return {
+            "text": self.text,
+            "text_spans": [list(span) for span in self.text_spans],
+            "system_spans": list(self.system_spans),
+            "ids": list(self.ids),
+            "token_spans": [list(span) for span in self.token_spans],
+            "logprobs": [None if math.isnan(each) else each for each in self.logprobs],
+            "reward": reward if math.isfinite(reward) else None,
+            "completed": self.completed,
+            "truncated": self.truncated,
+            "invalid": self.invalid,
+        }
+
     def show_text(self, show_legend: bool = False, *, console: Console | None = None) -> None:
         """Print the episode's text, coloured by who wrote what, and its reward; needs rich."""
         from fctncalling.text_environment.history_view import console_or_default, legend, rich_text

@@ -34,7 +34,7 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
         "terminated": bool(record.get("terminated")),
         "truncated": bool(record.get("truncated")),
         "invalid": bool(record.get("invalid")),
-        "reason": record.get("invalid_reason") or record.get("reason"),
+        "reason": record.get("invalid_reason") or record.get("not_learned_from"),
         "learned": None,
         "num_cut": record.get("num_actions_truncated", 0),
         "error_type": error_type,

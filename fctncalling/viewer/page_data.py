@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fctncalling.data.types import Task
 from fctncalling.viewer.consistency import Checked, findings
 from fctncalling.viewer.episode_entry import episode_entry, history_entry, member_entry
-from fctncalling.viewer.run_files import LoadedRun, Record, ViewError, episode_files, read_lines
+from fctncalling.viewer.over_updates import over_updates
+from fctncalling.viewer.run_files import LoadedRun, Record, ViewError
 from fctncalling.viewer.state_differences import environment_turns
 from fctncalling.viewer.token_lanes import episode_lanes, lanes_json, recomputed
 
 FORMAT_VERSION = 1
 MAX_EPISODES = 64
-MAX_LATER = 24
-"""Answers to one task at other updates that a page holds."""
 _SETTINGS = (
     *("env_name", "algorithm_name", "experiment_name", "seed", "model_name_or_path"),
     *("dataset_path", "episodes_per_update", "group_size", "gamma", "lam", "lam_value", "lr"),
@@ -34,7 +34,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     Raises ViewError if a token file and its episode file do not belong together.
     """
     entries = _entries(run)
-    chosen = _chosen(entries, worst)
+    chosen = _chosen(entries, worst, _surprises(run))
     token_parts, checks = _token_parts(run, chosen)
     for index in chosen:
         entry, record = entries[index], run.episodes[index]
@@ -58,7 +58,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "pieces": run.tokens.header["pieces"] if run.tokens else {},
         "episodes": shown,
         "members": [member_entry(entry) for entry in entries],
-        "over_updates": _over_updates(run, {entry["task"] for entry in shown}),
+        "over_updates": over_updates(run, {entry["task"] for entry in shown}),
     }
 
 
@@ -84,20 +84,34 @@ def _entries(run: LoadedRun) -> list[Record]:
     return entries
 
 
-def _chosen(entries: list[Record], worst: int | None) -> list[int]:
-    """Return the indices to show: invalid ones first, then by return and length, if asked for."""
+def _surprises(run: LoadedRun) -> dict[int, float]:
+    """Return the surprise of each line's episode in nats: that of its least likely token."""
+    tokens = run.tokens
+    if tokens is None:
+        return {}
+    found = {}
+    for index, lanes in enumerate(episode_lanes(tokens)):
+        sampled = -tokens.rollout_logprobs[lanes.acted]
+        known = sampled[np.isfinite(sampled)]
+        found[tokens.episodes[index]["line"]] = float(known.max(initial=0.0))
+    return found
+
+
+def _chosen(entries: list[Record], worst: int | None, surprises: Mapping[int, float]) -> list[int]:
+    """Return the indices to show; the worst: invalid ones, lowest returns, most surprising."""
     order = list(range(len(entries)))
     if worst is None:
         return order[:MAX_EPISODES]
-    order.sort(key=lambda index: _badness(entries[index]))
+    order.sort(key=lambda index: _badness(entries[index], surprises))
     return sorted(order[: max(1, worst)])
 
 
-def _badness(entry: Record) -> tuple[float, ...]:
+def _badness(entry: Record, surprises: Mapping[int, float]) -> tuple[float, ...]:
     earned = entry["return"]
     return (
         float(not entry["invalid"]),
         earned if isinstance(earned, int | float) and math.isfinite(earned) else -math.inf,
+        -surprises.get(entry["line"], 0.0),
         -float(len(entry["steps"])),
     )
 
@@ -148,24 +162,3 @@ def _metrics(line: Mapping[str, Any]) -> Record:
         for key, value in line.items()
         if key != "line" and key.count("/") < 2 and isinstance(value, int | float | None)
     }
-
-
-def _over_updates(run: LoadedRun, tasks: set[str]) -> dict[str, list[Record]]:
-    """Return how each task shown was answered at other updates, in their order."""
-    if run.folder is None:
-        return {}
-    found: dict[str, list[Record]] = {}
-    for phase, update, path in episode_files(Path(run.folder)):
-        for record in read_lines(path, []):
-            if record.get("task_id") in tasks and "steps" in record:
-                entry = member_entry(episode_entry(record, run))
-                entry |= {"phase": phase, "update": update, "id": f"{path.stem}:{entry['line']}"}
-                found.setdefault(record["task_id"], []).append(entry)
-    return {task: _thinned(entries) for task, entries in found.items()}
-
-
-def _thinned(entries: list[Record]) -> list[Record]:
-    if len(entries) <= MAX_LATER:
-        return entries
-    step = (len(entries) - 1) / (MAX_LATER - 1)
-    return [entries[round(number * step)] for number in range(MAX_LATER)]

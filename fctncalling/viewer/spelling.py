@@ -14,16 +14,6 @@ _SHOWN = 40
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"  # part of a character: no text of its own
 
 
-def token_texts(tokens: TokenFile) -> list[str]:
-    """Return the text of each token of a file, with the space that some tokenizers imply."""
-    pieces = tokens.pieces
-    texts = [pieces.get(token, _UNKNOWN) for token in tokens.ids.tolist()]
-    implied = getattr(tokens, "space_before", None)
-    for place in () if implied is None else np.flatnonzero(implied):
-        texts[place] = f" {texts[place]}"
-    return texts
-
-
 def spelling_findings(
     tokens: TokenFile, lanes: EpisodeLanes, steps: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[int, str]]:
@@ -34,11 +24,10 @@ def spelling_findings(
     if len(ends) != len(steps):
         yield 0, f"{len(ends)} trained actions, but the log has {len(steps)} answers"
         return
-    pieces = tokens.pieces
+    texts = tokens.texts
     start = 0
     for number, (end, step) in enumerate(zip(ends.tolist(), steps, strict=True)):
-        ids = tokens.ids[lanes.acted[start : end + 1]].tolist()
-        spelled = "".join(pieces.get(token, _UNKNOWN) for token in ids)
+        spelled = "".join(texts[place] for place in lanes.acted[start : end + 1])
         fault = _fault(spelled, str(step.get("text", "")), step.get("results") or ())
         if fault:
             yield start, f"action {number}: {fault}"

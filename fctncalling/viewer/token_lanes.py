@@ -122,7 +122,6 @@ def _rows(tokens: TokenFile, lanes: EpisodeLanes) -> Iterable[dict[str, Any]]:
     space before them.
     """
     before = np.zeros(0, dtype=np.int32)
-    implied = getattr(tokens, "space_before", None)
     for row in lanes.rows:
         ids = tokens.ids[row]
         length = min(len(ids), len(before))
@@ -132,6 +131,6 @@ def _rows(tokens: TokenFile, lanes: EpisodeLanes) -> Iterable[dict[str, Any]]:
             "ids": ids.tolist(),
             "shared": int(unequal[0]) if len(unequal) else length,
             "acted": edges.tolist(),
-            "spaces": [] if implied is None else np.flatnonzero(implied[row]).tolist(),
+            "spaces": np.flatnonzero(tokens.space_before[row]).tolist(),
         }
         before = ids

@@ -235,14 +235,21 @@ def _header(
 def _line(episode: SampleEpisode) -> dict[str, Any]:
     """Return an episode's line of the log."""
     steps = [
-        {"turn": number, "text": "".join(answer), "calls": [], "executed": ["".join(answer)[1:-1]]}
+        {
+            "turn": number,
+            "text": "".join(answer),
+            "calls": [],
+            "executed": ["".join(answer)[1:-1]] * (result is not None),
+        }
         | {"results": [] if result is None else [result], "error": None, "reward": 0.0}
         for number, turn in enumerate(episode.turns)
         for answer, result in turn.answers
     ]
     steps[-1]["reward"] = episode.earned
     steps[1]["messages"] = [{"role": "user", "content": episode.turns[1].user}]
-    failed = {"valid": False, "error_type": "toy:wrong", "message": "<b>not</b> removed"}
+    failed: dict[str, Any] = (
+        {} if episode.earned else {"error_type": "toy:wrong", "message": "<b>not</b> removed"}
+    )
     return {
         "task_id": _task(episode),
         "category": "toy",

@@ -21,6 +21,7 @@ from sample_runs import (
 
 from evaluate_fctncalling import main
 from fctncalling.data.token_file import TokenFile
+from fctncalling.text_environment import TextHistory
 from fctncalling.viewer import ViewError, load_run, page_data
 
 ALGORITHMS = ("TPPO", "POAD", "NTPO", "APPO", "GRPO")
@@ -100,9 +101,9 @@ def test_the_command_writes_one_page_that_loads_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = write_sample_run(tmp_path / "run")
-    assert main(["view", str(run), "--worst", "2"]) == 0
+    assert main(["view", str(run), "--worst", "3"]) == 0
     page = run / "view.html"
-    assert "2 episodes" in capsys.readouterr().out
+    assert "3 episodes" in capsys.readouterr().out
     text = page.read_text()
     assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//|@import|fetch\(""", text)
     assert "<b>not</b>" not in text  # what a tool or checker wrote is data, never markup
@@ -162,11 +163,22 @@ def test_a_page_of_answers_and_of_text_histories(tmp_path: Path) -> None:
     (answer,) = data_of(answers)["episodes"]
     assert (answer["task"], answer["steps"][0]["results"]) == ("simple_1", ["1"])
     histories = tmp_path / "histories.jsonl"
-    spans = {"text": "2+2?<call>4", "text_spans": [[0, 4], [4, 10], [10, 11]]}
-    histories.write_text(json.dumps({**spans, "system_spans": [1, 0, 1], "reward": 1.0}))
+    played = TextHistory("2+2?", [1, 2])
+    played.append_segment("<call>", [3], system=False)
+    played.append_segment("4", [4])
+    played.reward = 1.0
+    histories.write_text(json.dumps(played.to_dict()))
     (history,) = data_of(histories)["episodes"]
     assert history["steps"][0]["text"] == "<call>"
     assert history["steps"][0]["results"] == ["4"]
+
+
+def test_the_worst_are_invalid_or_earned_least_and_then_the_most_surprising(tmp_path: Path) -> None:
+    contents = sample_contents()
+    second = slice(*contents.row_offsets[1:3])  # as low a return as the third, more surprising
+    contents.rollout_logprobs[second][contents.acted[second]] -= 50.0
+    data = data_of(write_sample_run(tmp_path / "run", contents), worst=2)
+    assert [each["line"] for each in data["episodes"]] == [2, 4]
 
 
 def test_files_of_two_runs_are_not_mixed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ function checkStrip() {
   return el("div", { class: "strip", role: "status", id: "checks" },
     failing.length ? el("b", { class: "bad" }, "Contradictions:") : el("b", { class: "good" }, `✓ ${passing} checks pass`),
     failing.length ? failing.map((each) => button(`${each.check} ${each.findings.length}`, () => openFinding(each.findings[0]), { "data-check": each.check, class: "bad", title: `${each.findings[0].message} (expected: ${CHECK_WORDS[each.check]})` })) : el("span", { class: "soft" }, "masks, ends, rewards, credit, whitening and log-probabilities agree"),
-    page.data.alarms.length ? button(`${page.data.alarms.length} alarms`, () => go({ view: "run" }), { class: "warn", id: "alarms" }) : null);
+    page.data.alarms.length ? button(`${page.data.alarms.length} alarm${page.data.alarms.length > 1 ? "s" : ""}`, () => go({ view: "run" }), { class: "warn", id: "alarms" }) : null);
 }
 
 function openFinding(finding) {
