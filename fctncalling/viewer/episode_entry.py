@@ -44,6 +44,7 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
         "group": f"{task} seed {record.get('seed')}",
         "seed": record.get("seed"),
         "opening": record.get("messages") or [],
+        "questions": [],
         "steps": [_step(step) for step in record.get("steps") or ()],
         "truth": record.get("ground_truth"),
         "environment": [],

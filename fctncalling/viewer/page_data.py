@@ -37,11 +37,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     chosen = _chosen(entries, worst, _surprises(run))
     token_parts, checks = _token_parts(run, chosen)
     for index in chosen:
-        entry, record = entries[index], run.episodes[index]
-        if entry["category"].startswith("multi_turn") and "steps" in record:
-            task, tools = find_task(record)
-            turns, note = environment_turns(task, record["steps"], tools)
-            entry |= {"environment": turns, "environment_note": note}
+        entries[index] |= _world(entries[index], run.episodes[index], find_task)
     shown = [{**entries[index], **token_parts.get(index, {})} for index in chosen]
     return {
         "format": FORMAT_VERSION,
@@ -60,6 +56,23 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "members": [member_entry(entry) for entry in entries],
         "over_updates": over_updates(run, {entry["task"] for entry in shown}),
     }
+
+
+def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
+    """Return what the task knows: the state of its tools, and the users' words if the log has
+    none.
+    """
+    executes = entry["category"].startswith("multi_turn")
+    if "steps" not in record or not (executes or not entry["opening"]):
+        return {}
+    task, tools = find_task(record)
+    found: Record = {}
+    if executes:
+        turns, note = environment_turns(task, record["steps"], tools)
+        found = {"environment": turns, "environment_note": note}
+    if task is not None and not entry["opening"]:
+        found["questions"] = [[dict(message) for message in turn] for turn in task.question]
+    return found
 
 
 def _entries(run: LoadedRun) -> list[Record]:

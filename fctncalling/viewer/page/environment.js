@@ -10,7 +10,7 @@ function worldOfStep(step) {
   const results = step.results || [];
   return el("div", { class: "step world" },
     el("h3", {}, calls.length ? `${calls.length} call${calls.length > 1 ? "s" : ""}` : "no call",
-      step.error ? chip(step.error, step.error === "no_call" ? "" : "warn") : null,
+      step.error && step.error !== "no_call" ? chip(step.error, "warn") : null,
       step.reward ? chip(`reward ${number(step.reward)}`, step.reward > 0 ? "good" : "bad") : null),
     el("ul", { class: "calls" }, calls.map((call, index) => el("li", {}, callText(call),
       results[index] !== undefined ? el("div", { class: "result" }, String(results[index])) : null))),

@@ -44,7 +44,7 @@ function turnsOf(episode) {
   let current = null;
   episode.steps.forEach((step, index) => {
     if (!current || current.turn !== (step.turn ?? 0)) {
-      current = { turn: step.turn ?? 0, steps: [], said: turns.length ? saidBefore(episode, index) : episode.opening };
+      current = { turn: step.turn ?? 0, steps: [], said: saidBefore(episode, index, step.turn ?? 0) };
       turns.push(current);
     }
     current.steps.push([index, step]);
@@ -53,8 +53,10 @@ function turnsOf(episode) {
   return turns.map((turn) => drawTurn(episode, turn));
 }
 
-function saidBefore(episode, index) {
-  return episode.steps[index - 1]?.messages || [];
+// Messages as logged; where a log has none (answers by tool calls), the task's own.
+function saidBefore(episode, index, turn) {
+  const logged = index ? episode.steps[index - 1].messages || [] : episode.opening;
+  return logged.length ? logged : episode.questions[turn] || [];
 }
 
 function drawTurn(episode, turn) {

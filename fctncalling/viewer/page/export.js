@@ -6,7 +6,7 @@ function save(name, type, content) {
 }
 
 function messagesOf(episode) {
-  const messages = [...episode.opening];
+  const messages = [...(episode.opening.length ? episode.opening : episode.questions[0] || [])];
   for (const step of episode.steps) {
     messages.push({ role: "assistant", content: step.text });
     (step.results || []).forEach((result, index) => messages.push({ role: "tool", name: step.executed?.[index] ?? "", content: String(result) }));

@@ -90,6 +90,6 @@ function episodeList() {
       type: "button", "data-id": episode.id, "aria-current": String(episode === chosen),
       onclick: () => go({ e: episode.id, t: "" }),
     }, el("span", { class: "name" }, episode.task), chip(outcome, kind),
-      el("small", {}, `${episode.category} · ${episode.steps.length} steps · return ${number(episode.return)}${episode.error_type ? ` · ${episode.error_type}` : ""}`)));
+      el("small", {}, `${episode.category} · ${episode.steps.length} step${episode.steps.length === 1 ? "" : "s"} · return ${number(episode.return)}${episode.error_type ? ` · ${episode.error_type}` : ""}`)));
   }));
 }

@@ -20,7 +20,7 @@ async function readData() {
 
 // Text to search, the acted tokens in order of time, and the largest numbers of an episode.
 function prepare(episode) {
-  const said = [...episode.opening, ...episode.steps.flatMap((step) => step.messages || [])];
+  const said = [...episode.opening, ...episode.questions.flat(), ...episode.steps.flatMap((step) => step.messages || [])];
   episode.search = [
     episode.task, episode.category, episode.error_type || "", episode.reason || "",
     ...said.map((message) => String(message.content || "")),
