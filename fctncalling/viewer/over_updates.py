@@ -40,8 +40,8 @@ def over_updates(run: LoadedRun, tasks: Collection[str]) -> dict[str, list[Recor
 def _num_changes(answers: list[Record]) -> int:
     """Return how often the outcome changed, and then the texts."""
     pairs = list(itertools.pairwise(answers))
-    outcomes = [old["success"] != new["success"] for old, new in pairs]
-    texts = [old["texts"] != new["texts"] for old, new in pairs]
+    outcomes: list[bool] = [old["success"] != new["success"] for old, new in pairs]
+    texts: list[bool] = [old["texts"] != new["texts"] for old, new in pairs]
     return 1000 * sum(outcomes) + sum(texts)
 
 
