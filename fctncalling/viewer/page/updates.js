@@ -4,7 +4,8 @@ function drawUpdates() {
   if (!tasks.length) {
     return el("div", { class: "sheet" }, el("p", { class: "empty" }, "There is one recording only: nothing to compare over updates."));
   }
-  const task = tasks.includes(place.task) ? place.task : tasks.includes(chosenEpisode()?.task) && place.task === "" ? chosenEpisode().task : tasks[0];
+  const own = chosenEpisode()?.task;
+  const task = tasks.includes(place.task) ? place.task : tasks.includes(own) && seen(own) > 1 ? own : tasks[0];
   const answers = page.data.over_updates[task];
   return el("div", { class: "sheet" }, el("div", { class: "head" }, el("h2", {}, "One task over updates"),
     el("select", { "aria-label": "Task", id: "task", onchange: (event) => go({ task: event.target.value }, true) },
