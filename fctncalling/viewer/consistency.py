@@ -103,21 +103,29 @@ def _truncation(checked: Checked) -> Iterator[Contradiction]:
 
 
 def _cut_actions(checked: Checked) -> Iterator[Contradiction]:
-    """An action that --max_new_tokens cut has no end of turn; --overlong mask takes it out."""
-    tokens, limit = checked.tokens, checked.config.get("max_new_tokens")
-    if checked.config.get("overlong") != "mask" or not limit:
+    """As many actions are out of the loss as --max_new_tokens cut, if --overlong mask says so."""
+    tokens = checked.tokens
+    if checked.config.get("overlong") != "mask":
         return
-    ends = tokens.ids[tokens.ends_action]
-    stop = int(np.bincount(ends).argmax()) if len(ends) else -1
+    last_ids = tokens.ids[tokens.ends_action]
+    stop = int(np.bincount(last_ids).argmax()) if len(last_ids) else -1
     for index, lane in enumerate(checked.lanes):
-        start = 0
-        for end in np.flatnonzero(tokens.ends_action[lane.acted]) if lane.learned else ():
-            places = lane.acted[start : end + 1]
-            cut = len(places) >= limit and tokens.ids[places[-1]] != stop
-            if cut and tokens.in_loss[places].any():
-                text = f"cut at {limit} tokens (--max_new_tokens), but trained as a whole action"
-                yield Contradiction("cut", index, start, text)
-            start = int(end) + 1
+        num_cut = int(checked.records[index].get("num_actions_truncated") or 0)
+        ends = np.flatnonzero(tokens.ends_action[lane.acted])
+        if not lane.learned or not num_cut or not len(ends):
+            continue
+        parts = np.split(lane.acted, ends[:-1] + 1)
+        masked = sum(not tokens.in_loss[part].any() for part in parts)
+        if masked >= num_cut:
+            continue
+        trained = [
+            number
+            for number, part in enumerate(parts)
+            if tokens.in_loss[part].any() and tokens.ids[part[-1]] != stop
+        ]
+        token = int(ends[trained[0] - 1]) + 1 if trained and trained[0] else 0
+        text = f"{num_cut} cut actions (--max_new_tokens), {masked} masked: trained as whole ones"
+        yield Contradiction("cut", index, token, text)
 
 
 def _rewards(checked: Checked) -> Iterator[Contradiction]:

@@ -28,7 +28,9 @@ def spelling_findings(
     start = 0
     for number, (end, step) in enumerate(zip(ends.tolist(), steps, strict=True)):
         spelled = "".join(texts[place] for place in lanes.acted[start : end + 1])
-        fault = _fault(spelled, str(step.get("text", "")), step.get("results") or ())
+        shown = [*(steps[number - 1].get("results") or () if number else ())]
+        shown += step.get("results") or ()
+        fault = _fault(spelled, str(step.get("text", "")), shown)
         if fault:
             yield start, f"action {number}: {fault}"
         start = end + 1

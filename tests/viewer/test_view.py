@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import planted_runs
 import pytest
 from sample_runs import (
     UPDATE,
@@ -79,22 +80,35 @@ PLANTED: dict[str, tuple[TokenFile, dict[str, Any], str, str]] = {
     ),
     "tool text in the loss": (tool_text_in_the_loss(), {}, "mask", "text of a tool is trained on"),
     "reward on the wrong turn": (sample_contents(rewards_at=5), {}, "rewards", "action 1"),
-    "cut action as whole": (
-        sample_contents(), {"overlong": "mask", "max_new_tokens": 2}, "cut", "trained as a whole"
-    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_named_at_its_place(bug: str, tmp_path: Path) -> None:
     contents, config, check, message = PLANTED[bug]
-    if check == "cut":  # two tokens, the last of them no end of turn
-        ids = contents.ids.copy()
-        ids[np.flatnonzero(contents.ends_action)[1]] += 1
-        contents = TokenFile(**{**vars(contents), "ids": ids})
     found = failing(data_of(write_sample_run(tmp_path / "run", contents, **config)))
     assert any(message in each["message"] for each in found[check]), found
     assert all(each["episode"].startswith(f"train_{UPDATE:06d}:") for each in found[check])
+
+
+BUGS = {
+    "mask_off_by_one": ("mask", "the answer is"),
+    "wrong_gamma": ("credit", "they agree with gamma 0.5"),
+    "truncated_as_whole": ("cut", "trained as whole ones"),
+    "tool_text_in_loss": ("mask", "text of a tool is trained on"),
+    "reward_on_wrong_turn": ("rewards", "reward 1 at a token of action 0"),
+}
+
+
+@pytest.mark.prove
+def test_bugs_planted_in_the_trainer_are_named_and_nothing_else_is(tmp_path: Path) -> None:
+    for bug in (None, *planted_runs.BUGS):
+        run = planted_runs.planted_run(tmp_path / str(bug), bug)
+        found = failing(data_of(run))
+        found.pop("mismatch")  # its log-probabilities as sampled are made up
+        assert set(found) == ({BUGS[bug][0]} if bug else set())
+        if bug:
+            assert any(BUGS[bug][1] in each["message"] for each in found[BUGS[bug][0]]), found
 
 
 def test_the_command_writes_one_page_that_loads_nothing(

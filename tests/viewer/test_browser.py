@@ -1,0 +1,245 @@
+"""The viewer's page in a real browser: every feature driven, no error, nothing loaded.
+
+FCTNCALLING_SCREENSHOTS names a folder for pictures of the pages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsers import OpenPage, chromium
+from sample_runs import sample_contents, shifted_mask, tool_text_in_the_loss, write_sample_run
+
+from evaluate_fctncalling import main as evaluate
+from fctncalling.data.bfcl import embedded_path
+from train_fctncalling import main as train
+
+pytestmark = pytest.mark.prove
+SMALL = "--log_episodes_interval 1 --save_interval 0 --eval_episodes 16 --episodes_per_update 32"
+RUNS = {
+    "main": "--num_updates 2 --eval_interval 1",
+    "math": "--num_updates 1 --eval_interval 0 --env_name python_math",
+    "grpo": "--num_updates 1 --eval_interval 0 --algorithm_name GRPO --group_size 8",
+}
+MAX_BYTES = 5_000_000
+PLANTED = {
+    "mask": (shifted_mask, "is trained on"),
+    "credit": (lambda: sample_contents(gamma=0.9), "they agree with gamma 0.9"),
+    "truncation": (lambda: sample_contents(bootstrap=np.zeros(4)), "trained as if it had ended"),
+    "tool text": (tool_text_in_the_loss, "text of a tool is trained on"),
+    "rewards": (lambda: sample_contents(rewards_at=5), "action 1"),
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Pages of a main-job run, a python_math run, a GRPO run, answers of `run`, a crashed run."""
+    folder = tmp_path_factory.mktemp("pages")
+    runs = {name: _trained(folder / name, flags) for name, flags in RUNS.items()}
+    runs["answers"] = folder / "answers.jsonl"
+    model = embedded_path("held_out").parent
+    flags = ["--agent", f"hf:{model / 'model'}", "--dataset_path", str(model / "held_out.json")]
+    assert evaluate(["run", *flags, "--limit", "4", "--output", str(runs["answers"])]) == 0
+    runs["crashed"] = folder / "crashed"
+    shutil.copytree(runs["main"], runs["crashed"])
+    (runs["crashed"] / "evaluation.json").unlink()
+    (last,) = (runs["crashed"] / "episodes").glob("train_000002.jsonl")
+    last.write_text(last.read_text()[:-100])
+    shutil.rmtree(runs["crashed"] / "tokens")
+    found = {name: folder / f"{name}.html" for name in runs}
+    for name, run in runs.items():
+        assert evaluate(["view", str(run), "--output", str(found[name])]) == 0
+    return found
+
+
+def _trained(folder: Path, flags: str) -> Path:
+    assert train([*SMALL.split(), *flags.split(), "--results_dir", str(folder)]) == 0
+    (config,) = (path for path in folder.rglob("config.json") if "checkpoints" not in path.parts)
+    return config.parent
+
+
+@pytest.mark.parametrize("name", ["main", "math", "grpo", "answers", "crashed"])
+def test_a_page_opens_fast_fits_and_loads_nothing(
+    name: str, browser: Any, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    shots = Path(os.environ.get("FCTNCALLING_SCREENSHOTS", tmp_path))
+    shots.mkdir(parents=True, exist_ok=True)
+    assert pages[name].stat().st_size < MAX_BYTES
+    opened = []
+    for width in (1280, 400):
+        for scheme in ("light", "dark"):
+            with OpenPage(browser, pages[name], width=width, scheme=scheme) as page:
+                opened.append(page.value("performance.now()"))
+                for view in ("episodes", "groups", "updates", "discarded", "run"):
+                    page.tab.click(f'[data-view="{view}"]')
+                    assert page.value("document.documentElement.scrollWidth") <= width, view
+                    assert page.value("document.documentElement.dataset.theme") == scheme
+                    page.tab.screenshot(path=shots / f"{name}_{view}_{width}_{scheme}.png")
+    assert min(opened) < 1000, f"milliseconds until drawn: {opened}"
+
+
+def test_tokens_formulas_and_the_five_algorithms(browser: Any, pages: dict[str, Path]) -> None:
+    with OpenPage(browser, pages["main"]) as page:
+        assert page.count(".tok.acted") == page.value("chosenEpisode().tokens.length") > 0
+        assert page.count(".tok.ctx[data-token]") == 0, "context carries no number"
+        for measure in page.value("measuresOf(chosenEpisode()).map(([name]) => name)"):
+            page.tab.select_option("#measure", measure)
+            assert page.value("place.m") == measure
+        page.tab.locator(".tok.acted").nth(1).click()
+        raw = page.value("chosenEpisode().lanes.numbers.raw_advantages[1]")
+        shown = page.text('#detail [data-algebra="TPPO"]').replace("−", "-")
+        assert f"{raw:.6g}"[:7] in shown
+        assert page.count("#detail [data-algebra]") == 5
+        page.tab.click("#compare")
+        assert page.count('[data-algorithm="NTPO"]') == page.count(".tok.acted")
+
+
+@pytest.mark.parametrize("name", ["main", "math"])
+def test_the_formulas_of_the_page_give_the_trainers_advantages(
+    name: str, browser: Any, pages: dict[str, Path]
+) -> None:
+    """For every token of every episode: own script's recursion against the stored numbers."""
+    script = """() => { let worst = 0;
+      for (const episode of page.data.episodes) for (const token of episode.tokens)
+        for (const name of ["TPPO", "POAD", "NTPO", "APPO"]) {
+          if (!episode.lanes.credit[name]) continue;
+          const step = name === "APPO" ? actionStep(episode, token.index)
+            : tokenStep(episode, token.index, name);
+          worst = Math.max(worst, Math.abs(step.A - episode.lanes.credit[name][token.index]));
+          if (name === "TPPO") worst = Math.max(worst, Math.abs(
+            step.A - episode.lanes.numbers.raw_advantages[token.index]));
+        }
+      return worst; }"""
+    with OpenPage(browser, pages[name]) as page:
+        assert page.value(script) < 1e-5
+
+
+def test_a_run_without_critic_says_so(browser: Any, pages: dict[str, Path]) -> None:
+    with OpenPage(browser, pages["grpo"], at="#t=0&compare=1") as page:
+        assert "no critic" in page.text('#detail [data-algebra="TPPO"]')
+        assert "no critic" in page.text(".compare")
+        assert "deviation" in page.text('#detail [data-algebra="GRPO"]')
+
+
+def test_filters_order_search_keys_and_links(browser: Any, pages: dict[str, Path]) -> None:
+    with OpenPage(browser, pages["main"]) as page:
+        every = page.count(".list li")
+        page.tab.select_option('[data-filter="outcome"]', "failure")
+        failures = page.value("page.data.episodes.filter((each) => !each.success).length")
+        assert page.count(".list li") == failures < every
+        page.tab.select_option('[data-filter="category"]', "parallel")
+        assert set(page.value("page.visible.map((each) => each.category)")) <= {"parallel"}
+        page.tab.click("text=Clear filters")
+        page.tab.select_option('[data-filter="sort"]', "long")
+        lengths = page.value("page.visible.map((each) => each.steps.length)")
+        assert lengths == sorted(lengths, reverse=True)
+        page.tab.keyboard.press("/")
+        wanted = page.value("page.visible[2].steps[0].text")
+        page.tab.keyboard.type(wanted)
+        page.tab.wait_for_url(lambda url: "q=" in url)
+        assert all(
+            wanted.lower() in each for each in page.value("page.visible.map((e) => e.search)")
+        )
+        page.tab.keyboard.press("Escape")
+        page.tab.click("text=Clear filters")
+        _keys(page)
+        link = page.value("location.href")
+        chosen = page.text(".tok.chosen")
+        page.tab.goto("about:blank")
+        page.tab.goto(link)
+        page.tab.wait_for_selector("html[data-ready]")
+        assert page.text(".tok.chosen") == chosen
+        assert page.tab.locator(".tok.chosen").is_visible()
+
+
+def _keys(page: OpenPage) -> None:
+    for key in ("j", "j", "k"):
+        page.tab.keyboard.press(key)
+    assert page.value("place.e") == page.value("page.visible[1].id")
+    for key in ("n", "n", "n", "p"):
+        page.tab.keyboard.press(key)
+    assert page.value("place.t") == "1"
+    page.tab.keyboard.press("]")
+    assert page.value("place.m") == "raw_advantages"
+    before = page.value("theme()")
+    page.tab.keyboard.press("t")
+    assert page.value("theme()") != before
+    page.tab.keyboard.press("?")
+    assert page.tab.locator("#help").is_visible()
+    page.tab.keyboard.press("Escape")
+    page.tab.keyboard.press("c")
+    assert page.count(".compare") > 0
+    page.tab.keyboard.press("Escape")
+    assert page.value("place.t") == ""
+    page.tab.go_back()
+    assert page.value("place.e") == page.value("page.visible[2].id")
+    page.tab.keyboard.press("n")
+
+
+def test_curve_exports_groups_updates_and_state(browser: Any, pages: dict[str, Path]) -> None:
+    with OpenPage(browser, pages["main"]) as page:
+        page.tab.locator("[data-curve]").click(position={"x": 300, "y": 60})
+        assert page.count(".tok.chosen") == 1
+        assert b"<svg" in page.saved('[data-export="svg"]')
+        assert page.saved('[data-export="png"]').startswith(b"\x89PNG")
+        assert json.loads(page.saved('[data-export="json"]'))["lanes"]["credit"]["TPPO"]
+        messages = json.loads(page.saved('[data-export="messages"]'))
+        assert {"user", "assistant"} <= {each["role"] for each in messages}
+        replay = page.tab.locator('[data-export="replay"]').get_attribute("title")
+        assert replay.startswith("evaluate_fctncalling.py replay --input ")
+        assert evaluate(replay.split()[1:]) == 0
+        failing = "page.data.episodes.find((each) => each.environment.some((e) => e.fault))"
+        page.tab.keyboard.press("Escape")
+        page.value(f"go({{ e: {failing}.id }})")
+        assert "multi_turn:" in page.text(".state .bad")
+        page.tab.click('[data-view="updates"]')
+        assert page.count("[data-update]") >= 2
+    with OpenPage(browser, pages["grpo"], at="#view=groups") as page:
+        groups = page.count("[data-group]")
+        assert groups == page.value("page.data.members.length") / 8
+        assert page.count("[data-open]") == page.value("page.data.members.length")
+        target = page.text("[data-open]")
+        page.tab.locator("[data-open]").first.click()
+        assert page.tab.locator("article").get_attribute("data-episode") == target
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_seen_with_two_clicks(bug: str, browser: Any, tmp_path: Path) -> None:
+    make, message = PLANTED[bug]
+    run = write_sample_run(tmp_path / "run", make())
+    assert evaluate(["view", str(run)]) == 0
+    check = "mask" if bug == "tool text" else bug
+    with OpenPage(browser, run / "view.html") as page:
+        page.tab.click(f'[data-check="{check}"]')  # the first click: the token it is about
+        assert page.count(".tok.found.chosen") == 1
+        assert message in page.text("#detail")
+        page.tab.click('[data-view="run"]')  # the second: all of them
+        assert message in page.text("main")
+
+
+def test_alarms_and_left_out_episodes_lead_to_examples(browser: Any, tmp_path: Path) -> None:
+    run = write_sample_run(tmp_path / "run")
+    assert evaluate(["view", str(run)]) == 0
+    with OpenPage(browser, run / "view.html") as page:
+        assert "9 checks pass" in page.text("#checks")
+        page.tab.click("#alarms")
+        page.tab.click("#alarm-box [data-open]")
+        assert page.tab.locator("article").get_attribute("data-episode") == "train_000003:2"
+        page.tab.click('[data-view="discarded"]')
+        assert "the tool server died" in page.text("main table")
+        page.tab.click("main [data-open]")
+        assert "the tool server died" in page.text(".verdict")
+        assert "<b>not</b> removed" in page.value("page.byId.get('train_000003:2').message")
