@@ -100,7 +100,7 @@ def test_tokens_formulas_and_the_five_algorithms(browser: Any, pages: dict[str, 
             assert page.value("place.m") == measure
         page.tab.locator(".tok.acted").nth(1).click()
         raw = page.value("chosenEpisode().lanes.numbers.raw_advantages[1]")
-        shown = page.text('#detail [data-algebra="TPPO"]').replace("−", "-")
+        shown = page.text('#detail [data-algebra="TPPO"]').replace("\N{MINUS SIGN}", "-")
         assert f"{raw:.6g}"[:7] in shown
         assert page.count("#detail [data-algebra]") == 5
         page.tab.click("#compare")
