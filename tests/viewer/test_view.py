@@ -129,6 +129,30 @@ def test_the_command_writes_one_page_that_loads_nothing(
     assert not list(run.glob(".*.html"))
 
 
+def test_follow_makes_the_page_again_until_it_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_sample_run(tmp_path / "run")
+    later = run / "episodes" / "train_000004.jsonl"
+    updates = []
+
+    def sleep(seconds: float) -> None:
+        updates.append(data_in(run / "view.html")["update"])
+        if len(updates) == 1:  # a token file without its episodes, half of them, all of them
+            lines = (run / "episodes" / "train_000003.jsonl").read_text()
+            later.write_text(lines[: len(lines) // 2])
+            (run / "tokens" / "update_000003.npz").rename(run / "tokens" / "update_000004.npz")
+        elif len(updates) == 2:
+            later.write_text((run / "episodes" / "train_000003.jsonl").read_text())
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fctncalling.cli.view.time.sleep", sleep)
+    assert main(["view", str(run), "--follow"]) == 0
+    assert updates == [3, 4, 4]
+    assert len(data_in(run / "view.html")["episodes"]) == 4
+
+
 def test_a_crashed_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_sample_run(tmp_path / "run")
     (run / "evaluation.json").unlink()

@@ -15,7 +15,7 @@ function valueCurve(episode) {
   const values = lanes.numbers.values;
   const targets = lanes.numbers.returns || [];
   const every = [...(values || []), ...targets, ...lanes.numbers.rewards, lanes.bootstrap, 0].filter((each) => each !== null && each !== undefined);
-  const low = Math.min(...every), high = Math.max(...every, low + 1e-3);
+  const low = Math.min(...every), top = Math.max(...every), high = top - low < 1e-3 ? low + 1 : top;
   const count = episode.tokens.length;
   const x = (index) => EDGE.left + (WIDTH - EDGE.left - EDGE.right) * (index / Math.max(1, count));
   const y = (value) => HEIGHT - EDGE.bottom - (HEIGHT - EDGE.top - EDGE.bottom) * ((value - low) / (high - low));

@@ -16,9 +16,7 @@ function messagesOf(episode) {
 }
 
 function exportable(episode) {
-  const { search, tokens, peak, ...rest } = episode;
-  const lanes = rest.lanes && { ...rest.lanes, rows: rest.lanes.rows.map((row) => ({ ...row, spaces: [...row.spaces] })) };
-  return { ...rest, ...(lanes ? { lanes } : {}), header: page.data.header };
+  return { ...episode, header: page.data.header };
 }
 
 function fileName(episode, ending) {

@@ -3,7 +3,7 @@ const LONG_CONTEXT = 48;
 
 function pieceOf(row, at) {
   const text = page.data.pieces[row.ids[at]] ?? `⟨${row.ids[at]}⟩`;
-  return row.spaces.has(at) ? ` ${text}` : text;
+  return row.spaceSet.has(at) ? ` ${text}` : text;
 }
 
 function visibleText(text) {
@@ -11,13 +11,15 @@ function visibleText(text) {
 }
 
 function contextLane(row, first, end, label) {
-  const tokens = [];
-  for (let at = first; at < end; at++) {
-    tokens.push(el("span", { class: "tok ctx" }, visibleText(pieceOf(row, at))));
+  const lane = el("div", { class: "lane context", "aria-label": `${label}: ${end - first} tokens` });
+  const write = () => {
+    for (let at = lane.childElementCount + first; at < end; at++) lane.append(el("span", { class: "tok ctx" }, visibleText(pieceOf(row, at))));
+  };
+  if (end - first > LONG_CONTEXT) {
+    return el("details", { class: "prompt", ontoggle: write }, el("summary", {}, `${label} · ${end - first} tokens`), lane);
   }
-  const lane = el("div", { class: "lane context", "aria-label": `${label}: ${end - first} tokens` }, tokens);
-  if (end - first <= LONG_CONTEXT) return lane;
-  return el("details", { class: "prompt" }, el("summary", {}, `${label} · ${end - first} tokens`), lane);
+  write();
+  return lane;
 }
 
 function actionLane(episode, tokens, measure = place.m) {

@@ -18,20 +18,35 @@ async function readData() {
   }
 }
 
-// Text to search, the acted tokens in order of time, and the largest numbers of an episode.
+// What an episode is drawn from, computed when it is first needed: a page opens at once.
 function prepare(episode) {
+  later(episode, "search", searchText);
+  later(episode, "tokens", (each) => each.lanes ? actedTokens(each) : []);
+  later(episode, "peak", largestNumbers);
+  for (const row of episode.lanes ? episode.lanes.rows : []) later(row, "spaceSet", (each) => new Set(each.spaces));
+}
+
+function later(owner, name, compute) {
+  let value;
+  Object.defineProperty(owner, name, { get: () => value ??= compute(owner) });
+}
+
+function searchText(episode) {
   const said = [...episode.opening, ...episode.questions.flat(), ...episode.steps.flatMap((step) => step.messages || [])];
-  episode.search = [
+  return [
     episode.task, episode.category, episode.error_type || "", episode.reason || "",
     ...said.map((message) => String(message.content || "")),
     ...episode.steps.flatMap((step) => [step.text, ...(step.results || [])]),
   ].join("\n").toLowerCase();
-  for (const row of episode.lanes ? episode.lanes.rows : []) row.spaces = new Set(row.spaces);
-  episode.tokens = episode.lanes ? actedTokens(episode) : [];
-  episode.peak = {};
+}
+
+// The largest size of each measure, which gets the full colour.
+function largestNumbers(episode) {
+  const peak = {};
   for (const [name, numbers] of Object.entries(episode.lanes ? episode.lanes.numbers : {})) {
-    episode.peak[name] = Math.max(0, ...numbers.map((each) => Math.abs(each ?? 0)));
+    peak[name] = Math.max(0, ...numbers.map((each) => Math.abs(each ?? 0)));
   }
+  return peak;
 }
 
 function actedTokens(episode) {
