@@ -9,7 +9,8 @@ const place = { ...DEFAULTS };
 
 async function readData() {
   const packed = atob(document.getElementById("data").textContent.trim());
-  const bytes = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
+  const bytes = new Uint8Array(packed.length); // a loop: Uint8Array.from takes a second for 5 MB
+  for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   page.data = JSON.parse(await new Response(stream).text());
   for (const episode of page.data.episodes) {
