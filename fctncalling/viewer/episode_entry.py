@@ -15,7 +15,8 @@ _STEP_FIELDS = ("turn", "text", "calls", "executed", "results", "error", "reward
 def episode_entry(record: Record, run: LoadedRun) -> Record:
     """Return the entry of a line of `run`'s output or of a run's episodes."""
     task = str(record.get("task_id", record.get("id", f"line {record['line']}")))
-    verdict = record.get("verdict") or {}
+    verdict = record.get("verdict")
+    verdict = verdict if isinstance(verdict, dict) else {}
     per_turn: list[bool] = list(verdict.get("per_turn") or ())
     success = bool(record.get("success", record.get("valid", False)))
     error_type = record.get("error_type", verdict.get("error_type"))

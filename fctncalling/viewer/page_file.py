@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 import os
 from collections.abc import Mapping
 from importlib.resources import files
@@ -21,7 +22,7 @@ _FOLDER = files("fctncalling.viewer") / "page"
 
 def page_html(data: Mapping[str, Any]) -> str:
     """Return the page of some data; it loads nothing and sends nothing."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = _json(data)
     packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     parts = {
         "style": _read("style.css"),
@@ -34,6 +35,22 @@ def page_html(data: Mapping[str, Any]) -> str:
         assert mark, name
         page = before + content + after
     return page
+
+
+def _json(data: Any) -> str:
+    """Return JSON that a browser reads: NaN and infinities, which a tool may return, as texts."""
+    try:
+        return json.dumps(data, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def write_page(path: Path, data: Mapping[str, Any]) -> int:

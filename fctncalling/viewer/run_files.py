@@ -161,7 +161,9 @@ def _file(path: Path, update: int | None) -> LoadedRun:
     kind = "histories" if records and "text_spans" in records[0] else "answers"
     needed = "text_spans" if kind == "histories" else "steps"
     for record in records:
-        if not isinstance(record.get(needed), list):
+        parts = record.get(needed)
+        kinds = dict if needed == "steps" else list
+        if not isinstance(parts, list) or not all(isinstance(each, kinds) for each in parts):
             raise ViewError(
                 f'{path} line {record["line"]}: no field "{needed}": expected the output of `run`, '
                 "a run's episodes or text histories"

@@ -176,6 +176,7 @@ def test_a_crashed_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("run", ["--update", "2"], "there are: 1, 3"),
         ("run", ["--worst", "0"], "expected at least 1"),
         ("words.jsonl", [], 'no field "steps"'),
+        ("steps.jsonl", [], 'line 2: no field "steps"'),
         ("broken.jsonl", [], "line 1: expected a JSON object"),
     ],
 )
@@ -184,6 +185,7 @@ def test_what_cannot_be_shown_is_refused_in_one_line(
 ) -> None:
     write_sample_run(tmp_path / "run")
     (tmp_path / "words.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "steps.jsonl").write_text('{"steps": []}\n{"steps": [1]}\n')
     (tmp_path / "broken.jsonl").write_text('{"a"\n{"steps": []}\n')
     output = tmp_path / "page.html"
     assert main(["view", str(tmp_path / path), "--output", str(output), *flags]) == 2
@@ -197,7 +199,10 @@ def test_what_cannot_be_shown_is_refused_in_one_line(
 def test_a_page_of_answers_and_of_text_histories(tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     steps = [{"turn": 0, "text": "[f()]", "executed": ["f()"], "results": ["1"], "reward": 0.0}]
-    answers.write_text(json.dumps({"id": "simple_1", "category": "simple_python", "steps": steps}))
+    line = {"id": "simple_1", "category": "simple_python", "steps": steps, "ground_truth": np.nan}
+    answers.write_text(json.dumps(line))
+    assert main(["view", str(answers)]) == 0
+    assert data_in(tmp_path / "answers.html")["episodes"][0]["truth"] == "nan"
     (answer,) = data_of(answers)["episodes"]
     assert (answer["task"], answer["steps"][0]["results"]) == ("simple_1", ["1"])
     histories = tmp_path / "histories.jsonl"
