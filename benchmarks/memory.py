@@ -53,9 +53,13 @@ def child(options: argparse.Namespace) -> dict[str, float]:
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
     from fctncalling.algorithms.ppo import make_optimisers, update
 
-    def model(**sizes: int) -> Any:
+    def model(**sizes: Any) -> Any:
         torch.manual_seed(0)
-        shape = {"max_position_embeddings": 8192, "tie_word_embeddings": True, "pad_token_id": 0}
+        shape: dict[str, Any] = {
+            "max_position_embeddings": 8192,
+            "tie_word_embeddings": True,
+            "pad_token_id": 0,
+        }
         return LlamaForCausalLM(LlamaConfig(**shape, bos_token_id=None, eos_token_id=1, **sizes))
 
     def learned(policy: ActorCritic, tokens: int, acted: int, vocabulary: int) -> dict[str, float]:

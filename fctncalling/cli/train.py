@@ -91,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         given = given_flags(words)
         notes = idle_flag_notes(config, given) + idle_run_flag_notes(config, run_config, given)
+        if run_config.plan != "off":
+            return _print_plan(config, run_config)
         announce(*(f"Note: {note}." for note in notes))
         return train(config, run_config, words)
     except KeyboardInterrupt:  # later ones are answered by the run, which saves itself
@@ -104,6 +106,15 @@ def _refuse(error: Exception) -> int:
     if is_first_process():
         print(f"error: {error}", file=sys.stderr)
     return 2
+
+
+def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
+    """Print the memory plan after the checks of a start; return 0 if the run fits, else 1."""
+    from fctncalling.memory_plan import print_plan
+    from fctncalling.training.rollouts.choose_rollout import check_rollout
+
+    check_rollout(config, run_config)
+    return print_plan(config, run_config.plan)
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:

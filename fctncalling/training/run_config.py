@@ -90,6 +90,15 @@ class RunConfig:
         "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the "
         "defaults.",
     )
+    plan: str = field(
+        "off",
+        "Print what the run needs in memory, by these flags and on this device, whether that is "
+        "there, the largest microbatch that fits and what to change; no weights are loaded and "
+        "nothing is trained. Exit code 0 if it fits, 1 if not.",
+        choices=("off", "text", "json"),
+        const="text",
+        group="memory plan",
+    )
     tensorboard: bool = field(
         True, "Whether tensorboard events are written, where it is installed.", group="logs"
     )

@@ -1,0 +1,162 @@
+"""Sizes of a run's policy, counted on a copy without weights (torch's meta device).
+
+The copy is made by the functions that make the policy itself, so that critics, adapters and tied
+weights are counted as they are. Of a model's files only config.json is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.generation.fused_decoder import (
+    MAX_FUSED_PARAMETERS,
+    MAX_HEAD_PARAMETERS,
+    supports_fused_decoder,
+)
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.precision import base_dtype
+from fctncalling.training.load_policy import ModelError, base_model
+
+BYTES_FP32 = 4
+
+
+class LayerSizes(NamedTuple):
+    """Widths of one decoder layer, in numbers a token."""
+
+    hidden: int
+    queries: int  # heads * head size
+    keys: int  # key heads * head size
+    inner: int  # of the feed-forward
+    heads: int
+    lora_rank: int  # sum over the layer's adapted linear layers; 0: all weights are trained
+    normed_heads: bool  # Qwen3 norms queries and keys
+    other_widths: int  # of a family that is not Llama's: inputs and outputs of its linear layers
+
+
+class PolicySizes(NamedTuple):
+    """What decides the memory of a policy."""
+
+    num_weights: int  # language model, critic and adapters
+    num_trained: int
+    weight_bytes: int  # of these, and of a reference model
+    policy_weight_bytes: int  # of these alone
+    largest_trained: int  # numbers of the largest trained weight
+    tied: bool  # whether the embedding is the output layer too, and trained
+    num_layers: int
+    layer: LayerSizes
+    layer_weights: int  # of one layer, adapters included
+    vocabulary: int
+    num_backbones: int  # 2 where the critic computes hidden states of its own
+    fused_weights: int  # numbers that the rollout's fused decoder copies
+    own_forward: bool  # read by our own sparse forward, on a CPU
+
+
+def policy_sizes(config: TrainConfig, device: torch.device) -> PolicySizes:
+    """Return the sizes of the policy of these settings; ModelError if the model cannot be read."""
+    dtype = base_dtype(config, device)
+    policy = _empty_policy(config, dtype)
+    model, decoder = policy.model, policy.model.get_decoder()
+    trained = [*policy.policy_parameters(), *policy.critic_parameters()]
+    own_bytes = sum(it.numel() * it.element_size() for it in policy.parameters())
+    reference = bool(config.kl_coef) and not config.lora_r
+    first = _layers(decoder)[0]
+    head = model.get_output_embeddings().weight
+    fused = supports_fused_decoder(model)
+    return PolicySizes(
+        num_weights=sum(it.numel() for it in policy.parameters()),
+        num_trained=sum(it.numel() for it in trained),
+        weight_bytes=own_bytes
+        + reference * BYTES_FP32 * sum(it.numel() for it in model.parameters()),
+        policy_weight_bytes=own_bytes,
+        largest_trained=max(it.numel() for it in trained),
+        tied=head is model.get_input_embeddings().weight and not config.lora_r,
+        num_layers=len(_layers(decoder)),
+        layer=_layer_sizes(model, first, config, is_llama=fused),
+        layer_weights=sum(it.numel() for it in first.parameters()),
+        vocabulary=head.shape[0],
+        num_backbones=2
+        if config.critic in ("full", "lora") and config.algorithm_name != "GRPO"
+        else 1,
+        fused_weights=_fused_weights(model) if fused else 0,
+        own_forward=fused and device.type == "cpu" and config.compute_dtype != "bfloat16",
+    )
+
+
+def _empty_policy(config: TrainConfig, dtype: torch.dtype) -> ActorCritic:
+    """Return the policy on the meta device: shapes without numbers."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    source = base_model(config)
+    try:
+        model_config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        with torch.device("meta"):
+            make: Any = AutoModelForCausalLM.from_config
+            model = make(model_config, dtype=dtype)
+            policy = ActorCritic(
+                model.requires_grad_(dtype == torch.float32),
+                critic_head=config.critic_head,
+                critic_hidden=config.critic_hidden,
+            )
+            if config.critic == "full":
+                policy.add_critic_model()
+            if config.lora_r:
+                policy.add_lora(
+                    r=config.lora_r,
+                    alpha=config.lora_alpha,
+                    targets=config.lora_targets,
+                    critic=config.critic == "lora",
+                )
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(
+            f"--model_name_or_path {source}: its sizes cannot be read: {line}; expected a folder "
+            "with config.json, or a name on the hub"
+        ) from error
+    return policy
+
+
+def _layers(decoder: Any) -> Any:
+    layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
+    return layers if layers is not None else [decoder]
+
+
+def _layer_sizes(
+    model: Any, layer: nn.Module, config: TrainConfig, *, is_llama: bool
+) -> LayerSizes:
+    settings, hidden = model.config, int(model.config.hidden_size)
+    heads = int(getattr(settings, "num_attention_heads", 1))
+    size = int(getattr(settings, "head_dim", None) or hidden // heads)
+    key_heads = int(getattr(settings, "num_key_value_heads", None) or heads)
+    matrices = {name: it for name, it in layer.named_parameters() if it.dim() == 2}
+    base = [it for name, it in matrices.items() if "lora_" not in name]
+    adapted = sum("lora_A.default" in name for name in matrices)
+    return LayerSizes(
+        hidden=hidden,
+        queries=heads * size,
+        keys=key_heads * size,
+        inner=int(getattr(settings, "intermediate_size", None) or 4 * hidden),
+        heads=heads,
+        lora_rank=adapted * config.lora_r,
+        normed_heads=any(name.endswith("q_norm.weight") for name, _ in layer.named_parameters()),
+        other_widths=0 if is_llama else sum(sum(it.shape) for it in base),
+    )
+
+
+def _fused_weights(model: Any) -> int:
+    """Return how many numbers the fused decoder copies: all linear layers of a model that is not
+    too large, and a small output layer.
+    """
+    every = list(model.named_parameters())
+    if sum(it.numel() for _, it in every) > MAX_FUSED_PARAMETERS:
+        return 0
+    linear: int = sum(
+        it.numel()
+        for name, it in every
+        if it.dim() == 2 and "layers." in name and "lora_" not in name
+    )
+    head = int(model.get_output_embeddings().weight.numel())
+    return linear + (head if head <= MAX_HEAD_PARAMETERS else 0)
