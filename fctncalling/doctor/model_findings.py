@@ -66,9 +66,10 @@ def memory_finding(model: Any) -> HealthCheck:
     adamw, lora = weights + _ADAMW_BYTES * count, weights + (4 + _ADAMW_BYTES) * rank
     message = (
         f"weights {_megabytes(weights)}; all trained by AdamW {_megabytes(adamw)}; LoRA of rank "
-        f"{LORA_RANK} about {_megabytes(lora)}; activations and KV cache come on top"
+        f"{LORA_RANK} about {_megabytes(lora)}; activations and KV cache come on top: "
+        "train_fctncalling.py --plan with your flags counts them"
     )
-    return sound("memory", message, weights_bytes=weights, num_weights=count)
+    return sound("memory (--plan)", message, weights_bytes=weights, num_weights=count)
 
 
 def precision_findings(model: Any) -> Iterator[HealthCheck]:

@@ -136,14 +136,18 @@ def _rollout_phase(
     episodes = max(config.episodes_per_update, config.eval_episodes)
     slots = min(config.n_rollout_threads, -(-episodes // count))
     tokens = slots * config.max_episode_tokens
+    prefixes = tokens  # in the tree of prompts that were read: as many as the slots hold
     if config.max_cache_tokens is not None:
         tokens = min(tokens, config.max_cache_tokens)
-    cache = int(tokens * terms.cache_bytes_a_token(sizes, width) * terms.CACHE_GROWTH)
+        prefixes = 0  # of the same budget
+    a_token = terms.cache_bytes_a_token(sizes, width)
+    cache = int(tokens * a_token * terms.CACHE_GROWTH)
     read = min(PREFILL_TOKENS, tokens)
     found = [
         *held,
         Term("decoder's copies", sizes.fused_weights * width, ""),
         Term("KV cache", cache, "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"),
+        Term("prefix tree", prefixes * a_token, "--max_cache_tokens"),
         Term("pass", terms.rollout_pass_bytes(sizes, read, slots, width), "--n_rollout_threads"),
     ]
     if config.fsdp and count > 1:

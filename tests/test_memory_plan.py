@@ -201,7 +201,7 @@ def test_the_planned_peak_is_within_15_per_cent_of_the_measured_one(
     heads = {"num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 64}
     write_model(tmp_path, num_hidden_layers=12, tie_word_embeddings=True, **sizes, **heads)
     AutoTokenizer.from_pretrained(embedded_path("model")).save_pretrained(tmp_path)
-    program = str(Path(__file__).parents[1] / "support" / "memory_child.py")
+    program = str(Path(__file__).parent / "support" / "memory_child.py")
     launcher = [sys.executable]
     if "processes" in name:
         launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
