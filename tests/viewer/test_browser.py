@@ -134,6 +134,12 @@ def test_a_run_without_critic_says_so(browser: Any, pages: dict[str, Path]) -> N
         assert "deviation" in page.text('#detail [data-algebra="GRPO"]')
 
 
+def test_a_crashed_run_says_what_is_missing(browser: Any, pages: dict[str, Path]) -> None:
+    with OpenPage(browser, pages["crashed"]) as page:
+        assert "ended before its last evaluation" in page.text("#checks")
+        assert "only half written" in page.text("#checks")
+
+
 def test_filters_order_search_keys_and_links(browser: Any, pages: dict[str, Path]) -> None:
     with OpenPage(browser, pages["main"]) as page:
         every = page.count(".list li")

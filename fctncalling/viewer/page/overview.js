@@ -23,13 +23,18 @@ function findingsAt(episode, index) {
 }
 
 function checkStrip() {
-  if (!page.data.checks.length) return null;
-  const failing = page.data.checks.filter((each) => each.findings.length);
-  const passing = page.data.checks.length - failing.length;
-  return el("div", { class: "strip", role: "status", id: "checks" },
-    failing.length ? el("b", { class: "bad" }, "Contradictions:") : el("b", { class: "good" }, `✓ ${passing} checks pass`),
-    failing.length ? failing.map((each) => button(`${each.check} ${each.findings.length}`, () => openFinding(each.findings[0]), { "data-check": each.check, class: "bad", title: `${each.findings[0].message} (expected: ${CHECK_WORDS[each.check]})` })) : el("span", { class: "soft" }, "masks, ends, rewards, credit, whitening and log-probabilities agree"),
-    page.data.alarms.length ? button(`${page.data.alarms.length} alarm${page.data.alarms.length > 1 ? "s" : ""}`, () => go({ view: "run" }), { class: "warn", id: "alarms" }) : null);
+  const { checks, alarms, notes } = page.data;
+  if (!checks.length && !alarms.length && !notes.length) return null;
+  return el("div", { class: "strip", role: "status", id: "checks" }, checks.length ? checkResults(checks) : null,
+    alarms.length ? button(`${alarms.length} alarm${alarms.length > 1 ? "s" : ""}`, () => go({ view: "run" }), { class: "warn", id: "alarms" }) : null,
+    notes.map((each) => el("span", { class: "soft" }, each)));
+}
+
+function checkResults(checks) {
+  const failing = checks.filter((each) => each.findings.length);
+  if (!failing.length) return [el("b", { class: "good" }, `✓ ${checks.length} checks pass`), el("span", { class: "soft" }, "masks, ends, rewards, credit, whitening and log-probabilities agree")];
+  return [el("b", { class: "bad" }, "Contradictions:"), failing.map((each) => button(`${each.check} ${each.findings.length}`, () => openFinding(each.findings[0]),
+    { "data-check": each.check, class: "bad", title: `${each.findings[0].message} (expected: ${CHECK_WORDS[each.check]})` }))];
 }
 
 function openFinding(finding) {
