@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.training.profiler import NoProfiler
-from fctncalling.training.supervised.stage import learn_demonstrations
 
 if TYPE_CHECKING:
     from fctncalling.cli.shared.progress_bar import Progress
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
 def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None = None) -> None:
     """Learn demonstrations, if any; then collect, learn, evaluate and save until all is done."""
+    from fctncalling.training.supervised.stage import learn_demonstrations  # --help needs no torch
+
     learn_demonstrations(run, progress)
     profiler = profiler or NoProfiler()
     while True:
