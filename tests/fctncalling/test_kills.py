@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from fctncalling.data.bfcl import embedded_path
 
 pytestmark = pytest.mark.prove
 
@@ -141,8 +144,16 @@ def test_ten_kills_at_random_moments_leave_no_trace_in_the_numbers(tmp_path: Pat
 
 
 def test_a_kill_amid_the_supervised_stage_leaves_no_trace_in_the_numbers(tmp_path: Path) -> None:
-    stage = ("--sft_tasks=dataset", "--sft_epochs=1", "--sft_batch_size=128", "--num_updates=2")
-    stage = (*stage, "--sft_save_interval=5")
+    source, folder = embedded_path("train"), tmp_path / "tasks"
+    (folder / "possible_answer").mkdir(parents=True)
+    texts = source.read_text("utf-8").splitlines()[::20]
+    (folder / "some.json").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    shutil.copy(
+        source.parent / "possible_answer" / source.name, folder / "possible_answer/some.json"
+    )
+    (folder / "multi_turn_func_doc").symlink_to(source.parent / "multi_turn_func_doc")
+    stage = (f"--sft_tasks={folder / 'some.json'}", "--sft_epochs=2", "--sft_batch_size=16")
+    stage = (*stage, "--sft_save_interval=5", "--num_updates=2")
 
     def steps_logged(folder: Path) -> int:
         path = folder / "metrics.jsonl"
@@ -151,8 +162,8 @@ def test_a_kill_amid_the_supervised_stage_leaves_no_trace_in_the_numbers(tmp_pat
 
     finished(started(tmp_path / "whole", *stage))
     whole, folder = folder_of(tmp_path / "whole"), folder_of(tmp_path / "killed")
-    assert steps_logged(whole) == 50
-    for steps in (2, 8, 23, 49):
+    assert steps_logged(whole) == 40
+    for steps in (2, 8, 23, 39):
         more = ["--resume"] if (folder / "config.json").exists() else []
         process = started(tmp_path / "killed", *stage, *more)
         kill_when(process, lambda steps=steps: steps_logged(folder) >= steps, 0.01)  # type: ignore[misc]
