@@ -222,8 +222,9 @@ class PrefixKVCache(KVCache):
         number, heads, size = len(queries), *self.keys.shape[2:4]
         by_head = queries.view(number, heads, -1, size)
         own_keys, own_values = self._own(layer, block)
+        grouped = self._grouped(block, queries)
         read, sums = _ATTENTION(
-            self._grouped(block, queries).unflatten(0, (-1, heads)),
+            grouped.view(-1, heads, *grouped.shape[1:]),
             own_keys.transpose(-1, -2).contiguous(),
             own_values.contiguous(),
             attn_mask=mask.repeat_interleave(by_head.shape[2], 2),
