@@ -222,9 +222,8 @@ class PrefixKVCache(KVCache):
         number, heads, size = len(queries), *self.keys.shape[2:4]
         by_head = queries.view(number, heads, -1, size)
         own_keys, own_values = self._own(layer, block)
-        grouped = self._grouped(block, queries)
         read, sums = _ATTENTION(
-            grouped.view(-1, heads, *grouped.shape[1:]),
+            torch.unflatten(self._grouped(block, queries), 0, (-1, heads)),
             own_keys.transpose(-1, -2).contiguous(),
             own_values.contiguous(),
             attn_mask=mask.repeat_interleave(by_head.shape[2], 2),
