@@ -37,7 +37,7 @@ class OptimiserSettings:
     gradient_checkpointing: bool = field(
         False,
         "Whether the update keeps the inputs of layers alone and computes each layer again in the "
-        "backward pass: less memory, about a quarter more time, the same gradient.",
+        "backward pass: less memory, a quarter to a half more time, the same gradient.",
     )
     lr: float = field(8e-5, "Learning rate of the language model.", interval="[0, inf)", basic=True)
     critic_lr: float = field(
