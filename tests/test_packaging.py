@@ -221,6 +221,7 @@ def test_pinned_versions_cover_and_satisfy_the_ranges() -> None:
             "setuptools",
             "python",
             "ray",
+            "playwright",
             "mkdocs",
             "mkdocs-material",
         ):  # extras no fast test needs

@@ -12,6 +12,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--worst", type=int, metavar="N", help="the N episodes of lowest return; default: 64")
     add("--output", type=Path, metavar="FILE", help="default: view.html in RUN, or beside it")
     add("--follow", action="store_true", help="make the page again when the run grows")
+    add("--json", action="store_true", help="print JSON instead of text")
     add(
         "--data_dir",
         type=Path,
@@ -74,7 +76,11 @@ def _make(args: argparse.Namespace, output: Path) -> None:
     size = write_page(output, data)
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
-    print(f"{output}: {len(data['episodes'])} episodes, {math.ceil(size / 1000):,} kB", flush=True)
+    count = len(data["episodes"])
+    if args.json:
+        print(json.dumps({"page": str(output), "episodes": count, "bytes": size}), flush=True)
+        return
+    print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB", flush=True)
 
 
 def _follow(args: argparse.Namespace, output: Path) -> None:

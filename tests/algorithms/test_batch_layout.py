@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -35,6 +35,7 @@ from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)
 
+FIELDS = [field.name for field in fields(TokenRecord)]
 KINDS = ("llama", "gpt2", "llama+lora", "gpt2+lora")
 
 
@@ -97,12 +98,11 @@ def test_what_follows_the_last_action_of_a_finished_episode_changes_nothing(kind
     episodes = [record for record in some_episodes(policy_with_values(), 10) if record.terminated]
     longer = copy.deepcopy(episodes)
     for length, record in enumerate(longer):
-        row = record.rows[0]
-        extra = TokenRecord(
-            [9] * length, [False] * length, [False] * length, [0.0] * length, [0.0] * length
+        row, end = record.rows[0], [0.0] * length
+        context = TokenRecord([9] * length, [False] * length, [False] * length, end, end)
+        record.rows[0] = TokenRecord(
+            *([*getattr(row, name), *getattr(context, name)] for name in FIELDS)
         )
-        for name in vars(row):
-            getattr(row, name).extend(getattr(extra, name))
     for got, wanted in zip(
         learned_from(policy, longer, settings()),
         learned_from(policy, episodes, settings()),

@@ -76,7 +76,7 @@ def test_tools_and_a_reward_of_ones_own_reach_the_trainers_environment(tmp_path:
     dataset = task_file(tmp_path, "shop/1", "shop/2")
     make_env, candidates, held_out = surrounded(
         dataset, "--tools", "Shop=test_own_code:Shop", "--reward", "test_own_code:brevity"
-    )
+    )[:3]
     assert sorted([candidates[0].id, *held_out]) == ["shop/1", "shop/2"]
     assert candidates[0].category == "multi_turn_base"
     rewards, info = played(make_env(), ["[sell(item='apple')]", "Done."], "shop/1")

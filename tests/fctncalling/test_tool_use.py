@@ -59,8 +59,8 @@ def test_settings_of_tools_without_tools_are_refused(
 
 
 def test_environments_of_a_run_offer_the_tools_beside_the_tasks_functions() -> None:
-    plain, candidates, _ = make_task_setup(TrainConfig(), RunConfig())
-    equipped, _, _ = make_task_setup(
+    plain, candidates = make_task_setup(TrainConfig(), RunConfig())[:2]
+    equipped, *_ = make_task_setup(
         TrainConfig(), RunConfig(enable_tool_use=True, num_tool_executors=2)
     )
     task_id = next(task.id for task in candidates if "multi_turn" in task.category)
