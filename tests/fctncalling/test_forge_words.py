@@ -21,7 +21,7 @@ from fctncalling.forge.multi_turn.variants import (
     without_function,
     without_value,
 )
-from fctncalling.forge.plan import Plan, PlannedTurn, Value
+from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.forge.words import faults_of, user_texts
 from fctncalling.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence
 from fctncalling.forge.words.inflection import gerund, sentence
@@ -184,3 +184,20 @@ def test_gerunds_and_articles() -> None:
 def test_slips_and_corrections_are_rare() -> None:
     texts = list(chain.from_iterable(texts_of_requests()))
     assert sum("sorry, " in text and "(no" in text for text in texts) <= 0.05 * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("function", "purpose", "text", "is_faulty"),
+    [
+        ("du", "needed_step", "How much space do the files take?", True),
+        ("sort", "needed_step", "Sort the lines of the one file in this folder.", True),
+        ("sort", "needed_step", "Sort the lines of that file.", False),
+        ("du", "asked", "Go up one level. How much space does this folder take?", False),
+    ],
+)
+def test_words_never_mean_the_current_folder_where_another_is_entered_unmentioned(
+    function: str, purpose: str, text: str, is_faulty: bool
+) -> None:
+    step = PlannedCall("GorillaFileSystem", "cd", purpose=purpose)  # type: ignore[arg-type]
+    calls = (step, PlannedCall("GorillaFileSystem", function))
+    assert bool(faults_of(text, PlannedTurn(calls, requested=calls))) == is_faulty

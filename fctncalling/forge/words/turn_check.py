@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from fctncalling.forge.plan import PlannedTurn, Value
@@ -23,6 +24,8 @@ _DATES = re.compile(
 )
 _FIRST_CLASS = re.compile(r"\bfirst[ -]class\b")
 _ALONE = re.compile(r"\bsingle\b")  # "the single last line"
+_HERE = re.compile(r"\b(?:this|current|working) (?:directory|folder)\b|\b(?:in|over|right) here\b")
+_OF_CURRENT_FOLDER = ("du", "find", "ls", "pwd")
 _UNSAID_LENGTH = 3  # shorter values occur by chance
 
 
@@ -34,7 +37,7 @@ def faults_of(text: str, turn: PlannedTurn) -> list[str]:
         index, argument = turn.blank
         value = turn.requested[index].arguments[argument]
         return [] if says_value(text, value) else [f"{argument}={value.value!r} is not said"]
-    return [*_unsaid(text, turn), *_said_too_much(text, turn)]
+    return [*_unsaid(text, turn), *_said_too_much(text, turn), *_elsewhere(text, turn)]
 
 
 def _unsaid(text: str, turn: PlannedTurn) -> Iterator[str]:
@@ -44,6 +47,16 @@ def _unsaid(text: str, turn: PlannedTurn) -> Iterator[str]:
                 continue
             if must_be_said(value) and not says_value(text, value):
                 yield f"{call.function}: {argument}={value.value!r} is not said"
+
+
+def _elsewhere(text: str, turn: PlannedTurn) -> Iterator[str]:
+    """Yield what the words say of the current folder although the plan leaves it unmentioned."""
+    for step, call in pairwise(turn.requested):
+        if step.function == "cd" and step.purpose == "needed_step":
+            if call.function in _OF_CURRENT_FOLDER:
+                yield f"{call.function} is of another folder, which is not said"
+            elif _HERE.search(text):
+                yield "the current folder is meant, but another one has to be entered"
 
 
 def _said_too_much(text: str, turn: PlannedTurn) -> Iterator[str]:
