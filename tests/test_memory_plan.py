@@ -191,9 +191,17 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "two processes, FSDP": {"fsdp": True},
 }
 
+TOO_LOW = pytest.mark.xfail(strict=True, reason="the plan is too low with adapters: see the docs")
+
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[TOO_LOW] if "lora_r" in settings else [])
+        for name, settings in CONFIGURATIONS.items()
+    ],
+)
 def test_the_planned_peak_is_within_15_per_cent_of_the_measured_one(
     tmp_path: Path, name: str
 ) -> None:
