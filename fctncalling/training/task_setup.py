@@ -34,9 +34,10 @@ class TaskSetup(NamedTuple):
     make_env: Callable[[], Any]  # called once for each episode that runs side by side
     candidates: list[Candidate]  # training tasks, as the sampler draws them
     held_out_ids: list[str]
-    # of BFCL tasks alone: the same environments over other tasks, and the training tasks
+    # of BFCL tasks alone: the same environments over other tasks, and the tasks themselves
     make_env_over: Callable[[Sequence[Task]], Any] | None = None
     training_tasks: Sequence[Task] = ()
+    held_out_tasks: Sequence[Task] = ()
 
 
 def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
@@ -94,7 +95,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     ]
     held_out_ids = [task.id for task in held_out]
     return TaskSetup(
-        lambda: make_env_over(tasks), candidates, held_out_ids, make_env_over, training
+        lambda: make_env_over(tasks), candidates, held_out_ids, make_env_over, training, held_out
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from fctncalling.algorithms.config import TrainConfig
@@ -53,11 +54,8 @@ def load_bfcl_tasks(
         separate = load_tasks(
             config.eval_dataset_path or embedded_path("held_out"), self_documented=user_classes
         )
-        clash = {task.id for task in tasks} & {task.id for task in separate}
-        if clash and config.eval_dataset_path != config.dataset_path:
-            announce(
-                f"Note: {len(clash)} held-out tasks are training tasks too, such as {min(clash)}."
-            )
+        if config.eval_dataset_path != config.dataset_path:
+            separate = held_out_apart(tasks, separate)
     training, held_out = split_held_out(tasks, separate, config.eval_episodes)
     if separate is None and len(tasks) == 1:
         announce(
@@ -69,6 +67,26 @@ def load_bfcl_tasks(
             "--eval_dataset_path gives others."
         )
     return training, held_out
+
+
+def held_out_apart(training: Sequence[Task], held_out: Sequence[Task]) -> list[Task]:
+    """Return the held-out tasks under ids that no other training task has.
+
+    Files of different origin number their tasks alike ("simple_python_0"); a clash would let one
+    task be played in the other's place. A task that stands in both files keeps its id, and a note
+    says how many these are.
+    """
+    known = {task.id: task for task in training}
+    common = [task.id for task in held_out if known.get(task.id) == task]
+    if common:
+        announce(
+            f"Note: {len(common)} held-out tasks are training tasks too, such as {min(common)}."
+        )
+    clashing = known.keys() - set(common)
+    return [
+        replace(task, id=f"held_out:{task.id}") if task.id in clashing else task
+        for task in held_out
+    ]
 
 
 def load_question_tasks(config: TrainConfig, path: str) -> tuple[list[TextTask], list[TextTask]]:

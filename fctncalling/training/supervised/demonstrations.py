@@ -8,7 +8,7 @@ rollout: tool results stand in the context, and ids and masks are those of reinf
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +47,14 @@ def load_demonstrations(
         episodes += _of_tasks(config, run_config, setup, template)
     if config.sft_episodes is not None:
         strict = config.reward.startswith("strict")
-        episodes += successful_episodes(Path(config.sft_episodes), template, strict=strict)
+        logged = successful_episodes(Path(config.sft_episodes), template, strict=strict)
+        _warn_of_held_out({episode.task_id for episode in logged} & set(setup.held_out_ids))
+        episodes += logged
     rows = [row for episode in episodes for row in episode.rows if any(row.acted)]
     if not rows:
         raise SettingError(
             f"{_flags(config)}: none of {len(episodes)} demonstrations has a token to be trained "
             "(--max_episode_tokens may leave no room for an action)"
-        )
-    held_out = set(setup.held_out_ids) & {episode.task_id for episode in episodes}
-    if held_out:
-        announce(
-            f"Note: {len(held_out)} held-out tasks are demonstrated too, such as {min(held_out)}."
         )
     num_tokens, num_trained = sum(len(it.ids) for it in rows), sum(sum(it.acted) for it in rows)
     announce(
@@ -86,11 +83,22 @@ def _of_tasks(
             )
         tasks = load_tasks(path, self_documented=parse_tool_classes(run_config.tools))
         check_tasks(tasks, path, config, run_config)
+    # Files number their tasks alike, so ids alone do not tell what is held out.
+    known = {task.id: task for task in tasks}
+    _warn_of_held_out({it.id for it in setup.held_out_tasks if known.get(it.id) == it})
     handler = "" if run_config.handler == "auto" else run_config.handler
     played = play_ground_truths(
         tasks, setup.make_env_over, template, handler, config.max_episode_tokens
     )
     return _usable(played, config)
+
+
+def _warn_of_held_out(task_ids: Collection[str]) -> None:
+    """Say how many held-out tasks are demonstrated."""
+    if task_ids:
+        announce(
+            f"Note: {len(task_ids)} held-out tasks are demonstrated too, such as {min(task_ids)}."
+        )
 
 
 def play_ground_truths(
