@@ -95,7 +95,7 @@ def test_a_reward_of_trl_reads_messages_and_texts() -> None:
 
 @pytest.mark.prove
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs_with_the_real_library(example: Path) -> None:
+def test_an_example_runs_with_the_real_library(example: Path, tmp_path: Path) -> None:
     """FCTNCALLING_PYTHON_TRL and the like name the Python of each library's environment."""
     library = example.stem.partition("_")[0].upper()
     python = os.environ.get(f"FCTNCALLING_PYTHON_{library}")
@@ -104,6 +104,7 @@ def test_an_example_runs_with_the_real_library(example: Path) -> None:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [python, str(example)],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
