@@ -101,14 +101,10 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     - `user`: called with the conversation and {"task_id", "category", "turn"} when a message calls
       nothing. The text it returns answers within the turn, as a step of it; None goes on to the
       scripted next turn.
-    - `render_mode`: "ansi" (`render` returns the transcript), "human" (printed as it happens), or
-      None.
+    - `render_mode`: "ansi" (`render` returns the transcript), "human" (prints it), or None.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 - Gymnasium declares it as an instance variable
-        "render_modes": ["ansi", "human"],
-        "render_fps": 4,
-    }
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "human"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(
         self,
@@ -155,6 +151,11 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     def tasks(self) -> tuple[Task, ...]:
         """What is played, in order."""
         return tuple(self._tasks.tasks)
+
+    @property
+    def task(self) -> Task:
+        """The running (or last) task, with the docs of all that it offers."""
+        return self._required_state("task").task
 
     def executes_calls(self, task_id: str) -> bool:
         """Whether a task's calls are run; elsewhere the first message is the answer."""
@@ -280,9 +281,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state`, of this environment or of one with the same tasks and
-        keywords.
-        """
+        """Go back to a state of `get_state`, of this environment or of one made alike."""
         restored = None
         if state["play"] is not None:
             task = self._tasks.by_id(state["play"]["task_id"])

@@ -6,6 +6,7 @@ from gymnasium import register, registry
 
 ENTRY_POINTS = {
     "FunctionCalling-v0": "fctncalling.envs.function_calling:FunctionCallingEnv",
+    "fctncalling/Team-v0": "fctncalling.envs.team:TeamEnv",
     "fctncalling/ToolText-v0": "fctncalling.envs.tool_text.env:ToolTextEnv",
     "fctncalling/Calculator-v0": "fctncalling.envs.tool_text.presets:calculator",
     "fctncalling/PythonMath-v0": "fctncalling.envs.tool_text.presets:python_math",

@@ -103,6 +103,7 @@ def test_the_environments_are_registered_by_import() -> None:
         "FunctionCalling-v0",
         "fctncalling/Calculator-v0",
         "fctncalling/PythonMath-v0",
+        "fctncalling/Team-v0",
         "fctncalling/ToolText-v0",
     ]
 
@@ -222,6 +223,7 @@ def test_pinned_versions_cover_and_satisfy_the_ranges() -> None:
             "python",
             "ray",
             "playwright",
+            "pettingzoo",
             "mkdocs",
             "mkdocs-material",
         ):  # extras no fast test needs

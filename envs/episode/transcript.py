@@ -22,12 +22,13 @@ def shown(text: str) -> str:
 def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = None) -> str:
     """Return messages as headed blocks, and the verdict as the last line.
 
-    Every line of a message stands behind a bar, so that no message can pose as a head or as the
-    verdict.
+    A message with a "speaker" stands under that name. Every line of a message stands behind a bar,
+    so that no message can pose as a head or as the verdict.
     """
     blocks = []
     for message in messages:
         head = _HEADS.get(str(message.get("role")), "other")
+        head = shown(str(message.get("speaker", head)))
         content = shown(str(message.get("content") or ""))
         if head == "tool":
             content = f"{shown(str(message.get('name', '')))}\n= {content}"

@@ -1,0 +1,290 @@
+"""TeamEnv: several roles in one conversation, each with views and tools of its own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from fctncalling.data.surrogates import encodable, encodable_value, joined
+from fctncalling.data.types import Call, Message, Task, Verdict
+from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
+from fctncalling.envs.episode.transcript import check_render_mode, transcript
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
+from fctncalling.envs.teams import Team, TeamRole, load_team
+from fctncalling.envs.teams.conversation import Conversation, Draft
+from fctncalling.envs.teams.parcels import parcel_tasks
+from fctncalling.envs.teams.role_prompts import (
+    RolePrompts,
+    common_info,
+    joined_contents,
+    with_role_system,
+)
+from fctncalling.envs.teams.role_views import RoleViews
+from fctncalling.envs.teams.team import TOOL, USER
+
+Step = tuple[str, float, bool, bool, dict[str, Any]]
+NUM_DEFAULT_TASKS = 256
+
+
+class TeamEnv(gymnasium.Env[str, str]):
+    """BFCL tasks played by a team: a step is one message of the role whose turn it is.
+
+    `info["role"]` names the role that acts next; observation, `info["messages"]`, `info["tools"]`
+    and `info["instructions"]` are what that role sees since it last acted. The other fields are
+    those of `FunctionCallingEnv`, `calls` and `error` about the last action. Calls run, and answers
+    end the user's turn, as there; so a team of one role plays as an agent alone does.
+
+    Rewards are the team's. Where the team file pays roles otherwise, `info["rewards"]` has what
+    this step paid each role.
+
+    ## Arguments
+    - `team`: a Team, a JSON or YAML file, or a built-in name (see `fctncalling.envs.teams`).
+    - `dataset_path` or `tasks`: BFCL tasks, whose entries may have a field "knowledge", texts by
+      name; neither: parcels (see `fctncalling.envs.teams.parcels`).
+    - `handler`, `prompt_style`, and any other keyword: FunctionCallingEnv's.
+
+    Raises TeamError for a team that cannot be read, or that does not fit the tasks.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
+
+    def __init__(
+        self,
+        *,
+        team: Team | str | Path = "parcels",
+        dataset_path: str | Path | None = None,
+        tasks: Sequence[Task] | None = None,
+        handler: str = "auto",
+        prompt_style: str = "bfcl",
+        render_mode: str | None = None,
+        **keywords: Any,
+    ) -> None:
+        check_render_mode(render_mode, self.metadata["render_modes"])
+        self.render_mode = render_mode
+        self.team = team if isinstance(team, Team) else load_team(team)
+        if tasks is None and dataset_path is None:
+            tasks = parcel_tasks("train", NUM_DEFAULT_TASKS)
+        self._env = FunctionCallingEnv(
+            dataset_path=dataset_path,
+            tasks=tasks,
+            handler=handler,
+            prompt_style=prompt_style,
+            **keywords,
+        )
+        self._prompts = RolePrompts(get_handler(handler), prompt_style)
+        self._check_team(own_tools=keywords.get("tools") is not None)
+        self.metadata = {
+            **self.metadata,
+            "in_process_tools": self._env.metadata["in_process_tools"],
+        }
+        self.action_space = UnicodeText()
+        self.observation_space = UnicodeText(OBSERVATION_BYTES)
+        self._conversation: Conversation | None = None
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What is played, in order."""
+        return self._env.tasks
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin the task `options["task_id"]`, or one drawn at random, and return what the first
+        role sees. Raises as FunctionCallingEnv's does.
+        """
+        super().reset(seed=seed)
+        _, info = self._env.reset(seed=seed, options=options)
+        talk = Conversation(self.team, RoleViews(self.team.roles))
+        talk.views.deliver(USER, info["messages"])
+        talk.log += copy.deepcopy(info["messages"])
+        self._conversation = talk
+        common = {key: value for key, value in common_info(info).items() if key != "messages"}
+        return self._observation_and_info(talk, common)
+
+    def step(self, action: str) -> Step:
+        """Play one message of the role `info["role"]`; returns the five of Gymnasium, about what
+        the next role sees.
+
+        Raises ResetNeeded before the first reset and after the end, TypeError for no `str`.
+        """
+        talk = self._required("step")
+        if talk.ended:
+            raise ResetNeeded("step: the task has ended. Call reset() before the next step().")
+        if not isinstance(action, str):
+            raise TypeError(f"step: the action is a {type(action).__name__}: expected a str.")
+        text = joined(str(action))
+        talk.log.append({"role": "assistant", "speaker": talk.role, "content": text})
+        return self._play(talk, text)
+
+    def _play(self, talk: Conversation, text: str) -> Step:
+        """Play a message: it is a call or an answer, an approval, or words for the others."""
+        role, approval = self.team.roles[talk.role], self.team.approval
+        parsed = self._parsed(role, text)
+        if (foreign := self._foreign_call(role, parsed.calls)) is not None:
+            return self._refuse(talk, parsed.calls, foreign)
+        talk.speak(text)
+        has_calls = bool(parsed.calls) or parsed.error == "malformed"
+        if approval is not None and approval.role == role.name and not has_calls:
+            draft, talk.draft = talk.draft, None
+            if draft is None or not approval.holds(role.name, text):
+                return self._hand_on(talk, ())
+            talk.position = draft.position
+            return self._environment_step(talk, draft.text, spoke=role.name)
+        if not has_calls and not self.team.answer.holds(role.name, text):
+            return self._hand_on(talk, ())
+        if approval is not None and approval.role != role.name:
+            talk.draft = Draft(talk.position, text)
+            return self._hand_on(talk, parsed.calls)
+        return self._environment_step(talk, text, spoke=role.name)
+
+    def _environment_step(self, talk: Conversation, text: str, *, spoke: str) -> Step:
+        """Let a message of the role in turn reach the environment; `spoke`: whose step it is."""
+        _, reward, terminated, truncated, info = self._env.step(text)
+        writer = talk.role
+        talk.ended = terminated or truncated
+        talk.verdict = info.get("verdict")
+        talk.log += copy.deepcopy(info["messages"])
+        if info["turn"] != talk.turn:
+            talk.begin_turn(info["turn"])
+            talk.views.deliver(USER, info["messages"])
+        else:
+            for message in info["messages"]:
+                source = TOOL if message["role"] == "tool" else USER
+                talk.views.deliver(source, [message], owner=talk.role)
+        common = common_info(info)
+        common |= self.team.rewards_info(reward, spoke, writer if info["error"] else None)
+        observation, info = self._observation_and_info(talk, common)
+        return observation, reward, terminated, truncated, info
+
+    def _hand_on(self, talk: Conversation, calls: Sequence[Call]) -> Step:
+        """Give the turn to the next role."""
+        spoke = talk.role
+        talk.hand_on()
+        return self._without_environment(talk, spoke, calls, None)
+
+    def _refuse(self, talk: Conversation, calls: Sequence[Call], foreign: str) -> Step:
+        """Answer a call of another role's tool; nothing of the message is executed."""
+        tools = self._prompts.tools(self._env.task, talk.turn, self.team.roles[talk.role])
+        own = [tool["function"]["name"] for tool in tools]
+        content = (
+            f'Error: the {talk.role} cannot call "{foreign}". '
+            f"Its functions: {', '.join(own) or 'none'}."
+        )
+        message: Message = {"role": "tool", "name": foreign, "content": content}
+        talk.views.deliver("", [message], owner=talk.role)
+        talk.log.append(dict(message))
+        return self._without_environment(talk, talk.role, calls, "unknown_function")
+
+    def _without_environment(
+        self, talk: Conversation, spoke: str, calls: Sequence[Call], error: str | None
+    ) -> Step:
+        """Return the step of a message that reached no environment; one too many is the last."""
+        task = self._env.task
+        info: dict[str, Any] = {"task_id": task.id, "category": task.category, "calls": list(calls)}
+        talk.ended = talk.count_message()
+        if talk.ended:
+            most = f"{self.team.max_messages} messages passed without a call or an answer"
+            talk.verdict = Verdict(False, 0.0, "team:message_limit", most)
+            error = "step_limit"
+            info |= {"verdict": talk.verdict, "ground_truth": copy.deepcopy(task.ground_truth)}
+        info |= {"error": error, **self.team.rewards_info(0.0, spoke, spoke if error else None)}
+        observation, info = self._observation_and_info(talk, info)
+        return observation, 0.0, talk.ended, False, info
+
+    def _observation_and_info(
+        self, talk: Conversation, common: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return what the role in turn sees; at the end, what the last step brought."""
+        role, task, system = self.team.roles[talk.role], self._env.task, ""
+        messages = common.pop("messages", []) if talk.ended else talk.views.take(role.name)
+        messages = encodable_value(messages)
+        if not talk.ended and role.name not in talk.opened:
+            talk.opened.add(role.name)
+            messages = with_role_system(role, task, messages)
+            system = self._prompts.instructions(task, role)
+            common["instructions"] = system
+        contents = joined_contents(messages)
+        whole = encodable(f"{system}\n\n{contents}" if system else contents)
+        observation, cut = cut_text(whole, OBSERVATION_BYTES)
+        if cut:
+            common["observation_bytes_cut"] = cut
+        return observation, {
+            **common,
+            "role": role.name,
+            "turn": talk.turn,
+            "messages": messages,
+            "tools": self._prompts.tools(task, talk.turn, role),
+            "stop": list(getattr(self._prompts.handler_of(task), "stop", ())),
+            "continuation": "message",
+        }
+
+    def _parsed(self, role: TeamRole, text: str) -> ParsedMessage:
+        """Return a message as the environment would read it; words of a role that calls nothing and
+        answers nobody are words, whatever they look like.
+        """
+        if not role.calls_tools and self.team.answer.role != role.name:
+            return ParsedMessage((), (), None, None, "")
+        task = self._env.task
+        return parse_message(self._prompts.handler_of(task), text, executes=task.executes_calls)
+
+    def _foreign_call(self, role: TeamRole, calls: Sequence[Call]) -> str | None:
+        """Return the first function that is called but is offered to other roles alone, if any."""
+        offered = {doc.name for doc in self._env.task.functions}
+        names = (call.name for call in calls)
+        return next((n for n in names if n in offered and not role.may_call(n)), None)
+
+    def _check_team(self, *, own_tools: bool) -> None:
+        """Raise TeamError where the team's tools or knowledge are in no task; docs of own tools are
+        known when they are played.
+        """
+        functions = {doc.name for task in self.tasks for doc in task.functions}
+        if own_tools:
+            functions |= {name for role in self.team.roles.values() for name in role.tools or ()}
+        knowledge = {name for task in self.tasks for name in task.extra.get("knowledge", ())}
+        self.team.check_tasks(functions, knowledge)
+
+    def render(self) -> str | None:
+        """Return the conversation so far ("ansi"), each role under its name; None otherwise."""
+        if self.render_mode != "ansi":
+            return None
+        talk = self._required("render")
+        return transcript(talk.log, talk.verdict)
+
+    def close(self) -> None:
+        """End the processes of tools that were given as a list."""
+        self._env.close()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return a private copy of all that decides what comes next, random streams included."""
+        own = {
+            "np_random": self.np_random,
+            "np_random_seed": self._np_random_seed,
+            "conversation": self._conversation,
+        }
+        return {"env": self._env.get_state(), **copy.deepcopy(own)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a state of `get_state`, of this environment or of one made alike."""
+        self._env.set_state(state["env"])
+        own = copy.deepcopy({key: value for key, value in state.items() if key != "env"})
+        self._np_random = own["np_random"]
+        self._np_random_seed = own["np_random_seed"]
+        self._conversation = own["conversation"]
+
+    def _required(self, what: str) -> Conversation:
+        if self._conversation is None:
+            raise ResetNeeded(f"{what}: no task has begun. Call reset() first.")
+        return self._conversation
+
+
+def _common(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the environment's `info` that no role's view changes."""
+    own = ("tools", "instructions", "turn", "stop", "continuation", "observation_bytes_cut")
+    return {key: value for key, value in info.items() if key not in own}

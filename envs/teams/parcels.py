@@ -1,0 +1,78 @@
+"""Parcels: tasks of which no half of the knowledge is enough.
+
+A parcel goes to the city where a person lives, in the box that a thing needs. Addresses and boxes
+are two pieces of knowledge, drawn anew for each task: whoever has only one of them can guess the
+other half at best.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from fctncalling.data.types import FunctionDoc, Task
+
+PEOPLE = ("anna", "ben", "carl", "dora", "emma", "finn", "gina", "hugo")
+THINGS = ("lamp", "chair", "clock", "kite", "vase", "drum", "mirror", "globe")
+CITIES = (
+    *("rome", "oslo", "paris", "lima", "cairo", "delhi"),
+    *("quito", "sofia", "tokyo", "turin", "vienna", "york"),
+)
+BOXES = ("tube", "crate", "bag", "case", "tin", "sack", "tray", "barrel")
+TABLE_SIZE = 4  # people with an address, and things with a box, of a task
+_HELD_OUT_SHARE = 10  # one task in so many is held out
+SEND = FunctionDoc(
+    "send",
+    "Send a parcel to a city, in a box.",
+    {
+        "type": "dict",
+        "properties": {
+            "city": {"type": "string", "description": "Where the person lives."},
+            "box": {"type": "string", "description": "The box that the thing needs."},
+        },
+        "required": ["city", "box"],
+    },
+)
+
+
+def parcel_tasks(split: str, count: int, *, seed: int = 0) -> list[Task]:
+    """Return the first `count` tasks of a split ("train" or "held_out"), the same ones everywhere.
+
+    None of one split is in the other.
+    """
+    return [_parcel_task(split, number, seed) for number in range(count)]
+
+
+def _parcel_task(split: str, number: int, seed: int) -> Task:
+    generator = np.random.default_rng([seed, split == "held_out", number])
+    while True:
+        people, cities = _drawn(generator, PEOPLE), _drawn(generator, CITIES)
+        things, boxes = _drawn(generator, THINGS), _drawn(generator, BOXES)
+        person, thing = (int(index) for index in generator.integers(TABLE_SIZE, size=2))
+        text = f"{people} {cities} {things} {boxes} {person} {thing}"
+        if (zlib.crc32(text.encode()) % _HELD_OUT_SHARE == 0) == (split == "held_out"):
+            break
+    return Task(
+        f"{split}_{number}",
+        "simple_python",
+        [[{"role": "user", "content": f"Send the {things[thing]} to {people[person]}."}]],
+        (SEND,),
+        [{"send": {"city": [cities[person]], "box": [boxes[thing]]}}],
+        extra={
+            "knowledge": {
+                "addresses": _table(people, cities),
+                "boxes": _table(things, boxes),
+            }
+        },
+    )
+
+
+def _drawn(generator: np.random.Generator, words: Sequence[str]) -> list[str]:
+    """Return some of the words at random, none of them twice."""
+    return [words[int(index)] for index in generator.permutation(len(words))[:TABLE_SIZE]]
+
+
+def _table(keys: Sequence[str], values: Sequence[str]) -> str:
+    return ", ".join(f"{key} in {value}" for key, value in zip(keys, values, strict=True))
