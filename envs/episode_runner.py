@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from fctncalling.data.types import Message, StepRecord, Task
 from fctncalling.envs.episode.feedback import classify_error, with_corrections
 from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
+from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import Handler
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
@@ -22,12 +23,10 @@ from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.envs.rewards import Reward
 from fctncalling.envs.tools.box.output_text import truncate_together
 from fctncalling.envs.user_tools import UserTools
+from fctncalling.envs.users.user_names import User, make_user
 
 MAX_STEP_OUTPUT = 500_000
 """Characters of all results of a step that are shown; checkers see them whole."""
-
-User = Callable[[list[Message], Mapping[str, Any]], str | None]
-"""(conversation, {"task_id", "category", "turn"}) -> an answer within the turn, or None."""
 
 
 class PlayedMessage(NamedTuple):
@@ -46,7 +45,7 @@ class EpisodeRunner:
     handler: Handler
     reward: Reward
     tools: UserTools
-    user: User | None
+    user: User | str | None  # a name becomes the user that it names
     max_steps_per_turn: int
     strict: bool
     retry_malformed: bool
@@ -58,6 +57,8 @@ class EpisodeRunner:
             raise ValueError(
                 f"prompt_style={self.prompt_style!r}: expected one of {', '.join(PROMPT_STYLES)}."
             )
+        if isinstance(self.user, str):
+            self.user = make_user(self.user)
         most = self.max_steps_per_turn
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise ValueError(f"max_steps_per_turn={most!r}: expected a whole number of at least 1.")
@@ -128,12 +129,15 @@ class EpisodeRunner:
             return prompts.unreadable_message(parsed.complaint)
         if self.user is None:
             return None
-        about = {"task_id": state.task.id, "category": state.task.category, "turn": state.turn}
+        assert not isinstance(self.user, str)
+        task = state.task
+        about = {"task_id": task.id, "category": task.category, "turn": state.turn, "task": task}
         with reraise_as_infrastructure("user"):
             reply = self.user(copy.deepcopy(state.conversation), about)
         if reply is not None and not isinstance(reply, str):
-            raise TypeError(
-                f"user {self.user!r} returned {reply!r}: expected a str, or None to end the turn."
+            raise InfrastructureError(
+                f"user {self.user!r} returned {reply!r:.80}: expected a str, or None to end the "
+                "turn."
             )
         return reply
 

@@ -16,7 +16,7 @@ from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Episode, Message, Task
 from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
-from fctncalling.envs.episode_runner import EpisodeRunner, User
+from fctncalling.envs.episode_runner import EpisodeRunner
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting import prompts
@@ -26,6 +26,7 @@ from fctncalling.envs.task_set import task_set
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.envs.user_tools import ToolsArgument, UserTools
+from fctncalling.envs.users.user_names import User, may_wait
 
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 
@@ -76,8 +77,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     ## Episode end
     Terminated after the last turn, or by one step too many in a turn. Truncated only where
-    infrastructure fails (a tool, the truth, the checker, `user`): reward 0, `invalid` True. Drop
-    such an episode, do not learn from it.
+    infrastructure fails (a tool, the truth, the checker, `user`): reward 0, `invalid`; drop it.
 
     ## Arguments
     - `dataset_path` or `tasks`: what to play; neither gives the embedded training set.
@@ -87,9 +87,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     - `reward`: a name from above, or (StepRecord, Verdict or None) -> float.
     - `max_steps_per_turn`: as BFCL counts: one more calling step is executed, and ends the task.
     - `strict`: report `strict_verdict`; the strict rewards do so too.
-    - `retry_malformed`: answer a message that looks like calls and cannot be read by an error
-      message, as a step of the turn, where BFCL ends the turn.
-    - `corrective_feedback`: let a wrong call's result go on with what to mend; verdicts stay.
+    - `retry_malformed`: answer calls that cannot be read by an error message, as a step of the
+      turn, where BFCL ends the turn.
+    - `corrective_feedback`: let a wrong call's result say what to mend; verdicts stay.
     - `prompt_style`: function docs in `instructions`, "bfcl" as JSON, "compact" as signatures.
     - `tools`: a mapping of classes of your own for the `involved_classes` of your tasks; or a list
       of what is offered next to the functions of every task whose calls are executed: typed
@@ -98,10 +98,10 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     - `allow_task_tools`: import the classes that tasks name by their path (`"involved_classes":
       ["my_tools.MyAPI"]`). That runs their modules' code, hence only for files you trust; else they
       are refused.
-    - `user`: called with the conversation and {"task_id", "category", "turn"} when a message calls
-      nothing. The text it returns answers within the turn, as a step of it; None goes on to the
-      scripted next turn.
-    - `render_mode`: "ansi" (`render` returns the transcript), "human" (prints it), or None.
+    - `user`: called with the conversation and {"task_id", "category", "turn", "task"} when a
+      message calls nothing; the text it returns answers within the turn, None goes on to the
+      scripted next turn. Or a name, such as "rule" (see `fctncalling.envs.users`).
+    - `render_mode`: "ansi" (`render` returns the transcript), "human" (printed at once), or None.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "human"], "render_fps": 4}  # noqa: RUF012 - as Gymnasium declares it
@@ -120,12 +120,12 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         prompt_style: str = "bfcl",
         tools: ToolsArgument = None,
         allow_task_tools: bool = False,
-        user: User | None = None,
+        user: User | str | None = None,
         render_mode: str | None = None,
     ) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.render_mode = render_mode
-        foreign = tools is not None or allow_task_tools or user is not None or callable(reward)
+        foreign = tools is not None or allow_task_tools or callable(reward) or may_wait(user)
         self.metadata = {**self.metadata, "in_process_tools": not foreign}  # which may wait
         self.action_space = UnicodeText()
         self.observation_space = UnicodeText(OBSERVATION_BYTES)
@@ -183,7 +183,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             session = self._tools.session(task)
         except InfrastructureError as failure:  # reported now; the first step ends the episode
             if isinstance(failure.__cause__, LongContextError | MissingExtra | CorpusError):
-                # every such task would fail alike: no episode, a setup to mend
+                # every such task would fail alike: a setup to mend
                 raise failure.__cause__ from None
             extra = {"invalid": True, "invalid_reason": str(failure)}
         state = EpisodeState(

@@ -221,6 +221,7 @@ def test_user_answers_a_message_without_calls_within_the_turn() -> None:
         "tool",
         "assistant",
     ]
+    assert heard[0][1].pop("task") is env.tasks[0]
     assert heard[0][1] == {"task_id": "multi_turn_base_0", "category": "multi_turn_base", "turn": 0}
 
 

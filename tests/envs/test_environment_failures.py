@@ -50,6 +50,13 @@ def test_failed_infrastructure_is_told_and_never_scored(
     assert Replay(healthy, ["[look()]", DONE], task_id="multi_turn_base_0").ended
 
 
+def test_a_user_that_returns_no_text_makes_the_episode_invalid() -> None:
+    played = Replay(shop_env(shop_task(["look()"]), user=lambda messages, about: 7), ["x"])
+    info = played.steps[-1][4]
+    assert (info["invalid"], info["verdict"]) == (True, None)
+    assert "returned 7: expected a str, or None" in info["invalid_reason"]
+
+
 def test_a_decoders_crash_is_the_models_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     # Else a policy could learn to have its bad episodes dropped.
     env = shop_env(shop_task(["look()"]), handler="python_calls")
@@ -145,9 +152,9 @@ def error_cases() -> list[tuple[str, type[Exception], list[str], Any]]:
         ),
         (
             "user",
-            TypeError,
-            ["7", "None"],
-            lambda: Replay(shop_env(task, user=lambda m, a: 7), ["x"]),
+            ValueError,
+            ["rul", "rule", "scripted", "openai:MODEL"],
+            lambda: shop_env(task, user="rul"),
         ),
         (
             "retired category",

@@ -1,0 +1,69 @@
+"""What a user knows of a task: values of its own request, never calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.judging.oracle import oracle_calls
+
+USER_KNOWS = "user_knows"  # field of a task: {parameter: value}
+_WORD = re.compile(r"[^\W_]+")
+Value = str | int | float | bool
+
+
+def known_values(task: Task, turn: int = 0) -> dict[str, Value]:
+    """Return the values that the user of a task knows in a turn, by parameter.
+
+    They are those of the task's field `user_knows`; a task without it has those arguments of its
+    ground truth, in this turn and the next, that the user's own messages say somewhere. What tools
+    return, a user cannot know.
+    """
+    ledger = task.extra.get(USER_KNOWS)
+    if isinstance(ledger, Mapping):
+        return {str(name): value for name, value in ledger.items() if isinstance(value, Value)}
+    said = " ".join(_user_texts(task))
+    known: dict[str, Value] = {}
+    for call in _calls_of(task, turn):
+        for name, value in call.arguments.items():
+            if isinstance(value, Value) and is_said(value, said):
+                known.setdefault(name, value)
+    return known
+
+
+def is_said(value: Value, text: str) -> bool:
+    """Whether the words of a value stand next to each other in a text."""
+    wanted = words_of(spoken(value))
+    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(words_of(text))} "
+
+
+def spoken(value: Value) -> str:
+    """Return a value as a user says it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text or of a parameter's name, in lower case."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)  # camelCase
+    return [word.casefold() for word in _WORD.findall(spaced)]
+
+
+def _user_texts(task: Task) -> Iterator[str]:
+    for messages in task.question:
+        yield from (str(m.get("content", "")) for m in messages if m.get("role") == "user")
+
+
+def _calls_of(task: Task, turn: int) -> list[Call]:
+    """Return the calls that a turn and the next are after; none where the truth has no calls."""
+    if task.ground_truth is None or task.kind == "agentic":
+        return []
+    try:
+        turns: Any = oracle_calls(task)
+    except ValueError:  # a truth that no call can express
+        return []
+    wanted = turns[turn : turn + 2] if task.is_multi_turn else turns
+    return [call for calls in wanted for call in calls]
