@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from fctncalling.cli.shared.missing_library import missing_library
 from fctncalling.cli.shared.parser import OneLineParser
 
 SUBCOMMANDS = {
@@ -67,6 +68,11 @@ def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
+    except ModuleNotFoundError as error:
+        if cure := missing_library(error):
+            print(f"error: {cure}", file=sys.stderr)
+            return 2
+        raise
     finally:
         warnings.formatwarning = usual
     return exit_code

@@ -129,8 +129,7 @@ def task_path(path: str | Path) -> Path:
     raise TaskError(
         f"{path}: no such file, neither here nor among the official ones in "
         f"{official_data_folder()}: "
-        "name its folder too, or get the official tasks by `python evaluate_fctncalling.py "
-        "import-bfcl`"
+        "name its folder too, or get the official tasks by `fctncalling import-bfcl`"
     )
 
 

@@ -23,6 +23,7 @@ from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.shared.config_file import read_config_file
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
+from fctncalling.cli.shared.missing_library import missing_library
 from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.data.bfcl import TaskError
@@ -72,6 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         namespace = parse_settings(words)  # --help ends here, before torch is loaded
     except SettingError as error:
         return _refuse(error)
+    try:
+        return _start(namespace, words)
+    except ModuleNotFoundError as error:
+        if cure := missing_library(error):
+            return _refuse(cure)
+        raise
+
+
+def _start(namespace: argparse.Namespace, words: Sequence[str]) -> int:
+    """Run what the settings say; return the exit code."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.run.logs import RunExistsError
     from fctncalling.algorithms.run.run_lock import RunLockedError
@@ -102,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error)
 
 
-def _refuse(error: Exception) -> int:
+def _refuse(error: Exception | str) -> int:
     if is_first_process():
         print(f"error: {error}", file=sys.stderr)
     return 2

@@ -66,6 +66,25 @@ def test_the_module_runs() -> None:
     assert done.stdout.startswith("fctncalling 0.")
 
 
+@pytest.mark.parametrize(
+    ("library", "command"),
+    [("torch", "['train']"), ("safetensors", "['export', '--checkpoint', 'x', '--output', 'y']")],
+)
+def test_a_command_whose_library_is_missing_says_what_to_install(
+    library: str, command: str, tmp_path: Path
+) -> None:
+    program = (
+        f"import sys; sys.modules['{library}'] = None\n"
+        f"from fctncalling.cli.command import main; sys.exit(main({command}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    wanted = f"this command needs the library {library}: pip install 'fctncalling[train]'"
+    assert (done.returncode, done.stderr) == (2, f"error: {wanted}\n")
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
 def test_flags_come_before_the_file_and_the_file_before_preset_and_environment(
     tmp_path: Path, suffix: str

@@ -99,7 +99,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({"out.jsonl": [ANSWER]}, RUN, "out.jsonl: is there already. Go on with it by --resume"),
     ({"out.jsonl/file": ""}, RUN, "out.jsonl: is a folder"),
     ({}, ("run", "--agent", "hf", *RUN[3:]), 'no agent is called "hf"'),
-    ({}, (*RUN[:-1], "nowhere"), "`evaluate_fctncalling.py import-bfcl`, or pass --data_dir"),
+    ({}, (*RUN[:-1], "nowhere"), "`fctncalling import-bfcl`, or pass --data_dir"),
     ({"in.jsonl": "no json\n"}, SCORE, "in.jsonl line 1: expected a JSON object"),
     (
         {"in.jsonl": [{**ANSWER, "category": "simple_pythn"}]},

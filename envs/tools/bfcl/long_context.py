@@ -58,8 +58,7 @@ def long_context_path() -> Path:
     raise LongContextError(
         f"a long-context task needs BFCL's {FILE_NAME}, which is official data and not part of "
         "this project; "
-        f"looked in {' and '.join(map(str, places))}. Import it with `python "
-        "evaluate_fctncalling.py import-bfcl`, "
+        f"looked in {' and '.join(map(str, places))}. Import it with `fctncalling import-bfcl`, "
         "or set FCTNCALLING_LONG_CONTEXT to the file."
     )
 
@@ -119,7 +118,7 @@ class _Tables:
             raise LongContextError(
                 f'{self._path}: no long-context table "{name}" (has '
                 f"{', '.join(sorted(self._tables)) or 'none'}). "
-                "Import it anew with `python evaluate_fctncalling.py import-bfcl`."
+                "Import it anew with `fctncalling import-bfcl`."
             )
         return (
             CachedList(self._listings[name])

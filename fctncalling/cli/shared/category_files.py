@@ -43,10 +43,7 @@ def _instead(folder: Path) -> str:
     """Return the cure for a missing category file: the available categories or the import."""
     stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
     if not stems:
-        return (
-            "Import the official data with `evaluate_fctncalling.py import-bfcl`, or pass "
-            "--data_dir."
-        )
+        return "Import the official data with `fctncalling import-bfcl`, or pass --data_dir."
     variants = {"memory": MEMORY, "web_search": WEB_SEARCH}
     return (
         "Expected one of "
