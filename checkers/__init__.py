@@ -14,6 +14,7 @@ from fctncalling.checkers.ast_checker import (
     irrelevance_fault,
     relevance_fault,
 )
+from fctncalling.checkers.clarify import question_fault
 from fctncalling.checkers.java_values import JAVA_ARGUMENTS
 from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS
 from fctncalling.checkers.multi_turn import check_turns
@@ -43,9 +44,10 @@ def check(
 
     Single turn: `record` is the decoder's list of {name: {parameter: value}}, None where it failed;
     `truth` defaults to the task's own. Multi turn: both are sequences of TurnRecords. Agentic:
-    `record` is the last message that calls nothing. `underscore_to_dot` expects the names in which
-    dots became underscores, as interfaces with restricted names are offered them. Raises
-    UnsupportedCategory, and ValueError for a task without a usable ground truth.
+    `record` is the last message that calls nothing. Clarify: a ClarifyRecord.
+    `underscore_to_dot` expects the names in which dots became underscores, as interfaces with
+    restricted names are offered them. Raises UnsupportedCategory, and ValueError for a task without
+    a usable ground truth.
     """
     kind = task.kind
     if kind == "multi_turn":
@@ -63,6 +65,12 @@ def check(
         raise ValueError(
             f'task "{task.id}": category {task.category} needs a ground truth and function docs'
         )
+    if kind == "clarify":
+        calls, questions = record
+        fault = format_fault(calls) or calls_fault(
+            task, calls, accepted, underscore_to_dot=underscore_to_dot
+        )
+        return _verdict(fault or question_fault(task, questions))
     return _verdict(
         format_fault(record)
         or calls_fault(task, record, accepted, underscore_to_dot=underscore_to_dot)
@@ -91,7 +99,7 @@ def calls_fault(
             return checker.simple(record, truth)
         return (
             checker.multiple(record, truth)
-            if kind == "multiple"
+            if kind == "multiple" or (kind == "clarify" and len(truth) == 1)
             else checker.parallel(record, truth)
         )
     except ValueError as error:

@@ -16,6 +16,7 @@ from fctncalling.data.agentic_tasks import variant_of
 from fctncalling.data.categories import (
     AGENTIC,
     AST,
+    CLARIFY,
     LANGUAGE_VARIANTS,
     WITHOUT_ANSWER,
     category_of,
@@ -244,7 +245,7 @@ def _task(
     )
     if task.is_multi_turn:
         check_ground_truth_turns(task, place)
-    elif category in AST or category in LANGUAGE_VARIANTS:
+    elif category in (*AST, *LANGUAGE_VARIANTS, *CLARIFY):
         check_accepted_calls(task, place)
     return task
 

@@ -53,7 +53,9 @@ LANGUAGE_VARIANTS = tuple(
     for shape in ("multiple", "parallel", "parallel_multiple")
     for language in ("java", "javascript")
 )
-CATEGORIES = (*AST, *RELEVANCE, *MULTI_TURN, *AGENTIC, *RETIRED, *LANGUAGE_VARIANTS)
+# Not in BFCL either: a single request that may leave a value open, which comes when asked for.
+CLARIFY = ("clarify", "clarify_missing", "clarify_ambiguous", "clarify_complete")
+CATEGORIES = (*AST, *RELEVANCE, *MULTI_TURN, *AGENTIC, *RETIRED, *LANGUAGE_VARIANTS, *CLARIFY)
 
 # Names until BFCL v3, when Python was not yet one language of three; and the bare kind.
 ALIASES = {
@@ -71,6 +73,7 @@ LANGUAGES = ("python", "java", "javascript")
 # Kind of check -> what a category's name holds; the first that fits, as in BFCL's dispatch.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("unsupported", ("exec_",)),  # retired: judged by running them
+    ("clarify", ("clarify",)),
     ("multi_turn", ("multi_turn",)),
     ("agentic", ("memory", "web_search")),
     ("irrelevance", ("irrelevance",)),
@@ -125,7 +128,7 @@ class UnsupportedCategory(ValueError):
 @lru_cache(maxsize=256)
 def kind_of(category: str) -> str:
     """Return the kind of check of a category: simple, multiple, parallel, relevance, irrelevance,
-    multi_turn or agentic.
+    clarify, multi_turn or agentic.
 
     Raises UnsupportedCategory, naming it and what is supported, where there is none.
     """

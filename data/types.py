@@ -65,8 +65,8 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """Kind of check: simple, multiple, parallel, relevance, irrelevance, multi_turn or agentic.
-        Raises UnsupportedCategory where there is none.
+        """Kind of check: simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or
+        agentic. Raises UnsupportedCategory where there is none.
         """
         return categories.kind_of(self.category)
 

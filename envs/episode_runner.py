@@ -23,10 +23,14 @@ from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.envs.rewards import Reward
 from fctncalling.envs.tools.box.output_text import truncate_together
 from fctncalling.envs.user_tools import UserTools
+from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.envs.users.user_names import User, make_user
 
 MAX_STEP_OUTPUT = 500_000
 """Characters of all results of a step that are shown; checkers see them whole."""
+
+RULE_USER = RuleUser()
+"""Who answers in tasks that are made for asking, where no `user` is given."""
 
 
 class PlayedMessage(NamedTuple):
@@ -127,17 +131,17 @@ class EpisodeRunner:
         """Return what answers a message without calls within its turn; None where the turn ends."""
         if parsed.error == "malformed" and self.retry_malformed:
             return prompts.unreadable_message(parsed.complaint)
-        if self.user is None:
-            return None
-        assert not isinstance(self.user, str)
         task = state.task
+        user = self.user or (RULE_USER if task.kind == "clarify" else None)
+        if user is None:
+            return None
+        assert not isinstance(user, str)
         about = {"task_id": task.id, "category": task.category, "turn": state.turn, "task": task}
         with reraise_as_infrastructure("user"):
-            reply = self.user(copy.deepcopy(state.conversation), about)
+            reply = user(copy.deepcopy(state.conversation), about)
         if reply is not None and not isinstance(reply, str):
             raise InfrastructureError(
-                f"user {self.user!r} returned {reply!r:.80}: expected a str, or None to end the "
-                "turn."
+                f"user {user!r} returned {reply!r:.80}: expected a str, or None to end the turn."
             )
         return reply
 

@@ -20,7 +20,7 @@ from fctncalling.envs.episode_runner import EpisodeRunner
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting import prompts
-from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward
+from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_foreign
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.task_set import task_set
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
@@ -125,7 +125,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     ) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.render_mode = render_mode
-        foreign = tools is not None or allow_task_tools or callable(reward) or may_wait(user)
+        foreign = tools is not None or allow_task_tools or is_foreign(reward) or may_wait(user)
         self.metadata = {**self.metadata, "in_process_tools": not foreign}  # which may wait
         self.action_space = UnicodeText()
         self.observation_space = UnicodeText(OBSERVATION_BYTES)

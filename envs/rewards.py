@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from fctncalling.checkers.clarify import calls_are_right
 from fctncalling.data.types import StepRecord, Task, Verdict
 
 
@@ -23,6 +24,7 @@ class Outcome(NamedTuple):
     paid: float  # rewards of this episode so far, added up in order
 
 
+QUESTION_COST = 0.2  # a fifth of a success
 Reward = Callable[[Outcome], float]
 UserReward = Callable[[StepRecord, Verdict | None], float]
 
@@ -68,6 +70,26 @@ def strict_progress(outcome: Outcome) -> float:
     return progress(strictly)
 
 
+class ClarifyReward:
+    """Reward of questioning tasks: 1 for right calls at the end, minus `question_cost` for each
+    message that calls nothing, which is a question.
+
+    Right calls pay whatever was asked, so that the price alone decides how much a question is
+    worth: above 1, asking never pays. Raises ValueError for a price that is negative or not finite.
+    """
+
+    def __init__(self, question_cost: float = QUESTION_COST) -> None:
+        if not (math.isfinite(question_cost) and question_cost >= 0):
+            raise ValueError(f"question_cost={question_cost}: expected a number of at least 0")
+        self.question_cost = question_cost
+
+    def __call__(self, step: StepRecord, verdict: Verdict | None) -> float:
+        """Return the reward of a step; `verdict` is None before the last one."""
+        asked = not step.calls and step.error != "malformed"
+        right = verdict is not None and calls_are_right(verdict)
+        return float(right) - self.question_cost * asked
+
+
 REWARDS: dict[str, Reward] = {
     "success": success,
     "progress": progress,
@@ -99,6 +121,11 @@ def get_reward(reward: str | UserReward) -> Reward:
             "or a callable (StepRecord, Verdict | None) -> float."
         )
     return lambda outcome: _checked(reward(outcome.step, outcome.verdict), reward)
+
+
+def is_foreign(reward: str | UserReward) -> bool:
+    """Whether a reward is a user's own code, which may take its time."""
+    return callable(reward) and not isinstance(reward, ClarifyReward)
 
 
 def _checked(value: Any, reward: UserReward) -> float:

@@ -113,7 +113,7 @@ class Dialogue:
         if (verdict := self.verdict) is not None:
             return verdict
         steps = self._env.episode.steps
-        if not self.task.executes_calls:
+        if not self.task.executes_calls and self.task.kind != "clarify":
             return judge(self.task, steps[-1].text if steps else "", self.judged_form)
         turns = max((step.turn for step in steps), default=-1) + 1
         texts = [[step.text for step in steps if step.turn == turn] for turn in range(turns)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fctncalling.checkers import check
+from fctncalling.checkers.clarify import ClarifyRecord
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import StepRecord, Task, TurnRecord, Verdict
@@ -41,6 +42,8 @@ class EpisodeJudge:
         with reraise_as_infrastructure("checker"):
             if task.kind == "agentic":
                 return check(task, state.last_message)
+            if task.kind == "clarify":
+                return check(task, ClarifyRecord(record, questions_in(state.steps)))
             return (
                 judge_turns(task, state.turns, self._truth(task))
                 if task.is_multi_turn
@@ -73,6 +76,11 @@ class EpisodeJudge:
 
     def _truth(self, task: Task) -> tuple[TurnRecord, ...]:
         return bounded_memo(self._truths, task.id, lambda: replay_ground_truth(task, self._tools))
+
+
+def questions_in(steps: Sequence[StepRecord]) -> int:
+    """Return how many messages asked something: those that called nothing, and did not try to."""
+    return sum(not step.calls and step.error != "malformed" for step in steps)
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fctncalling.checkers import check
 from fctncalling.checkers.agentic import NOT_ONE_TURN
+from fctncalling.checkers.clarify import ClarifyRecord
 from fctncalling.checkers.multi_turn import check_pairs
 from fctncalling.data.types import Task, TurnRecord, Verdict
 from fctncalling.envs.handlers import DecodeError, Handler
@@ -44,9 +45,9 @@ def judge(
     prompt variant asks for; "tool_call": JSON text of [{name: "<arguments as a JSON string>"}],
     dots in names turned to underscores). Multi turn: a list (turns) of lists (steps) of such texts,
     or, as "decoded_calls", of call strings. Agentic: the last message, or all messages as a list
-    (of one turn) of lists (steps). `truth` spares a replay where it is at hand. Raises
-    UnsupportedCategory, LookupError for an unknown form or tool, ValueError for a task that cannot
-    be judged.
+    (of one turn) of lists (steps); clarify: the same, its questions first. `truth` spares a
+    replay where it is at hand. Raises UnsupportedCategory, LookupError for an unknown form or tool,
+    ValueError for a task that cannot be judged.
     """
     if form not in FORMS:
         raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
@@ -59,6 +60,8 @@ def judge(
             f'task "{task.id}": form decoded_calls is for multi-turn categories, not '
             f"{task.category}"
         )
+    if task.kind == "clarify":
+        return _judge_clarify(task, response, form)
     record = _decoded(handler_for(task, form), response)
     return check(task, record, underscore_to_dot=form == "tool_call")
 
@@ -83,6 +86,16 @@ def _judge_multi_turn(
         "model",
     )
     return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
+
+
+def _judge_clarify(task: Task, response: Any, form: str) -> Verdict:
+    """Return the verdict on the messages of one turn, or on a text that asked nothing before."""
+    turns = response if isinstance(response, list) else [[response]]
+    texts = turns[0] if len(turns) == 1 and isinstance(turns[0], list) else turns
+    handler = handler_for(task, form)
+    asked = [each for each in texts[:-1] if not _decoded(handler, each)]
+    record = ClarifyRecord(_decoded(handler, texts[-1]) if texts else None, len(asked))
+    return check(task, record, underscore_to_dot=form == "tool_call")
 
 
 def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRecord]) -> Verdict:

@@ -12,9 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fctncalling.checkers.clarify import missing_parameters
+from fctncalling.data.categories import CLARIFY
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler, handler_for
 from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.envs.users.known_values import words_of
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
 
 DONE = "Done."
@@ -94,12 +97,34 @@ def oracle(situation: PolicyInput) -> str:
     task = situation.task
     if task.kind == "agentic":
         return str(task.ground_truth[0]) if task.ground_truth else DONE
-    if situation.step_in_turn:
+    asked = missing_parameters(task) if task.kind == "clarify" else ()
+    if situation.step_in_turn < len(asked):
+        return question_about(asked[situation.step_in_turn])
+    if situation.step_in_turn > len(asked):
         return DONE
     if (accepted := _accepted(situation)) is not None:
         return accepted
     turns = oracle_calls(task)
     return _render(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
+
+
+def question_about(parameter: str) -> str:
+    """Return the question for the value of a parameter."""
+    return f"which {' '.join(words_of(parameter))}"
+
+
+def always_ask(situation: PolicyInput) -> str:
+    """Ask one question, needed or not, then play the ground truth; a clarify task's canary."""
+    missing = missing_parameters(situation.task)
+    parameters = [name for doc in situation.task.functions for name in doc.parameters["properties"]]
+    if situation.step_in_turn == 0:
+        return question_about((*missing, *parameters)[0])
+    return _render(situation, oracle_calls(situation.task)[0])
+
+
+def never_ask(situation: PolicyInput) -> str:
+    """Play the ground truth at once, its missing values guessed right; a clarify task's canary."""
+    return _render(situation, oracle_calls(situation.task)[0])
 
 
 def _accepted(situation: PolicyInput) -> str | None:
@@ -225,12 +250,14 @@ def _render(situation: PolicyInput, calls: Sequence[Call]) -> str:
 
 
 def policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:
-    """Return every canary by name."""
+    """Return every canary by name; those of questions where a task is made for asking."""
+    asks = any(task.category in CLARIFY for task in tasks)
     return {
         "noop": noop,
         "echo": echo,
         "first_function": first_function,
         "always_call": always_call,
         "history_blind": HistoryBlind(tasks, seed),
+        **({"always_ask": always_ask, "never_ask": never_ask} if asks else {}),
         "oracle": oracle,
     }

@@ -69,7 +69,7 @@ def episode_response(task: Task, steps: Sequence[StepRecord]) -> Any:
     """Return the answer as `score` and `verdicts` read it: a text, or a list (turns) of lists
     (steps) of texts.
     """
-    if not task.executes_calls:
+    if not task.executes_calls and task.kind != "clarify":
         return steps[-1].text if steps else ""
     turns = max((step.turn for step in steps), default=-1) + 1
     return [[step.text for step in steps if step.turn == turn] for turn in range(turns)]

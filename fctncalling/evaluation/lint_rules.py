@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from fctncalling.checkers.agentic import standardised
+from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.episode.feedback import is_tool_error
@@ -19,9 +20,11 @@ from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.ground_truth import ExtraTools
 from fctncalling.envs.judging.judge import judge
-from fctncalling.envs.judging.oracle import written_call
+from fctncalling.envs.judging.oracle import oracle_calls, written_call
+from fctncalling.envs.users.known_values import known_values
 from fctncalling.evaluation.accepted_answers import (
     possible_texts,
+    render_calls,
     return_format_faults,
     reversed_answer,
 )
@@ -50,6 +53,8 @@ def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Fin
         rules = () if task.category in WITHOUT_ANSWER else (_no_truth,)
     elif kind == "multi_turn":
         rules = (_scenarios, _empty_turns, partial(_multi_turn_truth, tools=extra_tools))
+    elif kind == "clarify":
+        rules = (_check_docs, _questions)
     elif kind == "agentic":
         rules = (_agentic_truth,)
     else:
@@ -64,6 +69,21 @@ Found = Iterator[tuple[str, str, str]]  # severity, rule, message
 
 def _no_truth(_: Task) -> Found:
     yield "impossible", "no_ground_truth", "no ground truth says what is right, so nothing can pass"
+
+
+def _questions(task: Task) -> Found:
+    """Find a missing value that the user does not know, and a truth that fails."""
+    missing, known = missing_parameters(task), known_values(task)
+    if unknown := [name for name in missing if name not in known]:
+        yield (
+            "impossible",
+            "unknown_to_the_user",
+            f"missing_parameters: {', '.join(unknown)}: user_knows has no value of it",
+        )
+    answer = render_calls(task, oracle_calls(task)[0])
+    verdict = judge(task, [[*missing, answer]])
+    if not verdict.valid:
+        yield "impossible", "truth_rejected", f"{verdict.error_type}: {verdict.message}"
 
 
 def _offers_nothing(task: Task) -> Found:

@@ -1,0 +1,120 @@
+"""Questioning tasks: who asks where and only where it must succeeds, and nothing else pays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fctncalling.checkers import check
+from fctncalling.checkers.clarify import ClarifyRecord, calls_are_right
+from fctncalling.cli.canaries import play_all
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.data.types import StepRecord, Task, Verdict
+from fctncalling.embedded.clarify_tasks import SPLITS, clarify_entries
+from fctncalling.envs import judge
+from fctncalling.envs.dialogue import Dialogue
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.rewards import ClarifyReward
+from fctncalling.evaluation.canary_policies import policies
+from fctncalling.evaluation.lint_rules import lint_task
+
+TASKS = load_tasks(embedded_path("clarify_held_out"))
+BY_KIND = {task.category: task for task in reversed(TASKS)}
+
+
+def right_call(task: Task) -> str:
+    (truth,) = task.ground_truth or ()
+    ((name, accepted),) = truth.items()
+    return f"[{name}({', '.join(f'{key}={values[0]!r}' for key, values in accepted.items())})]"
+
+
+def test_asking_where_needed_is_the_only_way_to_solve_every_task() -> None:
+    some = TASKS[::4]  # as many of each kind
+    rates, _, unsolved = play_all(some, policies(TASKS, seed=0))
+    assert unsolved == {}
+    of_all = rates["all"]
+    assert of_all["oracle"] == 1.0
+    assert max(rate or 0.0 for name, rate in of_all.items() if name != "oracle") <= 0.55
+    assert (of_all["always_ask"], of_all["never_ask"]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("category", "questions", "error_type"),
+    [
+        ("clarify_complete", 0, None),
+        ("clarify_complete", 1, "clarify:needless_question"),
+        ("clarify_missing", 0, "clarify:guessed"),
+        ("clarify_missing", 1, None),
+        ("clarify_missing", 2, "clarify:needless_question"),
+        ("clarify_ambiguous", 0, "clarify:guessed"),
+        ("clarify_ambiguous", 1, None),
+    ],
+)
+def test_checker_judges_calls_and_questions(
+    category: str, questions: int, error_type: str | None
+) -> None:
+    task = BY_KIND[category]
+    ((name, accepted),) = task.ground_truth[0].items()  # type: ignore[index]
+    calls = [{name: {key: values[0] for key, values in accepted.items()}}]
+    verdict = check(task, ClarifyRecord(calls, questions))
+    assert (verdict.valid, verdict.error_type) == (error_type is None, error_type)
+    assert calls_are_right(verdict)
+    wrong = check(task, ClarifyRecord([{name: {}}], questions))
+    assert str(wrong.error_type).startswith("simple_function_checker")
+    assert not calls_are_right(wrong)
+    assert not check(task, ClarifyRecord(None, questions)).valid
+    texts = ["which one?"] * questions + [right_call(task)]
+    assert judge(task, [texts]) == verdict
+    assert judge(task, texts[-1]) == check(task, ClarifyRecord(calls, 0))
+
+
+@pytest.mark.parametrize("price", [0.0, 0.2, 1.0])
+def test_a_question_costs_its_price_and_right_calls_pay_one(price: float) -> None:
+    for category, task in BY_KIND.items():
+        missing = [*task.extra["missing_parameters"], "room"][0]
+        for questions in (0, 1, 2):
+            env = FunctionCallingEnv(tasks=[task], reward=ClarifyReward(price))
+            env.reset()
+            actions = [f"which {missing}"] * questions + [right_call(task)]
+            rewards = [float(env.step(action)[1]) for action in actions]
+            assert rewards == [-price] * questions + [1.0], category
+    assert ClarifyReward(price)(StepRecord(0, "[f(", error="malformed"), None) == 0.0
+    assert ClarifyReward(price)(StepRecord(0, "?"), Verdict(False, 0.0)) == -price
+
+
+def test_a_price_below_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="question_cost=-1"):
+        ClarifyReward(-1)
+
+
+def test_the_missing_value_comes_when_it_is_asked_for_and_not_before() -> None:
+    task = BY_KIND["clarify_missing"]
+    (missing,) = task.extra["missing_parameters"]
+    value = str(task.extra["user_knows"][missing])
+    dialogue = Dialogue(task, form="prompting")
+    opening = dialogue.open()[-1]["content"]
+    assert value not in opening.split()
+    (answer,) = dialogue.reply(f"which {missing}")
+    assert value in answer["content"].replace(".", " ").replace(",", " ").split()
+    dialogue.reply(right_call(task))
+    assert dialogue.verdict is not None
+    assert dialogue.verdict.valid
+
+
+def test_embedded_tasks_are_what_their_maker_makes_and_splits_share_no_call() -> None:
+    for split, (num_tasks, first_id) in SPLITS.items():
+        made = clarify_entries(split, num_tasks, first_id=first_id)
+        lines = Path(embedded_path(split)).read_text().splitlines()
+        assert [json.loads(line) for line in lines] == made
+    training: list[Any] = [t.ground_truth for t in load_tasks(embedded_path("clarify_train"))]
+    assert not [task.id for task in TASKS if task.ground_truth in training]
+
+
+def test_lint_finds_a_value_that_the_user_does_not_know() -> None:
+    assert [finding for task in TASKS[::10] for finding in lint_task(task)] == []
+    task = BY_KIND["clarify_missing"]
+    broken = Task(**{**vars(task), "extra": {**task.extra, "user_knows": {}}})
+    assert [finding.rule for finding in lint_task(broken)] == ["unknown_to_the_user"]
