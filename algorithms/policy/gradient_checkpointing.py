@@ -1,9 +1,10 @@
 """Gradient checkpointing: layers are computed again in the backward pass (Chen et al. 2016,
-arXiv:1604.06174).
+arXiv:1604.06174), all but their attention.
 
-A pass keeps the inputs of its layers alone. The same operations run on the same numbers, so the
-gradient is the same to the last bit. It costs one more forward pass; what stays in memory is
-(tokens, hidden size) a layer, and one whole layer.
+A pass keeps the input of each layer and the output of its attention, which is as small, and in rows
+of thousands of tokens takes as long as the rest of the layer. The same operations run on the same
+numbers, so the gradient is the same to the last bit. It costs the rest of one more forward pass;
+what stays in memory is 2 * (tokens, hidden size) a layer, and one whole layer.
 
 transformers' own switch works in training mode only, in which dropout would be on. Passes here are
 in evaluation mode, so the layers that it would recompute are wrapped for the length of a pass.
@@ -12,20 +13,29 @@ in evaluation mode, so the layers that it would recompute are wrapped for the le
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
+import mmap
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from fctncalling.algorithms.config import SettingError
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-LARGE_BLOCK = 2**22
+ATTENTION_KERNELS = tuple(
+    getattr(torch.ops.aten, f"_scaled_dot_product_{name}").default
+    for name in (
+        "flash_attention_for_cpu",
+        "flash_attention",
+        "efficient_attention",
+        "cudnn_attention",
+    )
+)
+PAGES_BYTES = 2**24  # mapped at once
+ALIGNMENT = 64  # bytes
 
 LayerRunner = Callable[..., Any]
 """(function, *args, **kwargs) -> the function's result: how a pass calls each layer."""
@@ -37,40 +47,110 @@ def run_layer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def recomputing(context: Callable[[], contextlib.AbstractContextManager[Any]]) -> LayerRunner:
-    """Return a runner under which a layer keeps its inputs alone.
+    """Return a runner under which a layer keeps its inputs and its attention output alone; it
+    serves one pass.
 
     context: entered while a layer is computed again, which happens long after the pass, when
     another adapter may be active.
     """
-    return_large_blocks()
+    memory = OwnPages()
+
+    def contexts() -> tuple[Any, Any]:
+        kept: list[Any] = []
+        return _Keeping(kept, memory), _both(context(), _Replaying(kept))
 
     def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return function(*args, **kwargs)
-        return checkpoint(
-            function,
-            *args,
-            use_reentrant=False,
-            preserve_rng_state=False,  # evaluation mode: no layer draws a random number
-            context_fn=lambda: (contextlib.nullcontext(), context()),
-            **kwargs,
-        )
+        with torch.autograd.graph.saved_tensors_hooks(memory.layer_input, lambda tensor: tensor):
+            return checkpoint(
+                function,
+                *args,
+                use_reentrant=False,
+                preserve_rng_state=False,  # evaluation mode: no layer draws a random number
+                context_fn=contexts,
+                **kwargs,
+            )
 
     return run
 
 
-@functools.cache
-def return_large_blocks() -> None:
-    """Make malloc give blocks of 4 MiB and more back to the system as they are freed, in this whole
-    process; other C libraries than glibc are left alone.
+class OwnPages:
+    """Copies of tensors in pages outside malloc's heap, freed as the copies are.
 
-    By default glibc holds freed blocks of up to 32 MiB. Each layer's inputs, which stay, then lie
-    between what was freed, and the holes are as large as what checkpointing saves.
+    What a pass keeps stays until the backward pass. In the heap it would lie between blocks that
+    come and go, and the holes that those leave are as large as what checkpointing saves.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
-        mallopt(M_TRIM_THRESHOLD, 16 * LARGE_BLOCK)
+
+    def __init__(self) -> None:
+        self._pages: mmap.mmap | None = None  # copies hold on to theirs
+        self._used = 0
+
+    def copy(self, tensor: Tensor) -> Tensor:
+        """Return a copy of a tensor, with its strides where it is dense; one that is not on a CPU,
+        as it is.
+        """
+        if tensor.device.type != "cpu" or not tensor.numel():
+            return tensor
+        num_bytes = tensor.numel() * tensor.element_size()
+        if self._pages is None or self._used + num_bytes > len(self._pages):
+            self._pages = mmap.mmap(-1, max(num_bytes, PAGES_BYTES))
+            self._used = 0
+        flat = torch.frombuffer(
+            self._pages, dtype=tensor.dtype, count=tensor.numel(), offset=self._used
+        )
+        self._used += -(-num_bytes // ALIGNMENT) * ALIGNMENT
+        return flat.as_strided(
+            tensor.shape, torch.empty_like(tensor, device="meta").stride()
+        ).copy_(tensor.detach())
+
+    def layer_input(self, tensor: Tensor) -> Tensor:
+        """Return a copy of a layer's output, the next one's input; all else (rotary angles, biases)
+        as it is.
+        """
+        return tensor if tensor.grad_fn is None else self.copy(tensor)
+
+
+class _Keeping(TorchDispatchMode):
+    """Keeps the outputs of attention kernels, in the order of the calls."""
+
+    def __init__(self, kept: list[Any], memory: OwnPages) -> None:
+        super().__init__()
+        self._kept = kept
+        self._memory = memory
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        outputs = func(*args, **(kwargs or {}))
+        if func in ATTENTION_KERNELS:
+            self._kept.append(
+                [self._memory.copy(it) if isinstance(it, Tensor) else it for it in outputs]
+            )
+        return outputs
+
+
+class _Replaying(TorchDispatchMode):
+    """Returns what was kept of attention kernels in place of calling them."""
+
+    def __init__(self, kept: list[Any]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in ATTENTION_KERNELS:
+            return tuple(self._kept.pop(0))
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _both(
+    outer: contextlib.AbstractContextManager[Any], inner: contextlib.AbstractContextManager[Any]
+) -> Iterator[None]:
+    with outer, inner:
+        yield
 
 
 @contextlib.contextmanager

@@ -56,6 +56,14 @@ def saved_numbers(layer: LayerSizes, *, shared: bool) -> int:
     return norms + attention + 4 * layer.inner + 2 + layer.heads + layer.lora_rank
 
 
+def checkpointed_numbers(layer: LayerSizes, *, shared: bool) -> int:
+    """Return how many numbers of a token checkpointing keeps of a layer: its input, and output and
+    log-sum-exps of its attention. On a tree that is computed in parts, of which most tokens have
+    two.
+    """
+    return layer.hidden + (2 if shared else 1) * (layer.queries + layer.heads)
+
+
 def transient_numbers(layer: LayerSizes) -> int:
     """Return how many numbers of a token the backward pass of one layer computes at once: gradients
     of the feed-forward's three arrays and of four of the hidden size.
@@ -69,7 +77,7 @@ def activation_bytes(
     """Return the bytes that the passes over a microbatch keep for the backward pass.
 
         layers * tokens * saved_numbers * width, for each backbone
-        checkpointing: layers * tokens * H * width, and one whole layer
+        checkpointing: layers * tokens * checkpointed_numbers * width, and one whole layer
 
     plus the biases of attention, row * row / 2, once for each backbone (rows of our own forward
     with more than one block; trees have small ones). width: bytes a number.
@@ -77,7 +85,8 @@ def activation_bytes(
     per_layer = tokens * saved_numbers(sizes.layer, shared=shared) * width
     layers = per_layer * sizes.num_layers
     if checkpointing:
-        layers = tokens * sizes.layer.hidden * width * sizes.num_layers
+        kept = checkpointed_numbers(sizes.layer, shared=shared)
+        layers = tokens * kept * width * sizes.num_layers
     bias = row * row / 2 * BYTES_FP32 if sizes.own_forward and not shared else 0
     return int(sizes.num_backbones * (layers + bias) + (per_layer if checkpointing else 0))
 

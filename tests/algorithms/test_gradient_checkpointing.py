@@ -1,4 +1,6 @@
-"""Gradient checkpointing: the same gradient to the last bit, from layers computed again."""
+"""Gradient checkpointing: the same gradient to the last bit, from layers computed again, all but
+their attention.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ import pytest
 import torch
 from token_worlds import CPU, VOCABULARY, settings, some_episodes, tiny_policy
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.gradient_checkpointing import ATTENTION_KERNELS, OwnPages
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.targets import compute_targets
@@ -70,6 +74,20 @@ def count_calls(policy: ActorCritic) -> list[object]:
     return calls
 
 
+class AttentionCounter(TorchDispatchMode):
+    """Counts the calls of attention kernels, those of the backward pass not among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.count += func in ATTENTION_KERNELS
+        return func(*args, **(kwargs or {}))
+
+
 def gradient(policy: ActorCritic, config: TrainConfig, *, shares: bool) -> list[Tensor]:
     """Return the gradients of one step, in the order of the policy's weights."""
     experience = build_experience(some_episodes(tiny_policy(), 8), CPU)
@@ -112,6 +130,30 @@ def test_layers_of_transformers_own_forward_computed_again_give_the_same_gradien
     kind: str,
 ) -> None:
     check_same_gradient(policy_of(kind), shares=False)
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["rows", "tree"])
+def test_attention_is_computed_once(shares: bool) -> None:
+    counts = []
+    for on in (False, True):
+        with AttentionCounter() as counter:
+            config = settings(max_microbatch_tokens=100, gradient_checkpointing=on)
+            gradient(policy_of("llama"), config, shares=shares)
+        counts.append(counter.count)
+    assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.parametrize("numbers", [5, 2**12, 2**20])
+def test_copies_lie_apart_in_pages_and_keep_numbers_and_strides(numbers: int) -> None:
+    memory, leaf = OwnPages(), torch.randn(numbers, 3, 2, requires_grad=True)
+    assert memory.layer_input(leaf) is leaf
+    outputs = [leaf.transpose(0, 1) * 2, leaf[:, :1] * 3, (leaf * 4)[:, 1:], leaf * 5]
+    copies = [memory.layer_input(it) for it in outputs]
+    del memory
+    assert all(torch.equal(it, copy) for it, copy in zip(outputs, copies, strict=True))
+    assert copies[0].stride() == outputs[0].stride()
+    assert all(copy.data_ptr() % 64 == 0 for copy in copies)
+    assert len({copy.data_ptr() for copy in [*outputs, *copies]}) == 8
 
 
 def test_a_whole_update_leaves_the_same_weights_and_figures() -> None:

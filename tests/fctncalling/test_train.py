@@ -182,6 +182,24 @@ def test_equal_seeds_write_equal_bytes_and_other_seeds_do_not(model: Path, tmp_p
     assert one != three
 
 
+@pytest.mark.prove
+def test_equal_seeds_write_equal_bytes_where_update_and_rollout_share_prefixes(
+    tmp_path: Path,
+) -> None:
+    written = []
+    for name in ("one", "two"):
+        short = ["--num_updates=2", "--episodes_per_update=32", "--eval_episodes=16"]
+        folder = [f"--results_dir={tmp_path}", f"--experiment_name={name}"]
+        assert main(["--algorithm_name=GRPO", "--log_interval=1", *short, *folder]) == 0
+        (metrics,) = (tmp_path / name).rglob("metrics.jsonl")
+        lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
+        assert all(line["perf/shared_token_share"] > 0.1 for line in lines[1:])
+        timings = metrics.with_name("timings.jsonl").read_text("utf-8").splitlines()
+        assert json.loads(timings[-1])["perf/prefix_hit_share"] > 0.1
+        written.append(metrics.read_bytes())
+    assert written[0] == written[1]
+
+
 def test_token_files_belong_to_the_episodes_that_are_logged(model: Path, tmp_path: Path) -> None:
     InterruptedEnv.generous = True
     assert main(flags(model, tmp_path, "--log_tokens_interval=3", "--group_size=2")) == 0
