@@ -11,7 +11,7 @@ from conftest import SharedFolder
 from fctncalling.cli.train import main as train
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN = "results/check/embedded/embedded/TPPO/"  # of the main job
 LONG = ("TextTrainer(", RUN)  # these take some seconds

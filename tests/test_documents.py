@@ -13,7 +13,7 @@ from house_rules import tree_of
 import fctncalling
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TREES = "algorithms|benchmarks|checkers|data|docs|envs|evaluate|examples|fctncalling|tests|train"
 FILE = re.compile(rf"(?<![\w/.-])((?:{TREES})[\w]*(?:/[\w.-]+)*\.(?:py|json|png|md))(?![\w/])")
 MODULE = re.compile(r"(?:from|-m|`)\s*(fctncalling(?:\.\w+)+)")

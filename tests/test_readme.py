@@ -23,7 +23,7 @@ from fctncalling.data.paths import is_source_checkout
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 OWN, LEADERBOARD = "Your own tasks, your own model", "Leaderboard from the command line"
 # One needs a network, one a finished run: they have tests of their own. docs/ shows the rest.
 ELSEWHERE = ("import-bfcl", "export")
@@ -202,7 +202,7 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
     lines = "".join(blocks(LEADERBOARD, "")).replace("\\\n", " ").splitlines()
     asked = [shlex.split(line)[1] for line in lines if line.startswith("evaluate ")]
     assert set(asked) | ON_OTHER_PAGES == set(SUBCOMMANDS), "each subcommand has its example"
-    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert all(f"evaluate_fctncalling.py {name} " in pages for name in ON_OTHER_PAGES)
     with endpoint(lambda *_: {"role": "assistant", "content": "Done."}) as stub:
         for line in lines:

@@ -1,0 +1,61 @@
+"""Hook of the site's builder: llms.txt, and every page as Markdown beside its HTML.
+
+llms.txt (llmstxt.org) lists the pages for language models: title, address, first sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_SENTENCE = re.compile(r"(.+?[.])(?=\s|$)", re.DOTALL)
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+def on_post_build(config: Mapping[str, Any]) -> None:
+    """Write llms.txt and the pages' Markdown into the built site."""
+    docs, site = Path(config["docs_dir"]), Path(config["site_dir"])
+    text = llms_text(config["nav"], docs, config["site_name"])
+    (site / "llms.txt").write_text(text, encoding="utf-8")
+    for _, page in pages_of(config["nav"]):
+        shutil.copyfile(docs / page, site / page)
+
+
+def llms_text(nav: Sequence[Any], docs: Path, name: str) -> str:
+    """Return the text of llms.txt for the navigation of a folder of pages."""
+    lines = [f"# {name}", "", f"> {first_sentence(docs / 'index.md')}"]
+    section = None
+    for titles, page in pages_of(nav):
+        if titles[0] != section:
+            section = titles[0]
+            lines += ["", f"## {section}", ""]
+        is_generated = "\n::: " in (docs / page).read_text(encoding="utf-8")
+        target = str(Path(page).with_suffix(".html")) if is_generated else page
+        lines.append(f"- [{titles[-1]}]({target}): {first_sentence(docs / page)}")
+    return "\n".join(lines) + "\n"
+
+
+def pages_of(
+    nav: Sequence[Any], above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each page of a navigation with the titles that lead to it."""
+    for entry in nav:
+        [(title, what)] = entry.items()
+        if isinstance(what, str):
+            yield (*above, title), what
+        else:
+            yield from pages_of(what, (*above, title))
+
+
+def first_sentence(page: Path) -> str:
+    """Return the first sentence below a page's heading, without links."""
+    text = page.read_text(encoding="utf-8")
+    for paragraph in re.split(r"\n\s*\n", text):
+        if not paragraph.lstrip().startswith(("#", "```", "|", "!", "<!--", ":::", "-")):
+            plain = " ".join(_LINK.sub(r"\1", paragraph).split())
+            found = _SENTENCE.match(plain)
+            return (found[1] if found else plain).rstrip(":")
+    raise ValueError(f"{page}: expected a sentence below the heading; write one")

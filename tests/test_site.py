@@ -1,0 +1,142 @@
+"""The documentation site: navigation, links, llms.txt, and an example that works on every page."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evaluate_fctncalling import SUBCOMMANDS
+from fctncalling.cli.train import build_parser
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+COMMAND = re.compile(  # of train, or of a subcommand, and its words
+    r"^(?:\$ )?(?:(?:\S*/)?python )?(?:\S*/)?(?:(train)_fctncalling\.py"
+    r"|evaluate_fctncalling\.py (\S+)|fctncalling (?:evaluate )?(\S+)|evaluate ([a-z-]+))( .*|)$"
+)
+PARTS = "Start|Environment|Algorithms|Recipes|Tools|Integrations|Compare|Paper index|Results"
+
+
+@pytest.fixture(scope="module")
+def hook() -> Iterator[Any]:
+    sys.path.insert(0, str(DOCS))
+    yield import_module("llms_txt")
+    sys.path.remove(str(DOCS))
+
+
+def prose_of(page: Path) -> str:
+    """Return a page without its code blocks."""
+    return FENCE.sub("", page.read_text("utf-8"))
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as the builder makes them."""
+    plain = (re.sub(r"[`*]", "", title) for title in HEADING.findall(prose_of(page)))
+    words = (re.sub(r"[^\w\s-]", "", title).strip().lower() for title in plain)
+    return {re.sub(r"[-\s]+", "-", title) for title in words}
+
+
+def test_the_navigation_has_every_page_and_the_parts_a_reader_looks_for(hook: Any) -> None:
+    listed = [page for _, page in hook.pages_of(CONFIG["nav"])]
+    assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
+    names = [next(iter(entry)) for entry in CONFIG["nav"]]
+    wanted = [*PARTS.split("|"), "Past one machine", "Architecture", "Reference"]
+    assert [name for name in names if name != "Home"] == wanted
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_every_link_inside_the_site_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose_of(page)):
+        if re.match(r"https?://", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        assert file.is_file(), f"{target}: no such file"
+        if anchor:
+            assert anchor in anchors_of(file), f"{target}: {sorted(anchors_of(file))}"
+
+
+def test_a_broken_link_would_be_seen() -> None:
+    assert "playing-an-episode" in anchors_of(DOCS / "environment.md")
+    assert "playing-episodes" not in anchors_of(DOCS / "environment.md")
+    assert LINK.findall("![a](b.png) and [c](d.md#e)") == ["b.png", "d.md#e"]
+
+
+def test_every_picture_is_shown_somewhere() -> None:
+    shown = {
+        (page.parent / target).resolve()
+        for page in (ROOT / "README.md", *PAGES)
+        for target in LINK.findall(prose_of(page))
+    }
+    assert {path for path in DOCS.rglob("*.png") if path.resolve() not in shown} == set()
+
+
+def test_llms_txt_lists_every_page_with_a_sentence(hook: Any) -> None:
+    text = hook.llms_text(CONFIG["nav"], DOCS, CONFIG["site_name"])
+    assert text.startswith("# fctncalling\n\n> Reinforcement learning of language models")
+    entries = re.findall(r"^- \[(.+)\]\((\S+)\): (.+)$", text, re.MULTILINE)
+    assert len(entries) == len(PAGES)
+    assert all(20 < len(sentence) < 400 for *_, sentence in entries), entries
+
+
+def command_lines(text: str) -> list[tuple[str, list[str]]]:
+    """Return the commands of a page's code blocks, each with its words, broken lines joined."""
+    found = []
+    for language, block in FENCE.findall(text):
+        if language in ("", "bash", "sh", "console"):
+            for line in block.replace("\\\n", " ").splitlines():
+                if match := COMMAND.match(line.split("  #")[0].rstrip()):
+                    name = match[1] or match[2] or match[3] or match[4]
+                    found.append((name, shlex.split(match[5].split(" | ")[0].split(" > ")[0])))
+    return found
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """Return the parser of `train` or of a subcommand."""
+    if command == "train":
+        return build_parser()
+    parser = argparse.ArgumentParser()
+    import_module(SUBCOMMANDS[command]).add_arguments(parser)
+    return parser
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_page_has_an_example_and_its_commands_have_flags_that_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    commands = command_lines(text)
+    for name, words in commands:
+        if name in ("completion", "train") and not words:
+            continue
+        parser_of(name).parse_args(words)  # exits where a flag is unknown
+    runs_make = any(block.startswith("make ") for _, block in FENCE.findall(text))
+    assert commands or "```python\n" in text or runs_make, "a page without an example"
+
+
+def test_a_flag_that_does_not_exist_would_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    [(name, words)] = command_lines("```\n$ fctncalling lint --no_such_flag 3\n```\n")
+    with pytest.raises(SystemExit):
+        parser_of(name).parse_args(words)
+    assert "--no_such_flag" in capsys.readouterr().err
+
+
+def test_nothing_of_the_site_comes_from_elsewhere() -> None:
+    assert CONFIG["theme"]["font"] is False
+    assert "extra_javascript" not in CONFIG
+    assert "http" not in (DOCS / "site.css").read_text("utf-8")
+    for page in PAGES:
+        assert not re.search(r"<(?:script|link|iframe|img)\b", prose_of(page)), page
+        assert not re.findall(r"!\[[^\]]*\]\(http", prose_of(page)), page
