@@ -23,7 +23,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.tool import ToolInfo, ToolParams
+from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
 
 from fctncalling.data.types import Task
 from fctncalling.envs.dialogue import Dialogue, opening
@@ -90,7 +90,7 @@ def _openai_message(message: ChatMessageAssistant) -> dict[str, Any]:
         {
             "id": call.id,
             "type": "function",
-            "function": {"name": call.function, "arguments": json.dumps(call.arguments)},
+            "function": {"name": call.function, "arguments": _arguments(call)},
         }
         for call in message.tool_calls or []
     ]
@@ -99,6 +99,14 @@ def _openai_message(message: ChatMessageAssistant) -> dict[str, Any]:
         "content": message.text,
         **({"tool_calls": calls} if calls else {}),
     }
+
+
+def _arguments(call: ToolCall) -> str:
+    """Return a call's arguments as text.
+
+    Of arguments that Inspect could not parse it keeps an error only, which is no JSON either.
+    """
+    return call.parse_error or json.dumps(call.arguments)
 
 
 def _chat_message(message: Mapping[str, Any]) -> ChatMessage:

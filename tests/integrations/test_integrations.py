@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from chat_messages import CATEGORIES, FIRST, recorded_message, tool_calls_message
 from conftest import SharedFolder
+from integration_answers import answers, valid
 from transformers.utils import get_json_schema
 
 from fctncalling import load_tasks
@@ -124,3 +125,32 @@ def test_an_example_runs_with_the_real_library(example: Path, tmp_path: Path) ->
     }
     assert expected[library] in printed
     assert "FAILED" not in printed
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    "library", ["score", "trl", "inspect", "openenv", "verifiers", "openrlhf", "nemo"]
+)
+def test_200_answers_get_the_same_verdict_through_a_library(library: str, tmp_path: Path) -> None:
+    """Right, wrong and malformed ones of 8 categories, drawn by a seed from the embedded tasks."""
+    python = os.environ.get(f"FCTNCALLING_PYTHON_{library.upper()}")
+    if python is None and library != "score":
+        pytest.skip(f"needs FCTNCALLING_PYTHON_{library.upper()}: the Python that has the library")
+    given = answers()
+    expected = [valid(answer, "tool_call") for answer in given]
+    assert expected == [valid(answer, "prompting") for answer in given]
+    assert (len(expected), len({answer.task.category for answer in given})) == (200, 8)
+    assert 60 <= sum(expected) <= 140
+    support = ROOT / "tests/support"
+    folders = [str(ROOT), str(support), os.environ.get("PYTHONPATH")]
+    done = subprocess.run(
+        [python or sys.executable, str(support / "verdicts_through.py"), library],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == expected
