@@ -93,8 +93,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     - `prompt_style`: function docs in `instructions`, "bfcl" as JSON, "compact" as signatures.
     - `tools`: a mapping of classes of your own for the `involved_classes` of your tasks; or a list
       of what is offered next to the functions of every task whose calls are executed: typed
-      functions, callables from text to text, Tool objects, a PythonExecutor, classes (see
-      `fctncalling.envs.user_tools`). Or a ToolBox, which several environments may share.
+      functions, callables from text to text, Tool objects, a PythonExecutor, classes, and
+      "mcp:COMMAND or URL" for the tools of an MCP server (see `fctncalling.envs.user_tools`). Or a
+      ToolBox, which several environments may share.
     - `allow_task_tools`: import the classes that tasks name by their path (`"involved_classes":
       ["my_tools.MyAPI"]`). That runs their modules' code, hence only for files you trust; else they
       are refused.

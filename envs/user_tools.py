@@ -10,21 +10,33 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
+from fctncalling.envs.named_tools import imported_tool, named_by_path
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import parse_expression
-from fctncalling.envs.tools import tool_class
+from fctncalling.envs.tools import TOOL_CLASSES, tool_class
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import ToolBox
 
 ToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any] | None
+
+
+class CallResults(NamedTuple):
+    """Results of a message's calls: as the policy is shown them, and as they are judged.
+
+    What a tool of a box returns is no result of the task: a tool that repeats its argument could
+    else pose as any. It is judged as BFCL judges a function that the task does not have.
+    """
+
+    shown: list[str]
+    judged: list[str]
 
 
 class UserTools:
@@ -34,8 +46,9 @@ class UserTools:
     A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself.
     Everything in a list is offered as well, beside the functions of every task whose calls are
     executed; the task's own functions win where names clash. Classes in a list bear their own
-    names. Where a task documents no method of a class that is given, docs of all its public methods
-    are made from signatures and docstrings.
+    names; a mapping in a list is as a mapping alone. "mcp:COMMAND" and "mcp:URL" in a list are the
+    tools of an MCP server (`fctncalling.envs.tools.box.mcp`). Where a task documents no method of a
+    class that is given, docs of all its public methods are made from signatures and docstrings.
     """
 
     def __init__(self, tools: ToolsArgument) -> None:
@@ -64,9 +77,11 @@ class UserTools:
         for tool in tools:
             if isinstance(tool, type) and not isinstance(getattr(tool, "inputs", None), Mapping):
                 self._offered[tool.__name__] = tool
+            elif isinstance(tool, Mapping):
+                self.classes |= {name: _as_class(name, each) for name, each in tool.items()}
             else:
                 others.append(tool)
-        self.classes = dict(self._offered)
+        self.classes |= self._offered
         if len(others) == 1 and isinstance(others[0], ToolBox):
             self.box = others[0]
         elif others:
@@ -75,7 +90,7 @@ class UserTools:
 
     def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
         """Import the classes that tasks name by their paths, unless specified by the user; raises
-        TaskError.
+        TaskError, and ToolDefinitionError as `refuse_clashes`.
 
         `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the
         messages.
@@ -90,7 +105,29 @@ class UserTools:
                     "everywhere"
                 )
             if name not in paths:
-                paths[name], self.classes[name] = path, _imported(path, place)
+                paths[name], self.classes[name] = path, imported_tool(path, place)
+        self.refuse_clashes(tasks, origin)
+
+    def refuse_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
+        """Raise ToolDefinitionError for a tool of an MCP server that a task's own function would
+        hide: its server's author chose the name, not the user.
+        """
+        remote = self.box.remote_names if self.box else {}
+        for task in tasks if remote else ():
+            if not task.executes_calls:
+                continue
+            known = [name for name in task.involved_classes if self._is_known(name)]
+            own = {doc.name for doc in task.functions} | self._functions_of(known)
+            if clashing := sorted(own & remote.keys()):
+                address = remote[clashing[0]]
+                raise ToolDefinitionError(
+                    f"{address}: its tool {clashing[0]} has the name of a function of task "
+                    f'"{task.id}" of {origin}: put a prefix before the names of its tools, '
+                    f"mcp:PREFIX={address.removeprefix('mcp:')}"
+                )
+
+    def _is_known(self, class_name: str) -> bool:
+        return class_name in self.classes or class_name in TOOL_CLASSES
 
     def with_tool_docs(self, task: Task) -> Task:
         """Return the task with generated docs and the extra tools added.
@@ -149,8 +186,8 @@ class UserTools:
         except LookupError as error:
             raise LookupError(f'task "{task.id}": {error}') from None
 
-    def results(self, calls: Sequence[str], session: ToolSession) -> list[str]:
-        """Return the result texts of one message's calls in call order; raises InfrastructureError.
+    def results(self, calls: Sequence[str], session: ToolSession) -> CallResults:
+        """Return the results of one message's calls in call order; raises InfrastructureError.
 
         Those of the box run at once. They do not go by the session: it puts names into text
         arguments, as BFCL does, and a snippet's code must come through as it was written.
@@ -166,10 +203,14 @@ class UserTools:
         run = {index: call for index, call in boxed.items() if isinstance(call, Call)}
         if self.box is not None and run:
             texts |= dict(zip(run, self.box.call_all(list(run.values())), strict=True))
-        return [
+        shown = [
             texts[index] if index in texts else session.execute(text)
             for index, text in enumerate(calls)
         ]
+        judged = [
+            _undefined(calls[index]) if index in boxed else text for index, text in enumerate(shown)
+        ]
+        return CallResults(shown, judged)
 
     def close(self) -> None:
         """End the processes of tools passed as a list; a ToolBox is its maker's to close."""
@@ -204,6 +245,10 @@ class UserTools:
             return f"Tool error: {name}(): {error}"
 
 
+def _undefined(call: str) -> str:
+    return f"Error during execution: name '{call.partition('(')[0].strip()}' is not defined"
+
+
 def _arguments(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of a call by name; raises TypeError and what an expression may raise."""
     if len(call.args) > len(parameters):
@@ -226,46 +271,6 @@ def _as_class(name: str, tool: Any) -> Any:
         f"tools[{name!r}] is {tool!r:.100}: expected a class or a ToolBox; callables are given as "
         "a list, tools=[...]"
     )
-
-
-def named_by_path(
-    tasks: Iterable[Task], origin: str, *, allowed: bool, specified: Collection[str] = ()
-) -> list[tuple[str, str, str]]:
-    """Return (name, "module:Class", place) of each class that a task names by its path and the user
-    did not specify.
-
-    Raises TaskError for the first one where it is not allowed. Imports nothing.
-    """
-    found = []
-    for task in tasks:
-        for name, path in task.tool_paths.items():
-            place = f'{origin} (id "{task.id}"): involved_classes: "{path}"'
-            if name not in specified:
-                found.append((name, path, place))
-            if found and not allowed:
-                raise TaskError(
-                    f"{place} names a class by its path, and importing it would run that module's "
-                    "code. If you trust "
-                    "the file, pass allow_task_tools=True (--allow_task_tools); or give the class "
-                    "yourself: "
-                    f'tools={{"{name}": {name}}}'
-                )
-    return found
-
-
-def _imported(path: str, place: str) -> type:
-    module, _, name = path.partition(":")
-    try:
-        found = getattr(import_module(module), name)
-    except Exception as error:  # whatever the module's own code raises
-        raise TaskError(
-            f"{place} cannot be imported ({type(error).__name__}: {error}): expected a module on "
-            "Python's path; "
-            "set PYTHONPATH to its folder"
-        ) from error
-    if not isinstance(found, type):
-        raise TaskError(f"{place} is {found!r:.100}: expected a class")
-    return found
 
 
 def _docs_of_class(name: str, tool: type) -> Iterator[FunctionDoc]:

@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 NONE_WORDS = ("none", "null", "off")
@@ -37,6 +38,7 @@ def field(
     meant: Mapping[str, str] | None = None,
     own: bool = False,
     many: bool = False,
+    separator: str = ",",
 ) -> Any:
     """Return a dataclass field with its sentence (and unit), and the values it may take.
 
@@ -45,7 +47,7 @@ def field(
     basic fields stand in a group before all others. aliases are other names of the flag; meant
     tells, by a lower-case value that is none, what its writer may mean. own: MODULE:NAME, something
     of a user's own, is a value beside the choices. many: the flag takes several texts, which the
-    field holds parted by commas.
+    field holds parted by the separator.
     """
     return dataclasses.field(
         default=default,
@@ -61,6 +63,7 @@ def field(
             "meant": dict(meant or {}),
             "own": own,
             "many": many,
+            "separator": separator,
         },
     )
 
@@ -76,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> N
     for flag in flags(config_class):
         options: dict[str, Any] = {} if flag.const is None else {"nargs": "?", "const": flag.const}
         if flag.many:
-            options = {"nargs": "+", "action": _JoinedAction}
+            options = {"nargs": "+", "action": partial(_JoinedAction, separator=flag.separator)}
         expected = "" if flag.base is str else f" Expected: {flag.expected}."  # the metavar tells
         sentence = f"{flag.sentence}{expected} Default: {format_value(flag.default)}."
         groups[BASIC if flag.basic else flag.group].add_argument(
@@ -91,16 +94,21 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> N
 
 
 class _JoinedAction(argparse.Action):
-    """Keeps several texts as one, parted by commas; a flag that is given again adds to them,
-    and none clears them.
+    """Keeps several texts as one, parted by the separator; a flag that is given again adds to
+    them, and none clears them.
     """
+
+    def __init__(self, *arguments: Any, separator: str, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._separator = separator
 
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None
     ) -> None:
         before = getattr(namespace, self.dest, None)
         given = [] if before is None or before is self.default else [before]
-        setattr(namespace, self.dest, None if None in values else ",".join((*given, *values)))
+        joined = self._separator.join((*given, *map(str, values)))
+        setattr(namespace, self.dest, None if None in values else joined)
 
 
 def check_ranges(config: Any) -> None:
@@ -154,6 +162,7 @@ class Flag:
     meant: dict[str, str]
     own: bool  # MODULE:NAME is a value too
     many: bool
+    separator: str
 
     @classmethod
     def of(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> Flag:

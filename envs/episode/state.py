@@ -68,8 +68,8 @@ class EpisodeState:
                 "executed"
             )
         results = tools.results(calls, self.session)
-        self.results += results
-        return tuple(results)
+        self.results += results.judged
+        return tuple(results.shown)
 
     def set_answer(self, text: str) -> None:
         """Set the last message that called nothing: an agentic task's answer."""

@@ -8,6 +8,7 @@ from typing import Any
 from fctncalling.algorithms.config.config_fields import field
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.prompting.compact import PROMPT_STYLES
+from fctncalling.envs.tools.box.mcp import TIMEOUT_S
 
 ENV_MODELS = {"calculator": "calculator", "python_math": "python_math"}
 """`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
@@ -89,6 +90,19 @@ class RunConfig:
         None,
         "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the "
         "defaults.",
+    )
+    mcp: str | None = field(
+        None,
+        "MCP servers whose tools are offered next to the functions of every task whose calls are "
+        "executed; PREFIX=COMMAND puts a prefix before their names; several parted by blanks.",
+        metavar="COMMAND_OR_URL",
+        many=True,
+        separator="\n",
+    )
+    mcp_timeout_s: float = field(
+        TIMEOUT_S,
+        "Longest call of an MCP server's tool, in seconds, after which its episode is invalid.",
+        interval="(0, inf)",
     )
     plan: str = field(
         "off",

@@ -12,10 +12,12 @@ from fctncalling.data.bfcl import TaskError
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
+from fctncalling.envs.named_tools import named_by_path
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tool_text.presets import JOBS
 from fctncalling.envs.tool_text.tasks import TaskList
-from fctncalling.envs.user_tools import named_by_path
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.user_tools import UserTools
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
 from fctncalling.training.tool_setup import make_inline_toolbox, make_toolbox
@@ -23,6 +25,7 @@ from fctncalling.training.user_code import load_reward, parse_tool_classes
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.rollout.task_sampler import Candidate
+    from fctncalling.envs.tools.box.toolbox import ToolBox
 
 GENERATED_TASKS = 20_000  # questions that are made before the first comes again
 MAX_TURNS = 4  # calls of an answer that are run, where the tool configuration sets no other number
@@ -66,16 +69,16 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
         enabled=run_config.enable_tool_use,
         num_executors=run_config.num_tool_executors,
         config_path=run_config.tool_config_path,
+        mcp=run_config.mcp,
+        mcp_timeout_s=run_config.mcp_timeout_s,
     )
     user_classes = parse_tool_classes(run_config.tools)
-    if user_classes and tools is not None:
-        raise SettingError(
-            "--tools: its classes cannot be joined with --enable_tool_use; give one of them"
-        )
     reward = load_reward(config.reward)
     _check_handler(run_config.handler)
     training, held_out = _checked_tasks(config, run_config, user_classes)
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
+    if run_config.mcp:
+        _check_names(tools, user_classes, tasks)
 
     def make_env_over(tasks: Sequence[Task]) -> FunctionCallingEnv:
         return FunctionCallingEnv(
@@ -84,7 +87,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
             reward=reward,
             strict=True,
             max_steps_per_turn=config.max_steps_per_turn,
-            tools=user_classes or tools,
+            tools=user_classes if tools is None else [user_classes, tools],
             allow_task_tools=run_config.allow_task_tools,
             corrective_feedback=run_config.corrective_feedback,
             prompt_style=run_config.prompt_style,
@@ -97,6 +100,14 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     return TaskSetup(
         lambda: make_env_over(tasks), candidates, held_out_ids, make_env_over, training, held_out
     )
+
+
+def _check_names(tools: ToolBox | None, classes: dict[str, Any], tasks: Sequence[Task]) -> None:
+    """Raise SettingError for a tool of an MCP server that has the name of a task's function."""
+    try:
+        UserTools([classes, tools]).refuse_clashes(tasks, "the run")
+    except ToolDefinitionError as error:
+        raise SettingError(f"--mcp: {error}") from error
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:

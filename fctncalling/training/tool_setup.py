@@ -8,6 +8,8 @@ from typing import Any
 from fctncalling.algorithms.config import SettingError
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tool_text.tools import search_tool
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.tools.box.mcp import TIMEOUT_S, with_scheme
 from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
@@ -19,10 +21,16 @@ from fctncalling.envs.tools.python_executor import (
 
 
 def make_toolbox(
-    *, enabled: bool, num_executors: int | None, config_path: str | None
+    *,
+    enabled: bool,
+    num_executors: int | None,
+    config_path: str | None,
+    mcp: str | None = None,
+    mcp_timeout_s: float = TIMEOUT_S,
 ) -> ToolBox | None:
     """Return the tools that a configuration file in OpenRLHF's form enables, or without a file the
-    Python executor and the calculator; None without tool use.
+    Python executor and the calculator, and the tools of the MCP servers of `mcp` (an address a
+    line); None without any.
 
     All environments of a run share the box: its limits on calls at once hold for all of them
     together. `num_executors`, where given, wins over the file's.
@@ -40,11 +48,24 @@ def make_toolbox(
         except SandboxUnavailable as error:
             raise SettingError(f"--enable_tool_use: {error}") from error
         max_calls = config.max_tools_per_generation or MAX_CALLS
-        return ToolBox(tools, num_processes=config.max_running, max_calls=max_calls)
+        return _box(
+            tools, mcp, mcp_timeout_s, num_processes=config.max_running, max_calls=max_calls
+        )
     for name, value in (("num_tool_executors", num_executors), ("tool_config_path", config_path)):
         if value is not None:
             raise SettingError(f"--{name}: has no effect without --enable_tool_use")
-    return None
+    return _box([], mcp, mcp_timeout_s) if mcp else None
+
+
+def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any) -> ToolBox:
+    """Return a box with the tools and the MCP servers; SettingError for a server that cannot be
+    had.
+    """
+    addresses = map(with_scheme, (mcp or "").splitlines())
+    try:
+        return ToolBox([*tools, *addresses], mcp_timeout_s=mcp_timeout_s, **limits)
+    except (ToolDefinitionError, MissingExtra) as error:
+        raise SettingError(f"--mcp: {error}") from error
 
 
 def make_inline_toolbox(

@@ -91,7 +91,6 @@ def test_tools_and_a_reward_of_ones_own_reach_the_trainers_environment(tmp_path:
         (["--reward=test_own_code:TASK"], "expected a function"),
         (["--tools", "Shop"], "expected NAME=MODULE:CLASS"),
         (["--tools", "Shop=test_own_code:brevity"], "expected a class"),
-        (["--tools", "Shop=test_own_code:Shop", "--enable_tool_use"], "cannot be joined"),
         (["--tools", "Shop=test_own_code:Shop", "--env_name=calculator"], "have no effect with"),
         (["--reward=test_own_code:brevity", "--env_name=my:Env-v0"], "have no effect with"),
     ],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,7 +19,9 @@ from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
+from fctncalling.envs.tools.box.mcp import TIMEOUT_S, McpServer, RemoteFunction, is_mcp_address
 from fctncalling.envs.tools.box.output_text import TAGS, neutralise, truncate_together
+from fctncalling.envs.tools.box.process_pool import ToolProcessPool
 from fctncalling.envs.tools.box.tool_process import (
     ToolProcess,
     ToolProcessError,
@@ -42,7 +43,8 @@ class ToolBox:
     of OpenRLHF's configuration), `num_processes` how many at once. Results are untrusted: the marks
     in TAGS are broken in them, then each is cut to its tool's length, then all of a message to
     MAX_MESSAGE_OUTPUT. Processes start when first needed; a fork or a pickled copy of the box has
-    its own. Inline tools (`timeout_s=None`) are called from several threads.
+    its own. Inline tools (`timeout_s=None`) are called from several threads. `mcp_timeout_s` bounds
+    each call of the servers that are given by their addresses.
     """
 
     def __init__(
@@ -51,20 +53,40 @@ class ToolBox:
         *,
         num_processes: int = NUM_PROCESSES,
         max_calls: int | None = MAX_CALLS,
+        mcp_timeout_s: float = TIMEOUT_S,
     ) -> None:
+        self._mcp_timeout_s = mcp_timeout_s
         self._tools: dict[str, Tool] = {}
-        for tool in map(_tool_of, tools):
-            if tool.name in self._tools:
-                raise ToolDefinitionError(
-                    f"two tools are called {tool.name!r}: pass as_tool(..., name=...) for one"
-                )
-            self._tools[tool.name] = tool
+        self._servers: list[McpServer] = []  # those that the box has started
+        try:
+            for source in tools:
+                for tool in self._tools_of(source):
+                    self._add(tool)
+        except BaseException:
+            self._close_servers()
+            raise
         self._num_processes = num_processes
         self._max_calls = max_calls
         self._pickled = _pickled(
             {name: tool for name, tool in self._tools.items() if tool.timeout_s is not None}
         )
-        self._crew = _ProcessPool(num_processes)
+        self._crew = ToolProcessPool(num_processes)
+
+    def _tools_of(self, source: Any) -> Sequence[Tool]:
+        if is_mcp_address(source):
+            source = McpServer(source, timeout_s=self._mcp_timeout_s)
+            self._servers.append(source)
+        if isinstance(source, McpServer):
+            return source.tools
+        return (python_tool(source) if isinstance(source, PythonExecutor) else as_tool(source),)
+
+    def _add(self, tool: Tool) -> None:
+        if tool.name in self._tools:
+            raise ToolDefinitionError(
+                f"two tools are called {tool.name!r}: pass as_tool(..., name=...) for one, or "
+                "mcp:PREFIX=... for the tools of a server"
+            )
+        self._tools[tool.name] = tool
 
     @property
     def docs(self) -> tuple[FunctionDoc, ...]:
@@ -75,6 +97,15 @@ class ToolBox:
     def tools(self) -> tuple[Tool, ...]:
         """All tools."""
         return tuple(self._tools.values())
+
+    @property
+    def remote_names(self) -> dict[str, str]:
+        """Name of each tool of an MCP server -> the server's address as it was given."""
+        return {
+            name: tool.function.address
+            for name, tool in self._tools.items()
+            if isinstance(tool.function, RemoteFunction)
+        }
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
@@ -133,8 +164,15 @@ class ToolBox:
         )
 
     def close(self) -> None:
-        """End all processes that are not in a call; those that are end with it."""
+        """End all processes that are not in a call; those that are end with it. Of MCP servers
+        those that were given by their address.
+        """
         self._crew.close()
+        self._close_servers()
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
 
     def __enter__(self) -> ToolBox:
         return self
@@ -164,7 +202,7 @@ class ToolBox:
 
     def _run_in_process(self, tool: Tool, call: Call) -> tuple[bool, str]:
         if self._crew.owner != os.getpid():  # a fork: the processes are the parent's
-            self._crew = _ProcessPool(self._num_processes)
+            self._crew = ToolProcessPool(self._num_processes)
         crew = self._crew
         assert tool.timeout_s is not None
         with crew.places:
@@ -182,39 +220,6 @@ class ToolBox:
                 raise InfrastructureError(f"tool {tool.name}: {error}") from error
             crew.release(process)
             return outcome
-
-
-class _ProcessPool:
-    """The tool processes of one operating system process: at most so many,
-    kept warm between calls.
-    """
-
-    def __init__(self, num_processes: int) -> None:
-        self.owner = os.getpid()
-        self.places = threading.BoundedSemaphore(num_processes)
-        self.idle: list[ToolProcess] = []
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def acquire(self) -> ToolProcess | None:
-        with self._lock:
-            if self._closed:
-                raise InfrastructureError("this ToolBox is closed")
-            return self.idle.pop() if self.idle else None
-
-    def release(self, process: ToolProcess) -> None:
-        with self._lock:
-            if not self._closed:
-                self.idle.append(process)
-                return
-        process.close()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            idle, self.idle = self.idle, []
-        for process in idle if self.owner == os.getpid() else ():
-            process.close()
 
 
 def python_tool(executor: PythonExecutor) -> Tool:
@@ -249,10 +254,6 @@ def calculator_tool() -> Tool:
         return calculate(expression)
 
     return as_tool(calculator, description=DESCRIPTION, timeout_s=None)
-
-
-def _tool_of(source: Any) -> Tool:
-    return python_tool(source) if isinstance(source, PythonExecutor) else as_tool(source)
 
 
 def _method(box: ToolBox, tool: Tool) -> Callable[..., str]:

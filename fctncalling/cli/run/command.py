@@ -31,7 +31,7 @@ from fctncalling.cli.run.result_tree import write_result_tree
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.missing_tools import MISSING
-from fctncalling.cli.shared.tool_flags import add_tool_arguments
+from fctncalling.cli.shared.tool_flags import add_mcp_arguments, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.dialogue.task_form import FORMS
@@ -108,6 +108,7 @@ def _add_tasks(group: argparse._ArgumentGroup) -> None:
         help="folder of BFCL task files; default: %(default)s",
     )
     add_tool_arguments(group)
+    add_mcp_arguments(group)
 
 
 def _add_sampling(group: argparse._ArgumentGroup) -> None:

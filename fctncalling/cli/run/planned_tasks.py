@@ -52,6 +52,9 @@ class RunTasks:
             if first is not None:
                 task = self._tools.with_docs(first, origin)
                 num_playable += self._can_play(name or task.category, task)
+        if self._tools.box is not None:
+            for _, origin, tasks in self._files():
+                self._tools.refuse_clashes(tasks, origin)
         if not num_playable:
             raise InputError(
                 "nothing was played: no task in what --category, --dataset_path and --data_dir name"
@@ -86,7 +89,7 @@ class RunTasks:
             handler=handler,
             max_steps_per_turn=self._args.max_steps_per_turn,
             prompt_style=self._args.prompt_style,
-            tools=self._tools.classes_for(tasks, "tasks"),
+            tools=self._tools.offered(tasks),
         )
 
     def _files(self) -> Iterator[tuple[str | None, Path, Iterator[Task]]]:

@@ -109,7 +109,8 @@ class Runner:
         return ""
 
     def close(self) -> None:
-        """Close the agent's connections."""
+        """Close the agent's connections, and end MCP servers."""
+        self._tools.close()
         if self._agent is not None:
             self._agent.close()
 

@@ -67,7 +67,7 @@ def _yaml(text: str) -> Any:
 def _value(path: Path, name: str, value: Any, flag: Flag) -> Any:
     """Return a value as the command line would have it: YAML reads 1e-5 as text, say."""
     if flag.many and isinstance(value, list):
-        value = ",".join(map(str, value))
+        value = flag.separator.join(map(str, value))
     plain = value is None or isinstance(value, bool)
     try:
         return flag.parse(str(value).lower() if plain else str(value))

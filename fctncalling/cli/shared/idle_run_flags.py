@@ -51,7 +51,7 @@ RULES = (
         refused=False,
     ),
     Rule(
-        ("corrective_feedback", "allow_task_tools", "prompt_style"),
+        ("corrective_feedback", "allow_task_tools", "prompt_style", "mcp", "mcp_timeout_s"),
         _is_other_env,
         f"--env_name {OUR_ENV}",
         refused=False,

@@ -9,6 +9,8 @@ from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.data.types import Task
+from fctncalling.envs.tools.box.mcp import TIMEOUT_S, with_scheme
+from fctncalling.envs.tools.box.toolbox import ToolBox
 
 
 def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
@@ -27,16 +29,41 @@ def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_mcp_arguments(parser: argparse._ActionsContainer) -> None:
+    """Declare the flags of MCP servers."""
+    parser.add_argument(
+        "--mcp",
+        nargs="+",
+        default=[],
+        metavar="COMMAND_OR_URL",
+        help="MCP servers whose tools are offered next to the functions of every task whose calls "
+        "are executed; PREFIX=COMMAND puts a prefix before their names",
+    )
+    parser.add_argument(
+        "--mcp_timeout_s",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help="longest call of such a tool, after which its episode is invalid; default: "
+        "%(default)g",
+    )
+
+
 class TaskTools:
     """Tool classes given by --tools, and those named by tasks if --allow_task_tools
-    permits it.
+    permits it; the box of the servers of --mcp, which all environments share.
 
-    Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported.
+    Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported, ToolDefinitionError
+    and MissingExtra for a server that cannot be had.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._allowed: bool = args.allow_task_tools
         self.given: dict[str, Any] = dict(_parse_tool(text) for text in args.tools)
+        addresses: list[str] = getattr(args, "mcp", [])
+        self.box: ToolBox | None = None
+        if addresses:
+            self.box = ToolBox(map(with_scheme, addresses), mcp_timeout_s=args.mcp_timeout_s)
 
     def classes_for(self, tasks: Iterable[Task], origin: Path | str) -> dict[str, Any]:
         """Return the classes that tasks may involve, by name, each as a class or as "module:Class".
@@ -52,6 +79,22 @@ class TaskTools:
         own = UserTools(self.given)
         own.import_task_tools(naming, str(origin), allowed=self._allowed)
         return own.classes
+
+    def offered(self, tasks: Iterable[Task]) -> Any:
+        """Return the `tools` of an environment: the classes, and the tools of MCP servers."""
+        classes = self.classes_for(tasks, "tasks")
+        return classes if self.box is None else [classes, self.box]
+
+    def refuse_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
+        """Raise ToolDefinitionError for a tool of an MCP server named as a task's function."""
+        from fctncalling.envs.user_tools import UserTools
+
+        UserTools([self.given, self.box]).refuse_clashes(tasks, origin)
+
+    def close(self) -> None:
+        """End the MCP servers."""
+        if self.box is not None:
+            self.box.close()
 
     def with_docs(self, task: Task, origin: Path | str) -> Task:
         """Return the task with generated docs for classes without; raises as `classes_for`."""

@@ -1,0 +1,272 @@
+"""McpServer: the tools of a Model Context Protocol server, restarted where it fails.
+
+A server's error about a call is a text for the model. A server that hangs, dies, breaks the
+protocol or changes its tools is an InfrastructureError: the episode is invalid, and the next call
+goes to a new connection.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from fctncalling.data.surrogates import encodable_value
+from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.tools.box.callables import DEFAULT_OUTPUT_LENGTH, Tool, ToolDefinitionError
+from fctncalling.envs.tools.box.mcp.address import START_TIMEOUT_S, TIMEOUT_S, McpAddress
+from fctncalling.envs.tools.box.mcp.connection import (
+    CLOSE_S,
+    McpConnection,
+    McpFailure,
+    McpToolError,
+)
+from fctncalling.envs.tools.box.mcp.tool_docs import ListedTool, McpFunction, mcp_functions
+
+LONGEST_WAIT_S = 60.0  # between two attempts to restart
+MAX_ARGUMENT_DEPTH = 64  # the SDK's writer of JSON ends its session at about 200
+_OPEN: weakref.WeakSet[McpServer] = weakref.WeakSet()
+
+
+class Connection(Protocol):
+    """What a server needs of its connection: `McpConnection`, or a test's."""
+
+    tools: list[ListedTool]
+
+    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str: ...
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[[], Connection]
+
+
+class McpServer:
+    """A server by its address, and its tools, for a ToolBox or a list of tools.
+
+    `address`: "mcp:COMMAND" or "mcp:URL"; "mcp:PREFIX=..." puts a prefix before the names of its
+    tools. `timeout_s` bounds each call, `start_timeout_s` each start, `max_output_length` the
+    characters of a result. `env`: variables for the command, which else sees little more than PATH
+    and HOME. The server starts here, once for each process that uses it, and keeps what state it
+    has from call to call, whichever episode makes them.
+
+    Raises ToolDefinitionError for a server that cannot be had, MissingExtra without the SDK.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        start_timeout_s: float = START_TIMEOUT_S,
+        max_output_length: int = DEFAULT_OUTPUT_LENGTH,
+        env: Mapping[str, str] | None = None,
+        connect: Connect | None = None,
+    ) -> None:
+        if not timeout_s > 0 or not start_timeout_s > 0:
+            raise ToolDefinitionError(
+                f"{address}: timeout_s={timeout_s!r}, start_timeout_s={start_timeout_s!r}: "
+                "expected positive numbers of seconds"
+            )
+        self.address = McpAddress.parse(address)
+        self._keywords = {
+            "timeout_s": timeout_s,
+            "start_timeout_s": start_timeout_s,
+            "max_output_length": max_output_length,
+            "env": env,
+            "connect": connect,
+        }
+        self._timeout_s = timeout_s
+        self._connect = connect or (
+            lambda: McpConnection(self.address, start_timeout_s=start_timeout_s, env=env)
+        )
+        self._reset()
+        try:
+            self._connection = self._connect()
+            self._offer(self._connection.tools)
+        except McpFailure as error:
+            raise ToolDefinitionError(f"{address}: cannot be started: {error}") from error
+        except ToolDefinitionError:
+            self.close()
+            raise
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._connection: Connection | None = None
+        self._num_calls: Counter[Connection] = Counter()  # under way
+        self._closing: list[threading.Thread] = []  # end connections that failed
+        self._num_failures = 0  # starts that failed, one after the other
+        self._not_before = 0.0  # when the next start is due
+        self._closed = False
+        _OPEN.add(self)
+
+    def _offer(self, listed: Sequence[ListedTool]) -> None:
+        self._listed = list(listed)
+        functions = mcp_functions(self._listed, self.address.prefix, self.address.text)
+        length = self._keywords["max_output_length"]
+        self.tools = tuple(
+            Tool(each.doc, RemoteFunction(self, each), None, length) for each in functions
+        )
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the result text of a call, by the server's own names.
+
+        Raises McpToolError for what the model did wrong, InfrastructureError where the server
+        fails.
+        """
+        sound = _json_arguments(arguments)
+        try:
+            connection = self._taken()
+        except McpFailure as error:
+            raise InfrastructureError(f"{self.address.text}: {error}") from error
+        try:
+            return connection.call(name, sound, self._timeout_s)
+        except McpFailure as error:
+            self._retire(connection)
+            raise InfrastructureError(f"{self.address.text}, tool {name}: {error}") from error
+        finally:
+            self._release(connection)
+
+    def close(self) -> None:
+        """End the server; a call after this is an InfrastructureError."""
+        with self._lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if self._owner != os.getpid():
+            return
+        if connection is not None:
+            connection.close()
+        for thread in self._closing:
+            thread.join(CLOSE_S)
+
+    def _taken(self) -> Connection:
+        """Return the connection for one call, a new one where the last has failed; raises
+        McpFailure.
+        """
+        if self._owner != os.getpid():  # a fork: the connection is the parent's
+            self._reset()
+        with self._lock:
+            if self._closed:
+                raise McpFailure("the server is closed")
+            if self._connection is None:
+                self._connection = self._restarted()
+            self._num_calls[self._connection] += 1
+            return self._connection
+
+    def _restarted(self) -> Connection:
+        if time.monotonic() < self._not_before:
+            raise McpFailure(f"failed to start {self._num_failures} times; tried again later")
+        try:
+            connection = self._connect()
+            if connection.tools != self._listed:
+                connection.close()
+                raise McpFailure("restarted, it offers other tools than when it started")
+        except McpFailure:
+            self._num_failures += 1
+            wait = min(LONGEST_WAIT_S, 2.0**self._num_failures)
+            self._not_before = time.monotonic() + wait
+            raise
+        self._num_failures = 0
+        return connection
+
+    def _retire(self, connection: Connection) -> None:
+        """Give no further call to a connection that failed."""
+        with self._lock:
+            if self._connection is connection:
+                self._connection = None
+
+    def _release(self, connection: Connection) -> None:
+        """End a call; the last one of a retired connection closes it, apart, for that may take
+        seconds: calls of other episodes that were under way have had their time.
+        """
+        with self._lock:
+            self._num_calls[connection] -= 1
+            if self._num_calls[connection] or self._connection is connection:
+                return
+            del self._num_calls[connection]
+            self._closing = [thread for thread in self._closing if thread.is_alive()]
+            self._closing.append(threading.Thread(target=connection.close, daemon=True))
+            self._closing[-1].start()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.address, self._keywords, self._listed)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> McpServer:
+        return self
+
+
+def _restored(
+    address: McpAddress, keywords: dict[str, Any], listed: Sequence[ListedTool]
+) -> McpServer:
+    """Return a server in another process; it starts with the first call."""
+    server = McpServer.__new__(McpServer)
+    server.address = address
+    server._keywords = keywords
+    server._timeout_s = keywords["timeout_s"]
+    start_timeout_s, env = keywords["start_timeout_s"], keywords["env"]
+    server._connect = keywords["connect"] or (
+        lambda: McpConnection(address, start_timeout_s=start_timeout_s, env=env)
+    )
+    server._reset()
+    server._offer(listed)
+    return server
+
+
+class RemoteFunction:
+    """A tool's function: takes the arguments by the names of its doc."""
+
+    def __init__(self, server: McpServer, function: McpFunction) -> None:
+        self._server = server
+        self._function = function
+
+    @property
+    def address(self) -> str:
+        """The server's address, as it was given."""
+        return self._server.address.text
+
+    def __call__(self, /, **arguments: Any) -> str:
+        names = self._function.server_parameters
+        return self._server.call(
+            self._function.server_name,
+            {names.get(name, name): value for name, value in arguments.items()},
+        )
+
+
+def _json_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments that any JSON writer takes; McpToolError for those that JSON has not."""
+    try:
+        text = json.dumps(encodable_value(dict(arguments)), allow_nan=False)
+        found: dict[str, Any] = json.loads(text)
+        deep = _depth(found, MAX_ARGUMENT_DEPTH)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise McpToolError(f"arguments must be JSON values: {error}") from None
+    if deep:
+        raise McpToolError(f"arguments nest deeper than {MAX_ARGUMENT_DEPTH}")
+    return found
+
+
+def _depth(value: Any, left: int) -> bool:
+    """Return whether a value nests deeper than `left`."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return left == 0 or any(_depth(each, left - 1) for each in inner)
+
+
+def _close_all() -> None:
+    """Close the servers that are left when the interpreter ends, together."""
+    threads = [threading.Thread(target=server.close, daemon=True) for server in list(_OPEN)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * CLOSE_S)
+
+
+atexit.register(_close_all)
