@@ -42,12 +42,10 @@ def field(
 ) -> Any:
     """Return a dataclass field with its sentence (and unit), and the values it may take.
 
-    interval is one such as "(0, 1]" or "[1, inf)"; const is the value of the flag given
-    without one. group is the help's heading for this field and those after it, up to the next;
-    basic fields stand in a group before all others. aliases are other names of the flag; meant
-    tells, by a lower-case value that is none, what its writer may mean. own: MODULE:NAME, something
-    of a user's own, is a value beside the choices. many: the flag takes several texts, which the
-    field holds parted by the separator.
+    interval is such as "(0, 1]" or "[1, inf)"; const is the value of the flag without one. group is
+    the heading for this field and those after it; basic fields stand before all others. aliases are
+    other names; meant tells, by a lower-case value that is none, what its writer may mean. own:
+    MODULE:NAME is a value too. many: several texts, held as one, parted by the separator.
     """
     return dataclasses.field(
         default=default,

@@ -1,5 +1,5 @@
 """Tools of MCP servers in an episode: offered, called by the server's names, bounded; a server that
-fails makes an episode invalid and is started again. `tests/integrations/test_mcp.py` has the real
+fails makes an episode invalid and is started again. `test_mcp_sdk.py` has the real
 library.
 """
 
