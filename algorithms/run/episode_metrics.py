@@ -8,6 +8,7 @@ from statistics import fmean
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.data.types import Episode
 
+CLARIFY = "clarify"  # what the categories of questioning tasks begin with
 PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
 
 
@@ -35,6 +36,7 @@ def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]
         "env/truncated_rate": fmean(record.truncated for record in valid),
         **_token_metrics(valid, steps),
     }
+    metrics |= asked_metrics(valid, "env/asked")
     return metrics | success_metrics(valid, "env/success_rate", "env/success_rate_strict")
 
 
@@ -71,6 +73,23 @@ def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
     if all(record.strict_success is None for record in valid):
         return None
     return fmean(bool(record.strict_success) for record in valid)
+
+
+def asked_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, float | None]:
+    """Return the share of episodes with a question, by category of questioning tasks; {} where
+    there is none.
+    """
+    categories = sorted({each.category for each in records if each.category.startswith(CLARIFY)})
+    return {
+        f"{name}/{category}": asked_rate([r for r in records if r.category == category])
+        for category in categories
+    }
+
+
+def asked_rate(records: Sequence[EpisodeRecord]) -> float | None:
+    """Return the share of valid episodes in which a message called nothing; None without any."""
+    valid = ["no_call" in record.errors for record in records if not record.invalid]
+    return fmean(valid) if valid else None
 
 
 def _token_metrics(valid: Sequence[EpisodeRecord], steps: int) -> dict[str, float | None]:

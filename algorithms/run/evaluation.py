@@ -10,6 +10,9 @@ from typing import Any
 
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.episode_metrics import (
+    CLARIFY,
+    asked_metrics,
+    asked_rate,
     strict_success_rate,
     success_metrics,
     success_rate,
@@ -44,6 +47,7 @@ class Evaluation:
         for kind, records in (("greedy", self.greedy), ("sampled", self.sampled)):
             name = f"eval/{kind}_success_rate"
             flat |= success_metrics(records, name, f"eval/{kind}_strict_success_rate")
+            flat |= asked_metrics(records, f"eval/{kind}_asked")
         flat["eval/invalid"] = sum(record.invalid for record in (*self.greedy, *self.sampled))
         return flat
 
@@ -168,7 +172,9 @@ def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict
         ]
 
     greedy, sampled = of_category(evaluation.greedy), of_category(evaluation.sampled)
+    asked = {"greedy_asked": asked_rate(greedy), "sampled_asked": asked_rate(sampled)}
     return {
+        **(asked if category.startswith(CLARIFY) else {}),
         "greedy": success_rate(greedy),
         "greedy_strict": strict_success_rate(greedy),
         "sampled": success_rate(sampled),

@@ -19,7 +19,9 @@ from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Episode
 
 Spell = Callable[[Sequence[int]], str]
-BUILTIN_ENVIRONMENTS = frozenset({"fctncalling_env", "calculator", "python_math", "tool_text"})
+BUILTIN_ENVIRONMENTS = frozenset(
+    {"fctncalling_env", "clarify", "calculator", "python_math", "tool_text"}
+)
 
 
 class RunExistsError(FileExistsError):

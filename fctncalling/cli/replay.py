@@ -37,6 +37,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.dialogue.task_form import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
+from fctncalling.envs.rewards import QUESTION_COST, ClarifyReward
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
@@ -44,7 +45,8 @@ from fctncalling.evaluation.agents.agent import (
     EpisodeCut,
 )
 from fctncalling.evaluation.episode_differences import episode_differences
-from fctncalling.evaluation.episode_log import play_episode
+from fctncalling.evaluation.episode_log import logged_user, play_episode
+from fctncalling.training.task_split import EMBEDDED_TASKS
 
 _TOLD = 20  # differences that are printed
 
@@ -196,10 +198,14 @@ class Replayer:
                 else line.record.get(name, self._config.get(name, default))
             )
 
+        reward = setting("reward", "success")
+        if self._config.get("env_name") == "clarify":
+            reward = ClarifyReward(float(self._config.get("question_cost", QUESTION_COST)))
         return FunctionCallingEnv(
             tasks=(task,),
             handler=setting("handler", "auto"),
-            reward=setting("reward", "success"),
+            reward=reward,
+            user=logged_user(line.record["steps"], task),
             max_steps_per_turn=setting("max_steps_per_turn", 20),
             prompt_style=line.record.get("prompt_style", self._config.get("prompt_style", "bfcl")),
             tools=self._tools.classes_for((task,), line.path),
@@ -229,15 +235,16 @@ class Replayer:
         ):  # a trainer's log: its tasks are those it was told, or the embedded ones
             configured = [self._config.get("dataset_path"), self._config.get("eval_dataset_path")]
             paths = [Path(path) for path in configured if path]
-            paths = (
-                paths
-                if configured[0]
-                else [*paths, embedded_path("train"), embedded_path("held_out")]
-            )
+            paths = paths if configured[0] else [*paths, *_embedded_files(self._config)]
         own = self._tools.given
         for path in paths:
             use_sibling_tables(path)
         return {task.id: task for path in paths for task in load_tasks(path, self_documented=own)}
+
+
+def _embedded_files(config: Mapping[str, Any]) -> list[Path]:
+    prefix = EMBEDDED_TASKS.get(str(config.get("env_name")), "")
+    return [embedded_path(f"{prefix}train"), embedded_path(f"{prefix}held_out")]
 
 
 class _Recorded:

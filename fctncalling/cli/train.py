@@ -53,6 +53,8 @@ give the variants that discount inside an action. APPO, where it is offered, is 
 
 --env_name calculator and python_math are jobs with tools in mid-generation: each has a small
 model, questions and shorter defaults of its own (fctncalling/training/run_config.py).
+--env_name clarify learns to ask the user for a value where, and only where, the request lacks it:
+--question_cost is the price of a question, --user who answers.
 
 Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json, metrics.jsonl
 (identical for equal seeds), timings.jsonl, tensorboard events, episodes/, tokens/, alarms.jsonl,

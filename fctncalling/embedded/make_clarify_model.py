@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
-ASK_RATE = 0.3  # of the careless demonstrator, where a value is missing
-NEEDLESS_RATE = 0.15  # and where none is
+ASK_RATE = 0.35  # of the careless demonstrator, where a value is missing
+NEEDLESS_RATE = 0.08  # and where none is
 MAX_EPISODE_TOKENS = 512
 
 
@@ -80,9 +80,9 @@ def main(argv: list[str] | None = None) -> int:
     add("--output_dir", type=Path, required=True, help="folder to write")
     add("--model", type=Path, default=EMBEDDED / "model", help="model to start from")
     add("--seed", type=int, default=1, help="seed of tasks, habits and order (default 1)")
-    add("--num_tasks", type=int, default=4000, help="tasks to show (default 4000)")
-    add("--careful_steps", type=int, default=600, help="steps on careful ones (default 600)")
-    add("--careless_steps", type=int, default=100, help="steps on careless ones (default 100)")
+    add("--num_tasks", type=int, default=1600, help="tasks to show (default 1600)")
+    add("--careful_steps", type=int, default=130, help="steps on careful ones (default 130)")
+    add("--careless_steps", type=int, default=60, help="steps on careless ones (default 60)")
     recipe = vars(parser.parse_args(argv))
     build(recipe.pop("output_dir"), **recipe)
     return 0

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 
-from fctncalling.data.types import Episode, StepRecord, Task, Verdict
+from fctncalling.data.types import Episode, Message, StepRecord, Task, Verdict
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.rewards import progress_of
+from fctncalling.envs.users import LoggedUser
 from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
     AgentUnavailable,
@@ -98,6 +99,8 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
     steps = [as_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
         step["observation_sha256"] = sha256(observation)
+    for index, reply in user_replies(steps, played.messages[1:]).items():
+        steps[index]["messages"] = [reply]
     fields: dict[str, Any] = {"invalid_reason": played.reason} if episode.invalid else {}
     fields |= {played.failure: True} if played.failure else {}
     return {
@@ -109,6 +112,35 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
         "seed": episode.seed,
         **fields,
     }
+
+
+def user_replies(
+    steps: Sequence[Mapping[str, Any]], messages: Sequence[Sequence[Message]]
+) -> dict[int, Message]:
+    """Return what a user answered within a turn, by the step that it answered.
+
+    `messages`: those behind each step.
+    """
+    replies = {}
+    for index, (step, behind) in enumerate(zip(steps, messages, strict=False)):
+        after = steps[index + 1].get("turn") if index + 1 < len(steps) else None
+        in_turn = after == step.get("turn") or step.get("error") == "step_limit"
+        if in_turn and not step.get("calls") and len(behind) == 1 and behind[0]["role"] == "user":
+            replies[index] = behind[0]
+    return replies
+
+
+def logged_user(steps: Sequence[Mapping[str, Any]], task: Task) -> LoggedUser | None:
+    """Return a user that answers as in an episode's logged steps; None where no user answered."""
+    replies = user_replies(steps, [step.get("messages") or () for step in steps])
+    if not replies and task.kind != "clarify":
+        return None
+    said = [
+        str(replies[index]["content"]) if index in replies else None
+        for index, step in enumerate(steps)
+        if not step.get("calls")
+    ]
+    return LoggedUser(said)
 
 
 def sha256(text: str) -> str:

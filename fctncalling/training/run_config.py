@@ -8,7 +8,9 @@ from typing import Any
 from fctncalling.algorithms.config.config_fields import field
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.prompting.compact import PROMPT_STYLES
+from fctncalling.envs.rewards import QUESTION_COST
 from fctncalling.envs.tools.box.mcp import TIMEOUT_S
+from fctncalling.envs.users.user_names import NAMES
 
 ENV_MODELS = {"calculator": "calculator", "python_math": "python_math"}
 """`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
@@ -24,6 +26,14 @@ _SHORT: dict[str, Any] = {
 ENV_DEFAULTS: dict[str, dict[str, Any]] = {
     "calculator": {"experiment_name": "calculator", **_SHORT},
     "python_math": {"experiment_name": "python_math", **_SHORT},
+    "clarify": {
+        "experiment_name": "clarify",
+        **_SHORT,
+        "num_updates": 16,
+        "eval_interval": 8,
+        "max_steps_per_turn": 3,
+        "eval_episodes": 200,
+    },
 }
 """`--env_name` -> defaults of its own, by flag; flags that are given win."""
 
@@ -63,6 +73,17 @@ class RunConfig:
         None,
         "File whose text stands before every question (calculator, python_math, tool_text); none: "
         "nothing.",
+    )
+    user: str | None = field(
+        None,
+        "Who answers a message that calls nothing: "
+        f"{NAMES}, hf:FOLDER; none: rule in tasks made for questions, else the task's script.",
+        metavar="NAME",
+    )
+    question_cost: float = field(
+        QUESTION_COST,
+        "Price of a question with --env_name clarify, where right calls pay 1.",
+        interval="[0, inf)",
     )
     tools: str | None = field(
         None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,11 +14,14 @@ from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
 from fctncalling.envs.named_tools import named_by_path
+from fctncalling.envs.rewards import ClarifyReward, UserReward
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tool_text.presets import JOBS
 from fctncalling.envs.tool_text.tasks import TaskList
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import UserTools
+from fctncalling.envs.users.user_names import User
+from fctncalling.evaluation.local_user import user_named
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
 from fctncalling.training.tool_setup import make_inline_toolbox, make_toolbox
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.rollout.task_sampler import Candidate
     from fctncalling.envs.tools.box.toolbox import ToolBox
 
+CLARIFY_JOB = "clarify"  # --env_name
 GENERATED_TASKS = 20_000  # questions that are made before the first comes again
 MAX_TURNS = 4  # calls of an answer that are run, where the tool configuration sets no other number
 
@@ -53,7 +58,7 @@ def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
             f"{config.env_name}, which has "
             "tools and rewards of its own; leave them out"
         )
-    if config.env_name == "fctncalling_env":
+    if config.env_name in ("fctncalling_env", CLARIFY_JOB):
         return _function_calling_setup(config, run_config)
     if config.env_name in JOBS:
         return _tool_text_setup(config, run_config)
@@ -73,7 +78,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
         mcp_timeout_s=run_config.mcp_timeout_s,
     )
     user_classes = parse_tool_classes(run_config.tools)
-    reward = load_reward(config.reward)
+    reward, user = _reward(config, run_config), _user(run_config.user, config.seed)
     _check_handler(run_config.handler)
     training, held_out = _checked_tasks(config, run_config, user_classes)
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
@@ -91,15 +96,15 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
             allow_task_tools=run_config.allow_task_tools,
             corrective_feedback=run_config.corrective_feedback,
             prompt_style=run_config.prompt_style,
+            user=user,
         )
 
     candidates = [
         Candidate(task.id, task.category, len(task.question), task.difficulty) for task in training
     ]
-    held_out_ids = [task.id for task in held_out]
-    return TaskSetup(
-        lambda: make_env_over(tasks), candidates, held_out_ids, make_env_over, training, held_out
-    )
+    ids = [task.id for task in held_out]
+    make_env = partial(make_env_over, tasks)
+    return TaskSetup(make_env, candidates, ids, make_env_over, training, held_out)
 
 
 def _check_names(tools: ToolBox | None, classes: dict[str, Any], tasks: Sequence[Task]) -> None:
@@ -108,6 +113,21 @@ def _check_names(tools: ToolBox | None, classes: dict[str, Any], tasks: Sequence
         UserTools([classes, tools]).refuse_clashes(tasks, "the run")
     except ToolDefinitionError as error:
         raise SettingError(f"--mcp: {error}") from error
+
+
+def _reward(config: TrainConfig, run_config: RunConfig) -> str | UserReward:
+    """Return the reward of --reward, or that of questioning tasks."""
+    if config.env_name == CLARIFY_JOB:
+        return ClarifyReward(run_config.question_cost)
+    return load_reward(config.reward)
+
+
+def _user(name: str | None, seed: int) -> User | None:
+    """Return the user of --user; SettingError for one that there is not."""
+    try:
+        return None if name is None else user_named(name, seed=seed)
+    except ValueError as error:
+        raise SettingError(f"--user: {error}") from None
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:
@@ -126,7 +146,7 @@ def _registered_setup(config: TrainConfig) -> TaskSetup:
     except (gymnasium.error.Error, ImportError) as error:
         raise SettingError(
             f'--env_name: got "{config.env_name}": {str(error).rstrip(".")}. Expected '
-            "fctncalling_env, calculator, "
+            "fctncalling_env, clarify, calculator, "
             "python_math, tool_text, or a name registered with gymnasium, its module in front: "
             "my_module:MyEnv-v0"
         ) from error

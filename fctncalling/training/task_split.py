@@ -14,6 +14,7 @@ from fctncalling.envs.tool_text.tasks import TextTask, load_text_tasks
 from fctncalling.training.announce import announce
 
 HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
+EMBEDDED_TASKS = {"clarify": "clarify_"}  # --env_name -> prefix of its embedded task files
 T = TypeVar("T", Task, TextTask)
 
 
@@ -46,13 +47,17 @@ def load_bfcl_tasks(
 
     `user_classes`: names of classes whose docs may be missing, for the environment makes them.
     """
-    tasks = load_tasks(config.dataset_path or embedded_path("train"), self_documented=user_classes)
+    prefix = EMBEDDED_TASKS.get(config.env_name, "")
+    tasks = load_tasks(
+        config.dataset_path or embedded_path(f"{prefix}train"), self_documented=user_classes
+    )
     if not tasks:
         raise TaskError(f"{config.dataset_path}: no task in it")
     separate = None
     if config.eval_dataset_path is not None or config.dataset_path is None:
         separate = load_tasks(
-            config.eval_dataset_path or embedded_path("held_out"), self_documented=user_classes
+            config.eval_dataset_path or embedded_path(f"{prefix}held_out"),
+            self_documented=user_classes,
         )
         if config.eval_dataset_path != config.dataset_path:
             separate = held_out_apart(tasks, separate)

@@ -10,6 +10,7 @@ from fctncalling.envs.tool_text.presets import JOBS
 from fctncalling.training.run_config import RunConfig
 
 OUR_ENV = "fctncalling_env"
+CLARIFY = "clarify"  # the same environment, over tasks made for questions
 
 
 def _has_no_workers(_: TrainConfig, run_config: RunConfig) -> bool:
@@ -33,10 +34,20 @@ def _is_no_preset(config: TrainConfig, _: RunConfig) -> bool:
 
 
 def _is_registered_env(config: TrainConfig, _: RunConfig) -> bool:
-    return config.env_name != OUR_ENV and config.env_name not in JOBS
+    return config.env_name not in (OUR_ENV, CLARIFY, *JOBS)
+
+
+def _has_no_bfcl_tasks(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in (OUR_ENV, CLARIFY)
+
+
+def _has_no_price(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name != CLARIFY
 
 
 RULES = (
+    Rule(("user",), _has_no_bfcl_tasks, f"--env_name {OUR_ENV}, {CLARIFY}"),
+    Rule(("question_cost",), _has_no_price, f"--env_name {CLARIFY}"),
     Rule(("reward",), _is_other_env, f"--env_name {OUR_ENV}: other environments have their own"),
     Rule(("ray_address", "rollout_worker_gpus"), _has_no_workers, "--num_rollout_workers above 0"),
     Rule(
@@ -52,8 +63,8 @@ RULES = (
     ),
     Rule(
         ("corrective_feedback", "allow_task_tools", "prompt_style", "mcp", "mcp_timeout_s"),
-        _is_other_env,
-        f"--env_name {OUR_ENV}",
+        _has_no_bfcl_tasks,
+        f"--env_name {OUR_ENV}, {CLARIFY}",
         refused=False,
     ),
     Rule(("prompt_path",), _is_no_preset, f"--env_name {', '.join(JOBS)}", refused=False),
@@ -63,7 +74,7 @@ RULES = (
             *("enable_tool_use", "num_tool_executors", "tool_config_path"),
         ),
         _is_registered_env,
-        f"--env_name {OUR_ENV}, {', '.join(JOBS)}",
+        f"--env_name {OUR_ENV}, {CLARIFY}, {', '.join(JOBS)}",
         refused=False,
     ),
 )
