@@ -203,7 +203,9 @@ def _content_text(block: Any) -> str:
         return text
     if block.type == "resource_link":
         return str(block.uri)
-    data = getattr(block, "data", None) or getattr(getattr(block, "resource", None), "blob", "")
+    data: Any = getattr(block, "data", None) or getattr(
+        getattr(block, "resource", None), "blob", ""
+    )
     return f"[{block.type} {getattr(block, 'mime_type', None) or ''}: {len(data)} characters]"
 
 

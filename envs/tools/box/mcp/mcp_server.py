@@ -59,6 +59,8 @@ class McpServer:
     Raises ToolDefinitionError for a server that cannot be had, MissingExtra without the SDK.
     """
 
+    _connection: Connection | None
+
     def __init__(
         self,
         address: str,
@@ -75,7 +77,7 @@ class McpServer:
                 "expected positive numbers of seconds"
             )
         self.address = McpAddress.parse(address)
-        self._keywords = {
+        self._keywords: dict[str, Any] = {
             "timeout_s": timeout_s,
             "start_timeout_s": start_timeout_s,
             "max_output_length": max_output_length,
@@ -99,7 +101,7 @@ class McpServer:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._owner = os.getpid()
-        self._connection: Connection | None = None
+        self._connection = None
         self._num_calls: Counter[Connection] = Counter()  # under way
         self._closing: list[threading.Thread] = []  # end connections that failed
         self._num_failures = 0  # starts that failed, one after the other

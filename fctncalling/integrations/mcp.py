@@ -1,0 +1,172 @@
+"""MCP (mcp 2): an episode served as the tools of a Model Context Protocol server.
+
+An agent outside plays it: the task's functions are tools, `start_task` returns the user's first
+message, `end_turn` the next one. The other direction, tools of MCP servers in an environment, is
+`tools=["mcp:COMMAND"]`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fctncalling.data.types import Message, Task
+from fctncalling.envs.dialogue import Dialogue, info_to_json
+from fctncalling.envs.errors import InfrastructureError, extra_module
+
+INSTRUCTIONS = (
+    "Call start_task for the user's first message. Do what it asks for with the other tools, then "
+    "call end_turn with your answer to the user; it returns the user's next message, or says that "
+    "the task has ended."
+)
+ENDED = "The task has ended."
+FAILED = "The environment failed, so this episode does not count. The task has ended."
+RECORDED = "Recorded. Calls of this task are not executed; end_turn hands them in."
+START: dict[str, Any] = {
+    "name": "start_task",
+    "description": "Return the user's first message.",
+    "parameters": {"type": "object", "properties": {}},
+}
+END: dict[str, Any] = {
+    "name": "end_turn",
+    "description": "End the turn; return the user's next message, or that the task has ended.",
+    "parameters": {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "description": "What you say to the user."}},
+        "required": ["answer"],
+    },
+}
+
+
+class ServedEpisode:
+    """One episode of a task, played by tool calls; keywords as for `Dialogue`.
+
+    Each call is a step of its own. Where calls are not executed (single-turn categories), they
+    are recorded and handed in together by `end_turn`. `on_end` is called once, with `result()`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        on_end: Callable[[dict[str, Any]], object] = lambda _: None,
+        **keywords: Any,
+    ) -> None:
+        self._dialogue = Dialogue(task, form="tool_call", **keywords)
+        self._executes = task.executes_calls
+        self._opening = _texts(self._dialogue.open())
+        self._recorded: list[dict[str, Any]] = []
+        self._num_calls = 0
+        self._on_end = on_end
+        self._told = False
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Return name, description and parameters (JSON Schema) of each tool offered now."""
+        return [START, END, *(tool["function"] for tool in self._dialogue.tools)]
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the text that answers a call; of one after the end, that the task has ended."""
+        if name == START["name"]:
+            return self._opening
+        if self._dialogue.done:
+            return ENDED
+        if name == END["name"]:
+            return self._end_turn(str(arguments.get("answer", "")))
+        self._num_calls += 1
+        function = {"name": name, "arguments": json.dumps(dict(arguments))}
+        call = {"id": f"call_{self._num_calls}", "type": "function", "function": function}
+        if not self._executes:
+            self._recorded.append(call)
+            return RECORDED
+        return self._replied({"role": "assistant", "content": None, "tool_calls": [call]})
+
+    def result(self) -> dict[str, Any]:
+        """Return task, verdict (so far, where the agent stopped before the end) and messages.
+
+        `invalid` where infrastructure failed: no verdict on the agent.
+        """
+        dialogue = self._dialogue
+        found: dict[str, Any] = {"task_id": dialogue.task.id, "category": dialogue.task.category}
+        try:
+            verdict = dialogue.verdict_so_far()
+            found |= {"invalid": False, "valid": verdict.valid, "error_type": verdict.error_type}
+        except InfrastructureError as error:
+            found |= {"invalid": True, "invalid_reason": str(error)}
+        found |= {"ended": dialogue.done, "messages": dialogue.messages}
+        return info_to_json(found)
+
+    def close(self) -> None:
+        """Report the result where the end has not; end the processes of tools."""
+        self._report()
+        self._dialogue.close()
+
+    def _end_turn(self, answer: str) -> str:
+        message: dict[str, Any] = {"role": "assistant", "content": answer}
+        if self._recorded:
+            message["tool_calls"], self._recorded = self._recorded, []
+        return self._replied(message)
+
+    def _replied(self, message: dict[str, Any]) -> str:
+        answers = self._dialogue.reply(message)
+        if self._dialogue.done:
+            self._report()
+            invalid = bool(self._dialogue.info.get("invalid"))
+            return "\n\n".join(filter(None, (_texts(answers), FAILED if invalid else ENDED)))
+        return _texts(answers)
+
+    def _report(self) -> None:
+        if not self._told:
+            self._told = True
+            self._on_end(self.result())
+
+
+def mcp_server(episode: ServedEpisode) -> Any:
+    """Return the SDK's server of an episode; `run_stdio` and `run_http` serve it."""
+    sdk = extra_module("mcp", "mcp", "serving over MCP")
+    lowlevel = extra_module("mcp.server.lowlevel", "mcp", "serving over MCP")
+
+    async def list_tools(_context: Any, _params: Any) -> Any:
+        return sdk.types.ListToolsResult(
+            tools=[
+                sdk.types.Tool(
+                    name=tool["name"],
+                    description=tool["description"],
+                    input_schema={"type": "object", **tool["parameters"]},
+                )
+                for tool in episode.tools()
+            ]
+        )
+
+    async def call_tool(_context: Any, params: Any) -> Any:
+        text = episode.call(params.name, params.arguments or {})
+        return sdk.types.CallToolResult(content=[sdk.types.TextContent(type="text", text=text)])
+
+    return lowlevel.Server(
+        "fctncalling",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def run_stdio(server: Any) -> None:
+    """Serve over standard input and output until the client is gone."""
+    anyio = extra_module("anyio", "mcp", "serving over MCP")
+    stdio = extra_module("mcp.server.stdio", "mcp", "serving over MCP")
+
+    async def serve() -> None:
+        async with stdio.stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+def run_http(server: Any, port: int) -> None:
+    """Serve over streamable HTTP, on this machine alone, until Ctrl-C."""
+    uvicorn = extra_module("uvicorn", "mcp", "serving over MCP")
+    uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=port, log_level="warning")
+
+
+def _texts(messages: list[Message]) -> str:
+    return "\n\n".join(str(message.get("content") or "") for message in messages)
