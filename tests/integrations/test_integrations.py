@@ -120,6 +120,7 @@ def test_an_example_runs_with_the_real_library(example: Path, tmp_path: Path) ->
         "SMOLAGENTS": "answer: 184756",
         "OPENENV": "multi_turn_base_1 1.0 True",
         "OPENRLHF": "multi_turn_base_1: reward 1.0",
+        "MCP": '"timezone": "Europe/Oslo"',
         "NEMO": "multi_turn_base_0: reward 1.0, valid True",
         "VERIFIERS": "multi_turn_base_0: reward 1.0, valid 1.0, 4 messages",
     }
