@@ -114,10 +114,14 @@ class Dialogue:
             return verdict
         steps = self._env.episode.steps
         if not self.task.executes_calls and self.task.kind != "clarify":
-            return judge(self.task, steps[-1].text if steps else "", self.judged_form)
+            return self._judged(steps[-1].text if steps else "")
         turns = max((step.turn for step in steps), default=-1) + 1
         texts = [[step.text for step in steps if step.turn == turn] for turn in range(turns)]
-        return judge(self.task, texts, self.judged_form)
+        return self._judged(texts)
+
+    def _judged(self, response: Any) -> Verdict:
+        own = self._env._tools.classes  # of the user's tools
+        return judge(self.task, response, self.judged_form, extra_tools=own)
 
     @property
     def judged_form(self) -> str:
