@@ -134,19 +134,32 @@ def test_an_example_runs_with_the_real_library(example: Path, tmp_path: Path) ->
 )
 def test_200_answers_get_the_same_verdict_through_a_library(library: str, tmp_path: Path) -> None:
     """Right, wrong and malformed ones of 8 categories, drawn by a seed from the embedded tasks."""
-    python = os.environ.get(f"FCTNCALLING_PYTHON_{library.upper()}")
-    if python is None and library != "score":
-        pytest.skip(f"needs FCTNCALLING_PYTHON_{library.upper()}: the Python that has the library")
     given = answers()
     expected = [valid(answer, "tool_call") for answer in given]
     assert expected == [valid(answer, "prompting") for answer in given]
     assert (len(expected), len({answer.task.category for answer in given})) == (200, 8)
     assert 60 <= sum(expected) <= 140
+    assert through(library, tmp_path) == expected
+
+
+@pytest.mark.prove
+def test_a_limit_of_verifiers_is_a_verdict_and_a_failure_of_tools_is_none(tmp_path: Path) -> None:
+    limited, failed = through("limits_of_verifiers", tmp_path)
+    assert limited == [True, "max_turns", [0.0]]
+    assert failed == [False, "harness_error", []]
+
+
+def through(name: str, folder: Path) -> list[Any]:
+    """Return what `verdicts_through.py` prints in the Python of a library, or skip."""
+    variable = f"FCTNCALLING_PYTHON_{name.rpartition('_')[2].upper()}"
+    python = os.environ.get(variable, sys.executable if name == "score" else "")
+    if not python:
+        pytest.skip(f"needs {variable}: the Python that has the library")
     support = ROOT / "tests/support"
     folders = [str(ROOT), str(support), os.environ.get("PYTHONPATH")]
     done = subprocess.run(
-        [python or sys.executable, str(support / "verdicts_through.py"), library],
-        cwd=tmp_path,
+        [python, str(support / "verdicts_through.py"), name],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
         capture_output=True,
         text=True,
@@ -154,4 +167,5 @@ def test_200_answers_get_the_same_verdict_through_a_library(library: str, tmp_pa
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == expected
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

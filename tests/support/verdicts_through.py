@@ -22,6 +22,7 @@ from typing import Any
 from integration_answers import ScriptedAnswer, answers, chat_messages
 
 from fctncalling import Task, embedded_path, opening, score
+from fctncalling.envs.errors import InfrastructureError
 
 Verdicts = list[bool]
 ANSWERS = answers()
@@ -123,41 +124,61 @@ def through_openrlhf() -> Verdicts:
     return verdicts
 
 
-def through_verifiers() -> Verdicts:
-    """Whole evaluations, the model a script behind an endpoint."""
+def traces_of_verifiers(
+    tasks: Sequence[Task], agent: Mapping[str, Any], **keywords: Any
+) -> list[Any]:
+    """Return the traces of an evaluation on tasks that all begin differently, the model a script
+    behind an endpoint.
+    """
     from verifiers.v1.cli.eval.runner import run_eval
     from verifiers.v1.configs.cli.eval import EvalConfig
 
     from fctncalling.integrations.verifiers import plugins
 
-    def evaluate(tasks: Sequence[Task]) -> dict[str, bool]:
-        """Return the verdicts on tasks that all begin differently."""
-        sys.modules["answered_tasks"] = module = ModuleType("answered_tasks")
-        module.__all__ = ["Tasks", "Player", "Episode"]
-        module.Tasks, module.Player, module.Episode = plugins(tasks)
-        scripts = {_beginning(opening(task).messages): MESSAGES[task.id] for task in tasks}
-        with tempfile.TemporaryDirectory() as folder:
-            config = EvalConfig(
-                env={"taskset": {"id": "answered_tasks"}},
-                model="script",
-                client={"base_url": serve(scripts), "api_key_var": "KEY"},
-                max_concurrent=4,
-                push=False,
-                rich=None,
-                output_dir=folder,
-            )
-            episodes = asyncio.run(run_eval(config))
-        traces = [trace for each in episodes for trace in each.traces]
-        assert all(trace.reward == trace.metrics["valid"] for trace in traces)
-        return {trace.task.data.id: trace.metrics["valid"] == 1.0 for trace in traces}
+    sys.modules["answered_tasks"] = module = ModuleType("answered_tasks")
+    module.__all__ = ["Tasks", "Player", "Episode"]
+    module.Tasks, module.Player, module.Episode = plugins(tasks, **keywords)
+    scripts = {_beginning(opening(task).messages): MESSAGES[task.id] for task in tasks}
+    with tempfile.TemporaryDirectory() as folder:
+        config = EvalConfig(
+            env={"taskset": {"id": "answered_tasks"}, "agent": agent},
+            model="script",
+            client={"base_url": serve(scripts), "api_key_var": "KEY"},
+            max_concurrent=4,
+            push=False,
+            rich=None,
+            output_dir=folder,
+        )
+        episodes = asyncio.run(run_eval(config))
+    return [trace for episode in episodes for trace in episode.traces]
 
+
+def through_verifiers() -> Verdicts:
+    """Whole evaluations."""
     alike: dict[str, list[Task]] = {}
     for task in TASKS:
         alike.setdefault(_beginning(opening(task).messages), []).append(task)
     verdicts: dict[str, bool] = {}
     for tasks in zip_longest(*alike.values()):
-        verdicts |= evaluate([task for task in tasks if task])
+        for trace in traces_of_verifiers([task for task in tasks if task], {}):
+            assert trace.reward == trace.metrics["valid"]
+            verdicts[trace.task.data.id] = trace.metrics["valid"] == 1.0
     return [verdicts[task.id] for task in TASKS]
+
+
+def through_limits_of_verifiers() -> list[Any]:
+    """What ended an episode, and its rewards: one message was allowed; the tools failed."""
+
+    def broken(*_: Any) -> str:
+        raise InfrastructureError("the user is gone")
+
+    tasks = [task for task in TASKS if len(MESSAGES[task.id]) > 2][:1]
+    [limited] = traces_of_verifiers(tasks, {"max_turns": 1})
+    [failed] = traces_of_verifiers(tasks, {}, user=broken)
+    return [
+        [trace.ok, trace.stop_condition, [each.value for each in trace.rewards.values()]]
+        for trace in (limited, failed)
+    ]
 
 
 def through_nemo() -> Verdicts:
