@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,8 @@ def test_this_file_runs_with_the_real_library() -> None:
 @pytest.fixture
 def fake_env(request: pytest.FixtureRequest) -> Iterator[FunctionCallingEnv]:
     """An environment with the faulty server, whose processes are gone when it is closed."""
-    server = McpServer(f"mcp:{sys.executable} {FAKE} {request.param}", timeout_s=2)
+    timeout_s = 2 if request.param == "hang" else 60
+    server = McpServer(f"mcp:{sys.executable} {FAKE} {request.param}", timeout_s=timeout_s)
     env = FunctionCallingEnv(
         tasks=[shop_task(["look()"], involved_classes=("Shop",))], tools=[Shop, server]
     )
@@ -174,6 +175,23 @@ def test_the_reference_server_of_time_is_played_in_an_episode() -> None:
 
 
 @needs_sdk
+def test_environments_in_processes_have_servers_of_their_own() -> None:
+    envs = gymnasium.make_vec(
+        "fctncalling:FunctionCalling-v0",
+        num_envs=2,
+        vectorization_mode="async",
+        tools=[f"mcp:{sys.executable} {FAKE} sound"],
+        tasks=[shop_task([], involved_classes=())],
+    )
+    envs.reset(seed=0)
+    assert len([each for each in _processes(str(FAKE)) if "guard.py" in each]) == 2
+    observations, *_ = envs.step(("[add(a='1')]", "[add(a='2')]"))
+    assert all("3" in observation for observation in observations)
+    envs.close()
+    _wait_until(lambda: not list(_processes(str(FAKE))))
+
+
+@needs_sdk
 @pytest.mark.skipif(FILESYSTEM is None, reason="needs FCTNCALLING_MCP_FILESYSTEM")
 def test_the_reference_server_of_files_is_played_in_an_episode(tmp_path: Path) -> None:
     env = FunctionCallingEnv(tools=[f"mcp:{FILESYSTEM} {tmp_path}"])
@@ -213,6 +231,13 @@ def test_an_episode_served_over_http_is_played_through_our_own_client(tmp_path: 
     finally:
         server.terminate()
         server.wait(20)
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < ends_at
+        time.sleep(0.1)
 
 
 def _reached(address: str) -> ToolBox:

@@ -21,6 +21,7 @@ from players import DONE, Shop, shop_task
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.mcp import McpServer, mcp_server
 from fctncalling.envs.tools.box.mcp.address import McpAddress
@@ -75,6 +76,19 @@ def test_what_a_tool_says_earns_nothing() -> None:
         assert contents(env.step(action)) == ["till 10"]
         _, reward, _, _, info = env.step(DONE)
         assert (reward, info["verdict"].valid) == (float(is_valid), is_valid)
+
+
+def test_the_verdict_is_that_of_the_answer_judged_without_the_server() -> None:
+    """The second turn is saved by the first one's results, as in BFCL, for it calls something."""
+    task = shop_task(["look()"], ["look()"], involved_classes=("Shop",))
+    for second, is_valid in (("[echo(text='x')]", True), (DONE, False)):
+        env = shop_env(FakeMcp(), task)
+        env.reset(seed=0)
+        texts = [["[look(), look()]", DONE], [second, DONE] if second != DONE else [DONE]]
+        for text in (text for turn in texts for text in turn):
+            *_, info = env.step(text)
+        assert info["verdict"] == judge(task, texts, "prompting", extra_tools={"Shop": Shop})
+        assert info["verdict"].valid is is_valid
 
 
 @pytest.mark.parametrize("failure", ["die", "hang"])
