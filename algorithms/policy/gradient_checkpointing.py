@@ -13,6 +13,8 @@ in evaluation mode, so the layers that it would recompute are wrapped for the le
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import mmap
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -36,6 +38,8 @@ ATTENTION_KERNELS = tuple(
 )
 PAGES_BYTES = 2**24  # mapped at once
 ALIGNMENT = 64  # bytes
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+LARGE_BLOCK = 2**22
 
 LayerRunner = Callable[..., Any]
 """(function, *args, **kwargs) -> the function's result: how a pass calls each layer."""
@@ -53,6 +57,7 @@ def recomputing(context: Callable[[], contextlib.AbstractContextManager[Any]]) -
     context: entered while a layer is computed again, which happens long after the pass, when
     another adapter may be active.
     """
+    return_large_blocks()
     memory = OwnPages()
 
     def contexts() -> tuple[Any, Any]:
@@ -73,6 +78,21 @@ def recomputing(context: Callable[[], contextlib.AbstractContextManager[Any]]) -
             )
 
     return run
+
+
+@functools.cache
+def return_large_blocks() -> None:
+    """Make malloc give blocks of 4 MiB and more back to the system as they are freed, in this whole
+    process; other C libraries than glibc are left alone.
+
+    By default glibc holds freed blocks of up to 32 MiB. A few bytes that stay, such as a node of
+    autograd's graph, are cut from one, and the next array of that size no longer fits into it: the
+    holes become as large as what checkpointing saves.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+        mallopt(M_TRIM_THRESHOLD, 16 * LARGE_BLOCK)
 
 
 class OwnPages:

@@ -90,15 +90,18 @@ def phases_of(
     if shares > 1:  # a checkpoint is written from whole tensors
         whole = sizes.policy_weight_bytes + terms.optimiser_bytes(sizes)
         phases.append(Phase("checkpoint", (*held[:-1], Term("whole tensors", whole))))
-    return tuple(_with_slack(phase) if on_cpu else phase for phase in phases)
+    in_pieces = terms.ADAPTER_SHARE if config.lora_r and not config.gradient_checkpointing else 0.0
+    return tuple(_with_slack(phase, in_pieces) if on_cpu else phase for phase in phases)
 
 
-def _with_slack(phase: Phase) -> Phase:
-    """Return a phase with what malloc holds beside it; CUDA's cache is not in
-    max_memory_allocated.
+def _with_slack(phase: Phase, activations_share: float) -> Phase:
+    """Return a phase with what malloc holds beside it: a share of all but weights, and one of
+    activations; CUDA's cache is not in max_memory_allocated.
     """
     moving = sum(it.num_bytes for it in phase.terms if it.name != "weights")
-    slack = Term("allocator", int(terms.ALLOCATOR_SHARE * moving), "MALLOC_MMAP_THRESHOLD_")
+    activations = sum(it.num_bytes for it in phase.terms if it.name == "activations")
+    held = int(terms.ALLOCATOR_SHARE * moving + activations_share * activations)
+    slack = Term("allocator", held, "MALLOC_MMAP_THRESHOLD_")
     return phase._replace(terms=(*phase.terms, slack))
 
 

@@ -15,7 +15,10 @@ STEP_ARRAYS = 2  # arrays of the largest weight's size that AdamW makes
 MAX_SCORES_BYTES = 3 * 2**22 * BYTES_FP32  # of the rollout's attention, see generation/kv_cache.py
 CACHE_GROWTH = 1.8  # a growing cache: the new buffers, and the old ones a fourth smaller
 MAX_REDUCE_BYTES = 2**26 * BYTES_FP32  # of gradients that processes add up at once
-ALLOCATOR_SHARE = 0.28  # of all but weights: freed memory that malloc holds in pieces (measured)
+ALLOCATOR_SHARE = 0.35  # of all but weights: freed memory that malloc holds in pieces (measured)
+# Of activations, with adapters, on top: adapted layers make four arrays for each one that stays.
+# Not with checkpointing, which returns large blocks.
+ADAPTER_SHARE = 1.2
 
 
 def gradient_bytes(sizes: PolicySizes) -> int:

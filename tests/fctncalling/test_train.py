@@ -190,12 +190,15 @@ def test_equal_seeds_write_equal_bytes_where_update_and_rollout_share_prefixes(
     for name in ("one", "two"):
         short = ["--num_updates=2", "--episodes_per_update=32", "--eval_episodes=16"]
         folder = [f"--results_dir={tmp_path}", f"--experiment_name={name}"]
-        assert main(["--algorithm_name=GRPO", "--log_interval=1", *short, *folder]) == 0
+        assert main(["--algorithm_name=GRPO", *short, *folder]) == 0
         (metrics,) = (tmp_path / name).rglob("metrics.jsonl")
         lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
-        assert all(line["perf/shared_token_share"] > 0.1 for line in lines[1:])
         timings = metrics.with_name("timings.jsonl").read_text("utf-8").splitlines()
-        assert json.loads(timings[-1])["perf/prefix_hit_share"] > 0.1
+        lines += [json.loads(line) for line in timings]
+        for share in ("perf/shared_token_share", "perf/prefix_hit_share"):
+            found = [line[share] for line in lines if share in line]
+            assert len(found) == 2
+            assert min(found) > 0.1
         written.append(metrics.read_bytes())
     assert written[0] == written[1]
 

@@ -115,9 +115,9 @@ def main(folder: str, changes: dict[str, Any]) -> None:
             "max_episode_tokens": ROW,
             "max_new_tokens": ACTED,
             "max_microbatch_tokens": 2 * ROW,
-            "episodes_per_update": 8,
+            "episodes_per_update": 4,
             "num_mini_batch": 1,
-            "n_rollout_threads": 8,
+            "n_rollout_threads": 4,
             "target_kl": None,
             **changes,
         }
