@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fctncalling.algorithms.packed_row import FIELDS, PackedRow, pack_row
+from fctncalling.algorithms.packed_row import FIELDS, pack_row
 
 PACKED = "_packed"  # attribute of a record that came from another process, until a list is read
 
@@ -24,6 +24,7 @@ class TokenRecord:
     ends_action: list[bool]  # the last sampled token of its action
     rollout_logprobs: list[float]  # as sampled, NaN where unknown; 0.0 where not acted
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
+    role: str = ""  # info["role"] of its acted tokens; empty where the environment names none
 
     @property
     def num_tokens(self) -> int:
@@ -45,10 +46,13 @@ class TokenRecord:
 
     def __getstate__(self) -> Any:
         packed = self.__dict__.get(PACKED)
-        return (pack_row(self) or self.__dict__) if packed is None else packed
+        packed = pack_row(self) if packed is None else packed
+        return self.__dict__ if packed is None else (packed, self.role)
 
     def __setstate__(self, state: Any) -> None:
-        self.__dict__.update({PACKED: state} if isinstance(state, PackedRow) else state)
+        if isinstance(state, tuple):
+            state = {PACKED: state[0], "role": state[1]}
+        self.__dict__.update(state)
 
     def __getattr__(self, name: str) -> Any:
         # only for what is not there: a field of a record that is still packed, or nothing of ours
@@ -109,11 +113,15 @@ class EpisodeRecord:
     # The environment's messages in OpenAI form: those of reset, then those after each step.
     messages: list[list[Any]] = field(default_factory=list)
     ground_truth: Any = None  # info["ground_truth"] at the episode's end, if there
+    # info["role"] of each action in time order, empty where the environment names none; rows are
+    # then sorted by role, each role's in time order
+    roles: list[str] = field(default_factory=list)
+    role: str = ""  # of a role's part of an episode (see role_trajectories)
 
     @property
-    def situation(self) -> tuple[str, int | None]:
-        """Task and environment seed: episodes that share both form a group (GRPO)."""
-        return self.task_id, self.env_seed
+    def situation(self) -> tuple[str, int | None, str]:
+        """Task, environment seed and role: episodes that share them form a group (GRPO)."""
+        return self.task_id, self.env_seed, self.role
 
 
 def check_token_record(row: TokenRecord) -> None:

@@ -50,6 +50,11 @@ class TrainConfig(
         check_combinations(itself)
 
     @property
+    def frozen(self) -> tuple[str, ...]:
+        """The roles that learn nothing."""
+        return tuple(self.frozen_roles.split(",")) if self.frozen_roles else ()
+
+    @property
     def discount(self) -> float:
         """The discount from one action to the next: --gamma, or what the algorithm has where it is
         left open.

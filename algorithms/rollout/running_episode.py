@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +15,7 @@ from fctncalling.algorithms.rollout.env_pool import (
     NoResponseError,
     TextEnv,
 )
+from fctncalling.algorithms.rollout.role_view import RoleView
 from fctncalling.data.types import Episode, Message, StepRecord, Verdict
 
 __all__ = ["RunningEpisode", "TextEnv"]
@@ -25,7 +25,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class RunningEpisode:
-    """State of one episode while it runs."""
+    """State of one episode while it runs.
+
+    Where `info["role"]` names who acts next, each role has rows of its own, in which only its own
+    tokens are acted; else there is one view alone.
+    """
 
     index: int
     task_id: str
@@ -34,19 +38,15 @@ class RunningEpisode:
     template: ChatTemplate
     max_tokens: int
     slot: int = -1  # the environment it is played in
-    rows: list[TokenRecord] = field(default_factory=list)
+    views: dict[str, RoleView] = field(default_factory=dict)  # in order of the first turn
+    role: str = ""  # who acts next
+    in_slot: RoleView | None = None  # whose sequence the engine's slot holds
     steps: list[StepRecord] = field(default_factory=list)
+    roles: list[str] = field(default_factory=list)  # who acted in each step; empty without roles
     errors: list[str] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
-    new_ids: list[int] = field(default_factory=list)  # context not yet sent to the engine
-    history: list[Message] = field(default_factory=list)  # kept for templates that rewrite it
     messages: list[list[Message]] = field(default_factory=list)  # for the episode log
-    policy_messages: set[int] = field(
-        default_factory=set
-    )  # indices of the history that the policy wrote
     text: str = ""  # of the last action
-    unfinished: str = ""  # an assistant message that the environment's text continues
-    opening: tuple[Sequence[Any], str] = ((), "")  # tools, instructions
     step_in_turn: int = 0
     cut_actions: list[int] = field(default_factory=list)  # numbers of the actions cut short
     overflow: int = 0  # tokens of the context for which the budget had no room
@@ -58,6 +58,16 @@ class RunningEpisode:
     cause: Exception | None = None  # that the environment raised, or its invalid_reason
     env_seconds: float = 0.0  # time spent in the environment
 
+    @property
+    def view(self) -> RoleView:
+        """View of the role that acts next."""
+        return self.views[self.role]
+
+    @property
+    def rows(self) -> list[TokenRecord]:
+        """Token rows of all views, one view after the other."""
+        return [row for view in self.views.values() for row in view.rows]
+
     def reset_request(self) -> EnvRequest:
         """Return the request that resets the environment for this episode."""
         return EnvRequest(self.task_id, self.env_seed)
@@ -66,20 +76,21 @@ class RunningEpisode:
         """Process the result of `reset` and render the first prompt."""
         self.info = info
         engine.begin(self.slot, self.seed)
-        self.opening = (info.get("tools") or (), info.get("instructions") or "")
-        self.history = _messages(info, observation)
-        self.messages = [list(self.history)]
-        self.new_ids = self.template.render_prompt(self.history, *self.opening)
-        self.rows.append(TokenRecord([], [], [], [], []))
+        messages = _messages(info, observation)
+        self.messages = [list(messages)]
+        self._show(messages)
+        self.in_slot = self.view
         self._check_budget()
 
     def next_request(self, engine: Engine) -> Request:
         """Append the new context to the current row and return the engine's next request."""
-        row = self.rows[-1]
-        if not row.ids and len(self.rows) > 1:
+        view = self.view
+        row, new_ids = view.rows[-1], view.take_context()
+        if view is not self.in_slot:
+            new_ids = list(row.ids)  # of another role: the slot reads it from its beginning
+        if view is not self.in_slot or (len(new_ids) == len(row.ids) and len(view.rows) > 1):
             engine.restart(self.slot)
-        new_ids, self.new_ids = self.new_ids, []
-        _append_context(row, new_ids)
+            self.in_slot = view
         return Request(
             self.slot,
             new_ids,
@@ -93,12 +104,7 @@ class RunningEpisode:
 
     def on_action(self, action: Action) -> EnvRequest:
         """Record the sampled action and return the request that steps the environment."""
-        row = self.rows[-1]
-        row.ids += action.ids
-        row.acted += action.acted
-        row.ends_action += [False] * (len(action.ids) - 1) + [True]
-        row.rollout_logprobs += action.logprobs
-        row.rewards += [0.0] * len(action.ids)
+        self.view.record(action)
         if action.truncated:
             self.cut_actions.append(len(self.steps))
         self.text = self.template.decode(action.ids)
@@ -108,10 +114,12 @@ class RunningEpisode:
         self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> None:
         """Process the result of `step` and render the next context."""
-        row, turn = self.rows[-1], int(self.info.get("turn", 0))
+        turn, acted = int(self.info.get("turn", 0)), self.view
         self.terminated = terminated
         self.info = info
-        row.rewards[-1] = float(reward)
+        own = info.get("rewards") or {}
+        for view in self.views.values():
+            view.credit(float(own.get(view.role, 0.0) if own else reward))
         self.truncated = bool(truncated) and not self.terminated
         self._append_step(turn, self.text, float(reward))
         continued = info.get("continuation") == "text"
@@ -122,7 +130,14 @@ class RunningEpisode:
         if self.invalid:
             self.fail(InvalidEpisodeError(str(self.info.get("invalid_reason", "no reason given"))))
         if not self.terminated and not self.invalid:
-            self._render(observation, self.text, row.ids[-1])
+            if continued:
+                acted.go_on(self.text, str(observation), self.info.get("tags") or ())
+            else:
+                acted.speak(self.text)
+                self._show(_messages(info, observation))
+            self._check_budget()
+            if self.ended:
+                self._append_bootstrap_context()
 
     def fail(self, error: Exception) -> None:
         """End the episode as invalid."""
@@ -159,6 +174,7 @@ class RunningEpisode:
             num_words=[max(1, len(step.text.split())) for step in self.steps],
             errors=self.errors,
             messages=self.messages,
+            roles=self.roles,
             ground_truth=self.info.get("ground_truth"),
             env_seed=self.env_seed,
             episode=Episode(
@@ -173,50 +189,36 @@ class RunningEpisode:
             ),
         )
 
-    def _render(self, observation: Any, text: str, last_id: int) -> None:
-        """Render the environment's messages as the next context, or as bootstrap context if
-        truncated.
-        """
-        if self.info.get("continuation") == "text":
-            self.unfinished += text + str(observation)
-            self.new_ids = self.template.encode_untrusted(
-                str(observation), self.info.get("tags") or ()
-            )
-        else:
-            messages = _messages(self.info, observation)
-            self.policy_messages.add(len(self.history))
-            self.history += [{"role": "assistant", "content": self.unfinished + text}, *messages]
-            self.unfinished = ""
-            if self.template.append_only:
-                self.new_ids = self.template.render_delta(messages, last_id)
-            else:
-                self.new_ids = self.template.render_full(
-                    self.history, *self.opening, trusted=sorted(self.policy_messages)
-                )
-                self.rows.append(TokenRecord([], [], [], [], []))
-        self._check_budget()
-        if self.ended:
-            self._append_bootstrap_context()
+    def _show(self, messages: list[Message]) -> None:
+        """Show messages to the role that acts next, in a view of its own."""
+        self.role = str(self.info.get("role") or "")
+        if self.role in self.views:
+            self.view.hear(messages)
+            return
+        self.views[self.role] = RoleView(self.template, self.role)
+        tools, instructions = self.info.get("tools") or (), self.info.get("instructions") or ""
+        self.view.open(messages, tools, instructions)
 
     def _check_budget(self) -> None:
-        row = self.rows[-1]
-        if not self.ended and len(row.ids) + len(self.new_ids) >= self.max_tokens:
-            self.overflow = len(row.ids) + len(self.new_ids)
+        length = len(self.view.rows[-1].ids) + len(self.view.new_ids)
+        if not self.ended and length >= self.max_tokens:
+            self.overflow = length
             self.truncated = True
             self.ended = True
             if not self.steps:
-                self.rows = []
+                self.views = {}
 
     def _append_bootstrap_context(self) -> None:
         """Append the context the policy would have seen next, within the token budget: its value
         is the bootstrap.
         """
-        room = max(0, self.max_tokens - len(self.rows[-1].ids))
-        _append_context(self.rows[-1], self.new_ids[:room])
+        self.view.take_context(max(0, self.max_tokens - len(self.view.rows[-1].ids)))
 
     def _append_step(self, turn: int, text: str, reward: float) -> None:
         step = StepRecord.from_info(turn, text, reward, self.info)
         self.steps.append(step)
+        if self.role:
+            self.roles.append(self.role)
         if step.error:
             self.errors.append(str(step.error))
 
@@ -226,14 +228,6 @@ def _messages(info: dict[str, Any], observation: Any) -> list[Message]:
     if "messages" in info:
         return list(info["messages"])
     return [{"role": "user", "content": str(observation)}]
-
-
-def _append_context(row: TokenRecord, ids: Sequence[int]) -> None:
-    row.ids += ids
-    row.acted += [False] * len(ids)
-    row.ends_action += [False] * len(ids)
-    row.rollout_logprobs += [0.0] * len(ids)
-    row.rewards += [0.0] * len(ids)
 
 
 def _strictly_succeeded(info: dict[str, Any]) -> bool | None:

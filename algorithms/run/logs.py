@@ -234,6 +234,8 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
         for step, messages in zip(line["steps"], record.messages[1:], strict=False):
             if others := [each for each in messages if each.get("role") != "tool"]:
                 step["messages"] = others
+        for step, role in zip(line["steps"], record.roles, strict=False):
+            step["role"] = role
     line |= {"success": record.success, "return": record.episode_return}
     line |= {} if record.strict_success is None else {"strict_success": record.strict_success}
     line["num_tokens"] = sum(len(row.ids) for row in record.rows)

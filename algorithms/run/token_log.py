@@ -70,14 +70,14 @@ def reasons_not_learned_from(
     episodes: Sequence[EpisodeRecord], usable: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[str | None]:
     """Return why nothing is learned from each episode; None for those of the update (`usable`)."""
-    learned = {id(episode) for episode in usable}
+    learned = {id(each.episode) if each.role else id(each) for each in usable}
 
     def reason(episode: EpisodeRecord) -> str | None:
         if episode.invalid:
             return f"invalid: {episode.invalid_reason or 'infrastructure failed'}"
         if not any(any(row.acted) for row in episode.rows):
             return "no action: the prompt left no room within --max_episode_tokens"
-        if id(episode) in learned:
+        if id(episode.episode if episode.roles else episode) in learned:
             return None
         if config.overlong == "mask" and all_cut(episode):
             return "all of its actions were cut by --max_new_tokens (--overlong mask)"

@@ -48,6 +48,7 @@ class UpdateLog:
     def trace(self, update: int) -> TokenTrace | None:
         """Return what takes up the token numbers of an update, None if no token file is due."""
         due = self._log.writes and self._is_due(update, self._tokens_interval)
+        due = due and not self._config.frozen_roles  # a file holds what whole episodes learned
         return TokenTrace() if due else None
 
     def write(

@@ -21,7 +21,7 @@ CITIES = (
     *("quito", "sofia", "tokyo", "turin", "vienna", "york"),
 )
 BOXES = ("tube", "crate", "bag", "case", "tin", "sack", "tray", "barrel")
-TABLE_SIZE = 4  # people with an address, and things with a box, of a task
+TABLE_SIZE = 3  # people with an address, and things with a box, of a task
 _HELD_OUT_SHARE = 10  # one task in so many is held out
 SEND = FunctionDoc(
     "send",
@@ -29,10 +29,11 @@ SEND = FunctionDoc(
     {
         "type": "dict",
         "properties": {
-            "city": {"type": "string", "description": "Where the person lives."},
-            "box": {"type": "string", "description": "The box that the thing needs."},
+            "thing": {"type": "string", "description": "What is sent."},
+            "box": {"type": "string", "description": "The box that it needs."},
+            "city": {"type": "string", "description": "Where the person lives who gets it."},
         },
-        "required": ["city", "box"],
+        "required": ["thing", "box", "city"],
     },
 )
 
@@ -59,7 +60,7 @@ def _parcel_task(split: str, number: int, seed: int) -> Task:
         "simple_python",
         [[{"role": "user", "content": f"Send the {things[thing]} to {people[person]}."}]],
         (SEND,),
-        [{"send": {"city": [cities[person]], "box": [boxes[thing]]}}],
+        [{"send": {"thing": [things[thing]], "box": [boxes[thing]], "city": [cities[person]]}}],
         extra={
             "knowledge": {
                 "addresses": _table(people, cities),
@@ -75,4 +76,4 @@ def _drawn(generator: np.random.Generator, words: Sequence[str]) -> list[str]:
 
 
 def _table(keys: Sequence[str], values: Sequence[str]) -> str:
-    return ", ".join(f"{key} in {value}" for key, value in zip(keys, values, strict=True))
+    return ", ".join(f"{key} {value}" for key, value in zip(keys, values, strict=True))

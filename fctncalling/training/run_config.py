@@ -9,6 +9,7 @@ from fctncalling.algorithms.config.config_fields import field
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.prompting.compact import PROMPT_STYLES
 from fctncalling.envs.rewards import QUESTION_COST
+from fctncalling.envs.teams import BUILT_IN_TEAMS
 from fctncalling.envs.tools.box.mcp import TIMEOUT_S
 from fctncalling.envs.users.user_names import NAMES
 
@@ -68,6 +69,13 @@ class RunConfig:
         False,
         "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts "
         "stay the same.",
+    )
+    team: str | None = field(
+        None,
+        "Roles of --env_name team: a JSON or YAML file, or one of "
+        + ", ".join(BUILT_IN_TEAMS)
+        + "; none: parcels, and planner_caller with --dataset_path.",
+        metavar="FILE",
     )
     prompt_path: str | None = field(
         None,

@@ -62,6 +62,10 @@ def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
         return _function_calling_setup(config, run_config)
     if config.env_name in JOBS:
         return _tool_text_setup(config, run_config)
+    if config.env_name == "team":
+        from fctncalling.training.team_setup import team_setup
+
+        return team_setup(config, run_config)
     return _registered_setup(config)
 
 
@@ -147,8 +151,8 @@ def _registered_setup(config: TrainConfig) -> TaskSetup:
         raise SettingError(
             f'--env_name: got "{config.env_name}": {str(error).rstrip(".")}. Expected '
             "fctncalling_env, clarify, calculator, "
-            "python_math, tool_text, or a name registered with gymnasium, its module in front: "
-            "my_module:MyEnv-v0"
+            "python_math, team, tool_text, or a name registered with gymnasium, its module in "
+            "front: my_module:MyEnv-v0"
         ) from error
     return TaskSetup(
         lambda: gymnasium.make(config.env_name, disable_env_checker=True),

@@ -21,6 +21,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
+from fctncalling.algorithms.rollout.role_trajectories import role_trajectories
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.run.cut_actions import CutActionMonitor
@@ -130,6 +131,7 @@ class TrainingRun:
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
         usable = learnable_episodes(episodes, self.config)
+        usable = role_trajectories(usable, self.config.frozen)
         if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share

@@ -73,6 +73,13 @@ class CreditSettings:
         "in DAPO; 0: cut actions alone pay.",
         interval="[0, inf)",
     )
+    frozen_roles: str | None = field(
+        None,
+        'Roles of a team (info["role"]) that play but learn nothing; the others learn from their '
+        "own tokens. none: all learn.",
+        metavar="ROLE",
+        many=True,
+    )
     permute_advantages: bool = field(
         False,
         "Control experiment: advantages are shuffled among all action tokens and the value "

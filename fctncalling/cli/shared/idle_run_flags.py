@@ -10,6 +10,7 @@ from fctncalling.envs.tool_text.presets import JOBS
 from fctncalling.training.run_config import RunConfig
 
 OUR_ENV = "fctncalling_env"
+TEAM = "team"
 CLARIFY = "clarify"  # the same environment, over tasks made for questions
 
 
@@ -34,7 +35,7 @@ def _is_no_preset(config: TrainConfig, _: RunConfig) -> bool:
 
 
 def _is_registered_env(config: TrainConfig, _: RunConfig) -> bool:
-    return config.env_name not in (OUR_ENV, CLARIFY, *JOBS)
+    return config.env_name not in (OUR_ENV, CLARIFY, TEAM, *JOBS)
 
 
 def _has_no_bfcl_tasks(config: TrainConfig, _: RunConfig) -> bool:
@@ -45,9 +46,18 @@ def _has_no_price(config: TrainConfig, _: RunConfig) -> bool:
     return config.env_name != CLARIFY
 
 
+def _is_no_team(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name != TEAM
+
+
+def _plays_no_bfcl_tasks(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in (OUR_ENV, CLARIFY, TEAM)
+
+
 RULES = (
     Rule(("user",), _has_no_bfcl_tasks, f"--env_name {OUR_ENV}, {CLARIFY}"),
     Rule(("question_cost",), _has_no_price, f"--env_name {CLARIFY}"),
+    Rule(("team",), _is_no_team, f"--env_name {TEAM}"),
     Rule(("reward",), _is_other_env, f"--env_name {OUR_ENV}: other environments have their own"),
     Rule(("ray_address", "rollout_worker_gpus"), _has_no_workers, "--num_rollout_workers above 0"),
     Rule(
@@ -62,7 +72,13 @@ RULES = (
         refused=False,
     ),
     Rule(
-        ("corrective_feedback", "allow_task_tools", "prompt_style", "mcp", "mcp_timeout_s"),
+        ("corrective_feedback", "allow_task_tools", "prompt_style"),
+        _plays_no_bfcl_tasks,
+        f"--env_name {OUR_ENV}, {CLARIFY}, {TEAM}",
+        refused=False,
+    ),
+    Rule(
+        ("mcp", "mcp_timeout_s"),
         _has_no_bfcl_tasks,
         f"--env_name {OUR_ENV}, {CLARIFY}",
         refused=False,

@@ -1,0 +1,48 @@
+"""--env_name team: mistakes in one line, exit code 2; a run with a frozen role."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.cli.train import main
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.task_setup import make_task_setup
+
+TEAM = {
+    "roles": {"planner": {}, "caller": {"sees": ["planner"], "tools": ["sned"]}},
+    "turn_order": ["planner", "caller"],
+    "answer": "caller",
+}
+
+
+def test_a_mistake_in_a_team_ends_with_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "team.json"
+    path.write_text(json.dumps(TEAM))
+    flags = ["--env_name", "team", "--results_dir", str(tmp_path / "results")]
+    flags += ["--model_name_or_path", str(tmp_path), "--team", str(path)]
+    assert main(flags) == 2
+    error = capsys.readouterr().err.strip()
+    assert f'--team: team {path}: role "caller": tools: got "sned", expected a func' in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "run_config", "message"),
+    [
+        ({}, {}, "needs --model_name_or_path"),
+        ({"frozen_roles": "plannner", "model_name_or_path": "m"}, {}, 'got "plannner", expected'),
+        ({"model_name_or_path": "m"}, {"team": "parcel"}, 'team "parcel": expected a .json'),
+    ],
+)
+def test_what_cannot_be_played_is_refused(
+    config: dict[str, str], run_config: dict[str, str], message: str
+) -> None:
+    with pytest.raises(SettingError, match=message):
+        make_task_setup(TrainConfig(env_name="team", **config), RunConfig(**run_config))
