@@ -20,6 +20,11 @@ BFCL_TASKS = ALL_TASKS[::10]
 ONE = {"roles": {"agent": {"tools": "all"}}, "turn_order": ["agent"], "answer": "agent"}
 
 
+def named(accepted: dict[str, list[str]]) -> str:
+    """The first accepted value of each argument, as a call names them."""
+    return ", ".join(f"{name}='{values[0]}'" for name, values in accepted.items())
+
+
 def texts_of(task: Task) -> list[str]:
     """The ground truth as messages: the calls of a turn, then words that end it."""
     render = get_handler("python_calls").render
@@ -75,7 +80,7 @@ def test_each_role_sees_its_own_half() -> None:
         assert task.question[0][0]["content"] not in observation
         assert info["messages"][-1] == {"role": "user", "content": "planner: the words"}
         assert [tool["function"]["name"] for tool in info["tools"]] == ["send"]
-        answer = f"[send(city='{send['city'][0]}', box='{send['box'][0]}')]"
+        answer = f"[send({named(send)})]"
         _, reward, terminated, _, info = env.step(answer)
         assert (reward, terminated, info["verdict"].valid) == (1.0, True, True)
 
@@ -176,7 +181,7 @@ def test_own_rewards_are_a_share_of_the_teams_less_prices() -> None:
     env = TeamEnv(team=parse_team(content, "paid"))
     _, info = env.reset(seed=0)
     send = next(t for t in env.tasks if t.id == info["task_id"]).ground_truth[0]["send"]  # type: ignore[index]
-    right = f"[send(city='{send['city'][0]}', box='{send['box'][0]}')]"
+    right = f"[send({named(send)})]"
     assert env.step("words")[4]["rewards"] == {"planner": -0.1, "caller": 0.0}
     assert env.step(right)[4]["rewards"] == {"planner": 0.5, "caller": 1.0}
     env.reset(seed=0)

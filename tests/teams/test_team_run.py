@@ -9,6 +9,7 @@ import pytest
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.cli.train import main
+from fctncalling.data.bfcl import embedded_path
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_task_setup
 
@@ -25,7 +26,7 @@ def test_a_mistake_in_a_team_ends_with_one_line_and_exit_code_2(
     path = tmp_path / "team.json"
     path.write_text(json.dumps(TEAM))
     flags = ["--env_name", "team", "--results_dir", str(tmp_path / "results")]
-    flags += ["--model_name_or_path", str(tmp_path), "--team", str(path)]
+    flags += ["--model_name_or_path", str(embedded_path("calculator")), "--team", str(path)]
     assert main(flags) == 2
     error = capsys.readouterr().err.strip()
     assert f'--team: team {path}: role "caller": tools: got "sned", expected a func' in error

@@ -54,6 +54,10 @@ def _plays_no_bfcl_tasks(config: TrainConfig, _: RunConfig) -> bool:
     return config.env_name not in (OUR_ENV, CLARIFY, TEAM)
 
 
+def _has_no_executor(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in (OUR_ENV, CLARIFY, *JOBS)
+
+
 RULES = (
     Rule(("user",), _has_no_bfcl_tasks, f"--env_name {OUR_ENV}, {CLARIFY}"),
     Rule(("question_cost",), _has_no_price, f"--env_name {CLARIFY}"),
@@ -85,11 +89,14 @@ RULES = (
     ),
     Rule(("prompt_path",), _is_no_preset, f"--env_name {', '.join(JOBS)}", refused=False),
     Rule(
-        (
-            *("dataset_path", "eval_dataset_path", "handler", "max_steps_per_turn"),
-            *("enable_tool_use", "num_tool_executors", "tool_config_path"),
-        ),
+        ("dataset_path", "eval_dataset_path", "handler", "max_steps_per_turn"),
         _is_registered_env,
+        f"--env_name {OUR_ENV}, {CLARIFY}, {TEAM}, {', '.join(JOBS)}",
+        refused=False,
+    ),
+    Rule(
+        ("enable_tool_use", "num_tool_executors", "tool_config_path"),
+        _has_no_executor,
         f"--env_name {OUR_ENV}, {CLARIFY}, {', '.join(JOBS)}",
         refused=False,
     ),
