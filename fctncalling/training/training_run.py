@@ -130,8 +130,7 @@ class TrainingRun:
         """Improve the policy on the episodes, log the update and return its metrics."""
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
-        usable = learnable_episodes(episodes, self.config)
-        usable = role_trajectories(usable, self.config.frozen)
+        usable = role_trajectories(learnable_episodes(episodes, self.config), self.config.frozen)
         if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share
