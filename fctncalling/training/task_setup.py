@@ -24,6 +24,7 @@ from fctncalling.envs.users.user_names import User
 from fctncalling.evaluation.local_user import user_named
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
+from fctncalling.training.teams import parcels_of_run, team_envs
 from fctncalling.training.tool_setup import make_inline_toolbox, make_toolbox
 from fctncalling.training.user_code import load_reward, parse_tool_classes
 
@@ -63,9 +64,7 @@ def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     if config.env_name in JOBS:
         return _tool_text_setup(config, run_config)
     if config.env_name == "team":
-        from fctncalling.training.team_setup import team_setup
-
-        return team_setup(config, run_config)
+        return _team_setup(config, run_config)
     return _registered_setup(config)
 
 
@@ -132,6 +131,22 @@ def _user(name: str | None, seed: int) -> User | None:
         return None if name is None else user_named(name, seed=seed)
     except ValueError as error:
         raise SettingError(f"--user: {error}") from None
+
+
+def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
+    """Return TeamEnvs, on BFCL tasks where a file of them is given."""
+    from fctncalling.algorithms.rollout.task_sampler import Candidate
+
+    if config.dataset_path is None:
+        training, held_out = parcels_of_run(config)
+    else:
+        training, held_out = _checked_tasks(config, run_config, ())
+    tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
+    candidates = [
+        Candidate(task.id, task.category, len(task.question), task.difficulty) for task in training
+    ]
+    ids = [task.id for task in held_out]
+    return TaskSetup(team_envs(config, run_config, tasks), candidates, ids)
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:

@@ -1,6 +1,8 @@
-"""Environments and tasks of --env_name team."""
+"""Environments of --env_name team, on parcels or on BFCL tasks."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.data.types import Task
@@ -8,33 +10,21 @@ from fctncalling.envs.team import TeamEnv
 from fctncalling.envs.teams import Team, TeamError, load_team
 from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.task_setup import TaskSetup, check_tasks
-from fctncalling.training.task_split import load_bfcl_tasks
 
 TRAINING_TASKS = 2000  # parcels to train on
-EVALUATED = 100  # parcels held out, at most
+HELD_OUT_TASKS = 100  # parcels to evaluate on, at most
 
 
-def team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Return TeamEnvs on parcels, or on BFCL tasks; SettingError names what is wrong with a team,
-    TaskError what is wrong with a file.
-    """
-    from fctncalling.algorithms.rollout.task_sampler import Candidate
+def parcels_of_run(config: TrainConfig) -> tuple[list[Task], list[Task]]:
+    """Return the parcels to train on, and those to evaluate on."""
+    held_out = min(HELD_OUT_TASKS, config.eval_episodes)
+    return parcel_tasks("train", TRAINING_TASKS), parcel_tasks("held_out", held_out)
 
-    if config.model_name_or_path is None:
-        raise SettingError(
-            "--env_name team: needs --model_name_or_path, as no embedded model plays in a team"
-        )
-    if config.dataset_path is None:
-        training = parcel_tasks("train", TRAINING_TASKS)
-        held_out = parcel_tasks("held_out", min(EVALUATED, config.eval_episodes))
-    else:
-        training, held_out = load_bfcl_tasks(config)
-        check_tasks(training, config.dataset_path, config, run_config)
-        check_tasks(
-            held_out, str(config.eval_dataset_path or config.dataset_path), config, run_config
-        )
-    tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
+
+def team_envs(
+    config: TrainConfig, run_config: RunConfig, tasks: Sequence[Task]
+) -> Callable[[], TeamEnv]:
+    """Return what makes the environments; SettingError for a team that does not fit the tasks."""
     default = "parcels" if config.dataset_path is None else "planner_caller"
     team = _team(run_config.team or default, tasks, config)
 
@@ -50,14 +40,15 @@ def team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
             prompt_style=run_config.prompt_style,
         )
 
-    candidates = [
-        Candidate(task.id, task.category, len(task.question), task.difficulty) for task in training
-    ]
-    return TaskSetup(make_env, candidates, [task.id for task in held_out])
+    return make_env
 
 
-def _team(source: str, tasks: tuple[Task, ...], config: TrainConfig) -> Team:
+def _team(source: str, tasks: Sequence[Task], config: TrainConfig) -> Team:
     """Return the team, checked against the tasks and the roles that flags name."""
+    if config.model_name_or_path is None:
+        raise SettingError(
+            "--env_name team: needs --model_name_or_path, as no embedded model plays in a team"
+        )
     try:
         team = load_team(source)
         team.check_tasks(
