@@ -67,6 +67,7 @@ call is due. The environment's `strict=True` and the strict columns of `score` j
 `strict:`. The official verdict is reported apart and never changes.
 
 ```
+fctncalling import-bfcl
 fctncalling run --agent oracle --limit 2 --output played.jsonl
 fctncalling score --input played.jsonl --strict
 ```

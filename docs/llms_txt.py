@@ -1,4 +1,4 @@
-"""Hook of the site's builder: llms.txt, and every page as Markdown beside its HTML.
+"""Hooks of the site's builder: llms.txt, every page as Markdown too, flags that stay whole.
 
 llms.txt (llmstxt.org) lists the pages for language models: title, address, first sentence.
 """
@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 _SENTENCE = re.compile(r"(.+?[.])(?=\s|$)", re.DOTALL)
+_INLINE_CODE = re.compile(r"<code>[^<]*--[^<]*</code>")
+_FLAG = re.compile(r"--\w+")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page in which no line breaks behind the dashes of a flag."""
+    return _INLINE_CODE.sub(
+        lambda code: _FLAG.sub(r'<span class="flag">\g<0></span>', code[0]), html
+    )
 
 
 def on_post_build(config: Mapping[str, Any]) -> None:

@@ -1,0 +1,147 @@
+"""The built site in a real browser: every page at two widths, search, nothing from elsewhere.
+
+FCTNCALLING_SCREENSHOTS names a folder for pictures of the pages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsers import chromium
+
+pytestmark = pytest.mark.prove
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+    for page in (ROOT / "docs").rglob("*.md")
+)
+WIDTHS = (1280, 390)
+BROKEN_IMAGES = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves a folder and says nothing."""
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    beside = Path(sys.executable).with_name("mkdocs")
+    mkdocs = str(beside) if beside.exists() else shutil.which("mkdocs")
+    if mkdocs is None:
+        pytest.skip("needs mkdocs (extra docs)")
+    folder = tmp_path_factory.mktemp("site")
+    command = [mkdocs, "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    handler = partial(QuietHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+class Watched:
+    """A tab that notes errors of the console, failed requests, and requests to other hosts."""
+
+    def __init__(self, browser: Any, address: str, width: int) -> None:
+        self.faults: list[str] = []
+        self._address = address
+        self.tab = browser.new_page(viewport={"width": width, "height": 1100})
+        self.tab.on("console", self._console)
+        self.tab.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
+        self.tab.on("request", self._request)
+        self.tab.on("requestfailed", lambda request: self.faults.append(f"failed: {request.url}"))
+        self.tab.on("response", self._response)
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error":
+            self.faults.append(f"console: {message.text}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith((self._address, "data:", "blob:")):
+            self.faults.append(f"elsewhere: {request.url}")
+
+    def _response(self, response: Any) -> None:
+        if response.status >= 400:
+            self.faults.append(f"{response.status}: {response.url}")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_fits_its_window_and_loads_what_it_shows(
+    browser: Any, address: str, width: int
+) -> None:
+    watched = Watched(browser, address, width)
+    too_wide, broken = {}, {}
+    for page in PAGES:
+        watched.tab.goto(f"{address}/{page}")
+        assert watched.tab.locator("h1").count() == 1, page
+        needed = watched.tab.evaluate("document.documentElement.scrollWidth")
+        if needed > width:
+            too_wide[page] = needed
+        if images := watched.tab.evaluate(BROKEN_IMAGES):
+            broken[page] = images
+        if folder := os.environ.get("FCTNCALLING_SCREENSHOTS"):
+            name = f"{page.replace('/', '_').removesuffix('.html')}_{width}.png"
+            watched.tab.screenshot(path=str(Path(folder) / name))
+    watched.tab.close()
+    assert (too_wide, broken, watched.faults) == ({}, {}, [])
+
+
+def test_search_finds_a_page_by_a_word_of_it(browser: Any, address: str) -> None:
+    watched = Watched(browser, address, WIDTHS[0])
+    watched.tab.goto(f"{address}/index.html")
+    watched.tab.click("input.md-search__input")
+    watched.tab.fill("input.md-search__input", "canaries")
+    results = watched.tab.locator("a.md-search-result__link")
+    results.first.wait_for(timeout=60_000)
+    found = [results.nth(number).get_attribute("href") for number in range(results.count())]
+    assert any("categories.html" in str(link) for link in found), found
+    results.first.click()
+    watched.tab.wait_for_url(re.compile(r"\.html"))
+    assert watched.faults == []
+    watched.tab.fill("input.md-search__input", "zzzqqqxxx")
+    watched.tab.wait_for_function(
+        "document.querySelector('.md-search-result__meta').innerText.startsWith('No')"
+    )
+    watched.tab.close()
+
+
+def test_the_site_has_llms_txt_and_its_links_lead_to_files(site: Path) -> None:
+    text = (site / "llms.txt").read_text("utf-8")
+    targets = re.findall(r"^- \[.+?\]\((\S+?)\):", text, re.M)
+    assert len(targets) == len(PAGES)
+    assert [target for target in targets if not (site / target).is_file()] == []
+
+
+def test_no_page_asks_another_host_for_a_script_a_style_or_a_font(site: Path) -> None:
+    loaded = re.compile(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"?(https?://[^\s\">]+)")
+    for page in site.rglob("*.html"):
+        found = [
+            url for url in loaded.findall(page.read_text("utf-8")) if "rel=canonical" not in url
+        ]
+        assert found == [], page
