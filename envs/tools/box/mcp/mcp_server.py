@@ -84,10 +84,6 @@ class McpServer:
             "env": env,
             "connect": connect,
         }
-        self._timeout_s = timeout_s
-        self._connect = connect or (
-            lambda: McpConnection(self.address, start_timeout_s=start_timeout_s, env=env)
-        )
         self._reset()
         try:
             self._connection = self._connect()
@@ -97,6 +93,13 @@ class McpServer:
         except ToolDefinitionError:
             self.close()
             raise
+
+    def _connect(self) -> Connection:
+        connect: Connect | None = self._keywords["connect"]
+        if connect is not None:
+            return connect()
+        start_timeout_s, env = self._keywords["start_timeout_s"], self._keywords["env"]
+        return McpConnection(self.address, start_timeout_s=start_timeout_s, env=env)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
@@ -129,7 +132,7 @@ class McpServer:
         except McpFailure as error:
             raise InfrastructureError(f"{self.address.text}: {error}") from error
         try:
-            return connection.call(name, sound, self._timeout_s)
+            return connection.call(name, sound, self._keywords["timeout_s"])
         except McpFailure as error:
             self._retire(connection)
             raise InfrastructureError(f"{self.address.text}, tool {name}: {error}") from error
@@ -211,11 +214,6 @@ def _restored(
     server = McpServer.__new__(McpServer)
     server.address = address
     server._keywords = keywords
-    server._timeout_s = keywords["timeout_s"]
-    start_timeout_s, env = keywords["start_timeout_s"], keywords["env"]
-    server._connect = keywords["connect"] or (
-        lambda: McpConnection(address, start_timeout_s=start_timeout_s, env=env)
-    )
     server._reset()
     server._offer(listed)
     return server
