@@ -135,7 +135,7 @@ class _Keeping(TorchDispatchMode):
     """Keeps the outputs of attention kernels, in the order of the calls."""
 
     def __init__(self, kept: list[Any], memory: OwnPages) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._kept = kept
         self._memory = memory
 
@@ -154,7 +154,7 @@ class _Replaying(TorchDispatchMode):
     """Returns what was kept of attention kernels in place of calling them."""
 
     def __init__(self, kept: list[Any]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._kept = kept
 
     def __torch_dispatch__(

@@ -78,7 +78,7 @@ class AttentionCounter(TorchDispatchMode):
     """Counts the calls of attention kernels, those of the backward pass not among them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.count = 0
 
     def __torch_dispatch__(
