@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import urllib.error
-import urllib.request
 from typing import Any
 
 from fctncalling.data.surrogates import encodable_value
@@ -41,6 +39,8 @@ class EndpointCompletion:
 
     def __call__(self, messages: list[Message]) -> str:
         """Return the text of the model's message; raises InfrastructureError."""
+        from urllib.error import HTTPError
+
         body = {
             "model": self.model,
             "messages": messages,
@@ -53,7 +53,7 @@ class EndpointCompletion:
             last = attempt + 1 == ATTEMPTS
             try:
                 return _text(self._post(data))
-            except urllib.error.HTTPError as error:
+            except HTTPError as error:
                 if last or not (error.code in _TRANSIENT or error.code >= 500):
                     raise InfrastructureError(f"{self.url}: HTTP {error.code}") from None
             except OSError as error:  # refused, timed out, broken off
@@ -63,11 +63,13 @@ class EndpointCompletion:
         raise AssertionError("the last attempt returns or raises")
 
     def _post(self, data: bytes) -> bytes:
+        from urllib.request import Request, urlopen  # late: they take as long as all of ours
+
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get(API_KEY, "").strip():
             headers["Authorization"] = f"Bearer {key}"
-        request = urllib.request.Request(self.url, data=data, headers=headers)
-        with urllib.request.urlopen(request, timeout=self._timeout_s) as reply:
+        request = Request(self.url, data=data, headers=headers)
+        with urlopen(request, timeout=self._timeout_s) as reply:
             answer: bytes = reply.read(MAX_BYTES + 1)
         if len(answer) > MAX_BYTES:
             raise InfrastructureError(f"{self.url}: the answer has more than {MAX_BYTES:,} bytes")

@@ -51,7 +51,7 @@ def clarify_entry(draw: VocabularyDraw, category: str) -> Entry:
     """Return an entry without id: its request leaves no value open, or one."""
     name = draw.rng.choice(sorted(wording()["functions"]))
     text, call = request(draw, name, opens=True)
-    missing = []
+    missing: list[str] = []
     if category != "clarify_complete":
         missing = [draw.rng.choice(sorted(call[1]))]
         phrase = _ambiguous if category == "clarify_ambiguous" else _incomplete

@@ -122,7 +122,8 @@ def _reward(config: TrainConfig, run_config: RunConfig) -> str | UserReward:
     """Return the reward of --reward, or that of questioning tasks."""
     if config.env_name == CLARIFY_JOB:
         return ClarifyReward(run_config.question_cost)
-    return load_reward(config.reward)
+    reward: str | UserReward = load_reward(config.reward)
+    return reward
 
 
 def _user(name: str | None, seed: int) -> User | None:
