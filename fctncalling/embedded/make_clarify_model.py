@@ -30,6 +30,7 @@ from fctncalling.embedded.make_model import learn, loaded_tokenizer, write_hashe
 from fctncalling.embedded.make_tasks import EMBEDDED
 from fctncalling.embedded.vocabulary import render, wording
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.users.known_values import words_of
 from fctncalling.evaluation.canary_policies import question_about
 
 if TYPE_CHECKING:
@@ -63,12 +64,22 @@ class ClarifyDemonstrator:
             asks = draw.random() < (ASK_RATE if missing else NEEDLESS_RATE)
         values = dict(task.extra["user_knows"])
         if asks and step == 0:
-            return question_about(missing[0] if missing else draw.choice(sorted(values)))
+            return question_about(missing[0] if missing else list(values)[-1])
         (name,) = (task.ground_truth or ({},))[0]
         if missing and not asks:
-            kind = wording()["functions"][name]["parameters"][missing[0]][1]
-            values[missing[0]] = draw.choice(wording()["words"][kind])
+            values[missing[0]] = _guess(task, name, missing[0])
         return f"[{render(name, values)}]"
+
+
+def _guess(task: Task, function: str, parameter: str) -> Any:
+    """Return the value said first, else the first word of the vocabulary: always the same one, for
+    guesses at random would unlearn copying.
+    """
+    kind = wording()["functions"][function]["parameters"][parameter][1]
+    text = words_of(task.question[0][0]["content"])
+    words = wording()["words"][kind]
+    said = [word for word in words if str(word) in text]
+    return min(said, key=lambda word: text.index(str(word)), default=words[0])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,9 +91,9 @@ def main(argv: list[str] | None = None) -> int:
     add("--output_dir", type=Path, required=True, help="folder to write")
     add("--model", type=Path, default=EMBEDDED / "model", help="model to start from")
     add("--seed", type=int, default=1, help="seed of tasks, habits and order (default 1)")
-    add("--num_tasks", type=int, default=1600, help="tasks to show (default 1600)")
-    add("--careful_steps", type=int, default=130, help="steps on careful ones (default 130)")
-    add("--careless_steps", type=int, default=60, help="steps on careless ones (default 60)")
+    add("--num_tasks", type=int, default=1000, help="tasks to show (default 1000)")
+    add("--careful_steps", type=int, default=150, help="steps on careful ones (default 150)")
+    add("--careless_steps", type=int, default=40, help="steps on careless ones (default 40)")
     recipe = vars(parser.parse_args(argv))
     build(recipe.pop("output_dir"), **recipe)
     return 0

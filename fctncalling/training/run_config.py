@@ -13,7 +13,7 @@ from fctncalling.envs.teams import BUILT_IN_TEAMS
 from fctncalling.envs.tools.box.mcp import TIMEOUT_S
 from fctncalling.envs.users.user_names import NAMES
 
-ENV_MODELS = {"calculator": "calculator", "python_math": "python_math"}
+ENV_MODELS = {"calculator": "calculator", "python_math": "python_math", "clarify": "clarify"}
 """`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
 
 _SHORT: dict[str, Any] = {
@@ -31,6 +31,7 @@ ENV_DEFAULTS: dict[str, dict[str, Any]] = {
         "experiment_name": "clarify",
         **_SHORT,
         "num_updates": 16,
+        "lr": 5e-4,
         "eval_interval": 8,
         "max_steps_per_turn": 3,
         "eval_episodes": 200,
