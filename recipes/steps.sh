@@ -1,0 +1,38 @@
+# Steps of the recipes, sourced by them. Each goes on where it was interrupted.
+# Set before: folder (of all outputs), python, common (flags of every training run).
+set -euo pipefail
+train=("$python" train_fctncalling.py --results_dir "$folder/runs" --resume)
+evaluate=("$python" evaluate_fctncalling.py)
+export OMP_WAIT_POLICY=PASSIVE
+mkdir -p "$folder"
+
+get_model_and_tasks() { # number of forged tasks, their categories
+    [ -e "$folder/model/config.json" ] ||
+        "${evaluate[@]}" import-model smollm2-135m --output "$folder/model"
+    [ -e data/bfcl/BFCL_v4_simple_python.json ] || "${evaluate[@]}" import-bfcl --data_dir data/bfcl
+    [ -e "$folder/forged.jsonl" ] || "${evaluate[@]}" forge --num_tasks "$1" --seed 1 \
+        --category "${@:2}" --official_dir data/bfcl --output "$folder/forged.jsonl"
+    "$python" recipes/split_tasks.py --data_dir data/bfcl --output "$folder"
+}
+
+checkpoint() { # name of a run: its newest checkpoint, a model folder
+    echo "$folder"/runs/"$1"/*/*/*/checkpoints/last
+}
+
+run() { # name, model folder, task file, more flags
+    echo "== $1"
+    "${train[@]}" "${common[@]}" --experiment_name "$1" --model_name_or_path "$2" --dataset_path "$3" \
+        --eval_dataset_path "$folder/test.jsonl" "${@:4}"
+}
+
+answer_tests() { # name, model folder, more flags
+    echo "== answers of $1"
+    "${evaluate[@]}" run --agent "hf:$2" --dataset_path "$folder/test.jsonl" --resume \
+        --output "$folder/$1.jsonl" --max_new_tokens 96 "${@:3}"
+}
+
+write_page() { # title, names of answers
+    local pairs=()
+    for name in "${@:2}"; do pairs+=("$name=$folder/$name.jsonl"); done
+    "$python" recipes/results_page.py --answers "${pairs[@]}" --output "$folder/results.md" --title "$1"
+}

@@ -1,0 +1,129 @@
+"""The recipes: their split, their figures in closed form, and flags that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fctncalling.data.bfcl import load_tasks
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+TEXTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("*.md")])
+
+
+def script(name: str) -> dict[str, Any]:
+    """Return the functions of a recipe's script."""
+    return runpy.run_path(str(RECIPES / name))
+
+
+def test_training_and_test_tasks_of_the_split_are_apart_and_have_their_ground_truths(
+    tmp_path: Path, shared: Path
+) -> None:
+    main: Callable[[list[str]], int] = script("split_tasks.py")["main"]
+    assert main(["--data_dir", str(shared / "bfcl/data"), "--output", str(tmp_path)]) == 0
+    parts = {name: load_tasks(tmp_path / f"{name}.jsonl") for name in ("train", "test")}
+    count = {
+        (name, it.category == "irrelevance"): sum(
+            (each.category == "irrelevance") == (it.category == "irrelevance") for each in tasks
+        )
+        for name, tasks in parts.items()
+        for it in tasks
+    }
+    assert count == {
+        ("train", False): 450,
+        ("train", True): 140,
+        ("test", False): 150,
+        ("test", True): 100,
+    }
+    assert {it.id for it in parts["train"]}.isdisjoint(it.id for it in parts["test"])
+    assert all(
+        it.ground_truth for part in parts.values() for it in part if it.kind != "irrelevance"
+    )
+
+
+def test_without_the_official_data_the_split_names_the_file_and_the_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main: Callable[[list[str]], int] = script("split_tasks.py")["main"]
+    assert main(["--data_dir", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert "BFCL_v4_simple_python.json" in error
+    assert "import-bfcl" in error
+    assert not (tmp_path / "out").exists()
+
+
+def answers(path: Path, valid: str, category: str = "multiple") -> str:
+    """Write answers of `run`, one for each digit of `valid`; return the path."""
+    lines = [
+        {
+            "id": f"{category}_{number}",
+            "category": category,
+            "valid": digit == "1",
+            "invalid": digit == "x",
+            "error_type": None,
+            "messages": [{"role": "user", "content": f"Request {number}."}],
+            "steps": [{"text": f"answer {number}"}],
+        }
+        for number, digit in enumerate(valid)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def test_the_results_page_has_wilson_intervals_and_exact_sign_tests(tmp_path: Path) -> None:
+    page = script("results_page.py")
+    first = answers(tmp_path / "a.jsonl", "1000000000x")
+    second = answers(tmp_path / "b.jsonl", "01111100001")
+    output = tmp_path / "results.md"
+    words = ["--answers", f"base={first}", f"tppo={second}", "--output", str(output)]
+    assert page["main"](words) == 0
+    text = output.read_text("utf-8")
+    # Wilson for 1 of 10: (0.1 + 0.19207 +- 1.96 sqrt(0.009 + 0.0096035)) / 1.38415
+    assert "| base | 10.0 % (1.8 to 40.4), 1 of 10 |" in text
+    assert "| tppo | 54.5 % (28.0 to 78.7), 6 of 11 |" in text
+    # Of 6 changes one or none is lost by chance in 2 * (1 + 6) / 64 of all cases.
+    assert "multiple: 5 gained, 1 lost of 10: +40.0 points, p = 0.219" in text
+    assert page["sign_test"](0, 0) == 1.0
+    assert page["sign_test"](0, 10) == pytest.approx(2 / 1024)
+
+
+def test_a_file_without_answers_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = script("results_page.py")
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    words = ["--answers", f"base={tmp_path / 'a.jsonl'}", "--output", str(tmp_path / "r.md")]
+    assert page["main"](words) == 2
+    assert "a.jsonl: no answers of `run`" in capsys.readouterr().err
+    assert not (tmp_path / "r.md").exists()
+
+
+@cache
+def known_flags(subcommand: str) -> set[str]:
+    """Return the flags that a command's help lists."""
+    words = ["train", "--help-all"] if subcommand == "train" else ["evaluate", subcommand, "--help"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fctncalling", *words], capture_output=True, text=True, check=True
+    )
+    return set(re.findall(r"--\w[\w-]*", done.stdout))
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_flags_of_the_recipes_exist(path: Path) -> None:
+    if path.suffix == ".sh":
+        subprocess.run(["bash", "-n", str(path)], check=True)
+    flags = set(re.findall(r"(?<!\S)--[a-z]\w*(?:-\w+)*", path.read_text("utf-8")))
+    known = {"--data_dir", "--answers", "--title"}
+    for subcommand in ("train", "run", "forge", "import-model", "doctor"):
+        known |= known_flags(subcommand)
+    assert flags - known == set()
+    assert len(flags) > 5
