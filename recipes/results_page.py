@@ -1,7 +1,7 @@
 """Write a results page from the answers of `evaluate_fctncalling.py run`.
 
     python recipes/results_page.py --answers base=base.jsonl sft=sft.jsonl tppo=tppo.jsonl \
-        --output results.md
+        --dataset_path test.jsonl --output results.md
 
 Rows are models, in the order given; columns are categories: the official verdicts' share with its
 95 % interval (Wilson). Each model is compared with the one before it on the tasks that both
@@ -21,6 +21,8 @@ from math import comb
 from pathlib import Path
 from typing import Any
 
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.types import Task
 from fctncalling.evaluation.pass_at_k import wilson_interval
 
 Answers = dict[str, dict[str, Any]]  # task id -> a line of `run`
@@ -31,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--answers", nargs="+", required=True, metavar="NAME=FILE")
+    parser.add_argument("--dataset_path", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE")
     parser.add_argument("--title", default="Results")
     parser.add_argument("--seed", type=int, default=0, help="of the tasks that are shown")
@@ -43,9 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (OSError, KeyError, ValueError) as error:
             print(f"error: --answers {pair}: no answers of `run`: {error}", file=sys.stderr)
             return 2
+    tasks = [task for path in options.dataset_path for task in load_tasks(path)]
+    requests = {task.id: request_of(task) for task in tasks}
     first, last = next(iter(models.values())), list(models.values())[-1]
     parts = [f"# {options.title}", results_table(models), *paired_lines(models)]
-    parts += side_by_side(first, last, random.Random(options.seed))
+    parts += side_by_side(first, last, requests, random.Random(options.seed))
     options.output.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     print(parts[1])
     return 0
@@ -55,6 +60,11 @@ def read_answers(path: Path) -> Answers:
     """Return the valid episodes of a file, by task id."""
     lines = (json.loads(line) for line in path.read_text("utf-8").splitlines())
     return {line["id"]: line for line in lines if not line["invalid"]}
+
+
+def request_of(task: Task) -> str:
+    """Return what the user says, all turns in one line."""
+    return " ".join(it["content"] for turn in task.question for it in turn if it["role"] == "user")
 
 
 def groups_of(models: Mapping[str, Answers]) -> dict[str, list[str]]:
@@ -122,7 +132,9 @@ def sign_test(gained: int, lost: int) -> float:
     return min(1.0, 2 * sum(comb(total, k) for k in range(fewer + 1)) / 2**total)
 
 
-def side_by_side(before: Answers, after: Answers, drawing: random.Random) -> list[str]:
+def side_by_side(
+    before: Answers, after: Answers, requests: Mapping[str, str], drawing: random.Random
+) -> list[str]:
     """Return sections on some tasks: the request, both answers, and what is accepted."""
     categories = sorted({line["category"] for line in before.values()})
     outcomes = outcomes_of(before, after, categories)
@@ -130,9 +142,8 @@ def side_by_side(before: Answers, after: Answers, drawing: random.Random) -> lis
     for outcome, count in NUM_SHOWN.items():
         ids = sorted(outcomes[outcome])
         for task_id in drawing.sample(ids, min(count, len(ids))):
-            request = before[task_id]["messages"][-1]["content"]
             shown = {"before": before[task_id], "after": after[task_id]}
-            lines = [f"### {task_id} ({outcome})", f"> {request}"]
+            lines = [f"### {task_id} ({outcome})", f"> {requests[task_id]}"]
             for name, line in shown.items():
                 verdict = "valid" if line["valid"] else line["error_type"]
                 lines.append(f"{name}, {verdict}:\n\n```text\n{response_text(line)}\n```")

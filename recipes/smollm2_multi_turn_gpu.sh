@@ -22,4 +22,6 @@ for name in sft tppo; do
         --category multi_turn_base multi_turn_miss_func --max_new_tokens 160 \
         --max_episode_tokens 8192 --concurrency 64 --output "$folder/$name.jsonl"
 done
-write_page "SmolLM2-135M on official multi-turn tasks" sft tppo
+"$python" recipes/results_page.py --answers sft="$folder/sft.jsonl" tppo="$folder/tppo.jsonl" \
+    --dataset_path data/bfcl/BFCL_v4_multi_turn_base.json data/bfcl/BFCL_v4_multi_turn_miss_func.json \
+    --title "SmolLM2-135M on official multi-turn tasks" --output "$folder/results.md"

@@ -34,5 +34,6 @@ answer_tests() { # name, model folder, more flags
 write_page() { # title, names of answers
     local pairs=()
     for name in "${@:2}"; do pairs+=("$name=$folder/$name.jsonl"); done
-    "$python" recipes/results_page.py --answers "${pairs[@]}" --output "$folder/results.md" --title "$1"
+    "$python" recipes/results_page.py --answers "${pairs[@]}" \
+        --dataset_path "$folder/test.jsonl" --output "$folder/results.md" --title "$1"
 }

@@ -70,7 +70,6 @@ def answers(path: Path, valid: str, category: str = "multiple") -> str:
             "valid": digit == "1",
             "invalid": digit == "x",
             "error_type": None,
-            "messages": [{"role": "user", "content": f"Request {number}."}],
             "steps": [{"text": f"answer {number}"}],
         }
         for number, digit in enumerate(valid)
@@ -83,8 +82,12 @@ def test_the_results_page_has_wilson_intervals_and_exact_sign_tests(tmp_path: Pa
     page = script("results_page.py")
     first = answers(tmp_path / "a.jsonl", "1000000000x")
     second = answers(tmp_path / "b.jsonl", "01111100001")
-    output = tmp_path / "results.md"
+    output, tasks = tmp_path / "results.md", tmp_path / "tasks.jsonl"
+    entry = {"question": [[{"role": "user", "content": "Add 1 and 2."}]], "function": []}
+    entries = ({**entry, "id": f"multiple_{number}", "ground_truth": []} for number in range(11))
+    tasks.write_text("".join(json.dumps(each) + "\n" for each in entries), encoding="utf-8")
     words = ["--answers", f"base={first}", f"tppo={second}", "--output", str(output)]
+    words += ["--dataset_path", str(tasks)]
     assert page["main"](words) == 0
     text = output.read_text("utf-8")
     # Wilson for 1 of 10: (0.1 + 0.19207 +- 1.96 sqrt(0.009 + 0.0096035)) / 1.38415
@@ -92,6 +95,7 @@ def test_the_results_page_has_wilson_intervals_and_exact_sign_tests(tmp_path: Pa
     assert "| tppo | 54.5 % (28.0 to 78.7), 6 of 11 |" in text
     # Of 6 changes one or none is lost by chance in 2 * (1 + 6) / 64 of all cases.
     assert "multiple: 5 gained, 1 lost of 10: +40.0 points, p = 0.219" in text
+    assert text.count("> Add 1 and 2.") == 5  # three gained, one lost, one neither
     assert page["sign_test"](0, 0) == 1.0
     assert page["sign_test"](0, 10) == pytest.approx(2 / 1024)
 
@@ -102,6 +106,7 @@ def test_a_file_without_answers_is_named(
     page = script("results_page.py")
     (tmp_path / "a.jsonl").write_text("{}\n")
     words = ["--answers", f"base={tmp_path / 'a.jsonl'}", "--output", str(tmp_path / "r.md")]
+    words += ["--dataset_path", "tasks.jsonl"]
     assert page["main"](words) == 2
     assert "a.jsonl: no answers of `run`" in capsys.readouterr().err
     assert not (tmp_path / "r.md").exists()
