@@ -29,6 +29,7 @@ def section(name: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_a_document_names_exists(page: Path) -> None:
     named = set(FILE.findall(page.read_text("utf-8"))) - ELSEWHERE
+    named -= {file for file in named if file.startswith("data/bfcl/")}  # what import-bfcl writes
     missing = {f for f in named if not ((ROOT / f).exists() or (page.parent / f).exists())}
     assert missing == set()
 
@@ -39,13 +40,10 @@ def test_every_module_a_document_names_can_be_imported(page: Path) -> None:
         home, _, last = name.rpartition(".")
         if name.partition(".")[2] in fctncalling.__all__:
             continue
-        if (last.isidentifier() and last[0].isupper()) or last == "embedded_path":
-            assert hasattr(import_module(home), last), name
-        else:
-            path = ROOT.joinpath(*name.split(".")[1:])
-            top = ROOT / name.replace(".", "/")
-            found = (path, top, path.with_suffix(".py"), top.with_suffix(".py"))
-            assert any(each.exists() for each in found), name
+        path = ROOT.joinpath(*name.split(".")[1:])
+        top = ROOT / name.replace(".", "/")
+        found = (path, top, path.with_suffix(".py"), top.with_suffix(".py"))
+        assert any(each.exists() for each in found) or hasattr(import_module(home), last), name
 
 
 def test_a_missing_file_would_be_seen() -> None:
