@@ -18,7 +18,7 @@ run sft_forged "$folder/model" "$folder/forged.jsonl" "${demonstrations[@]}"
 run sft_split "$(checkpoint sft_forged)" "$folder/train.jsonl" "${demonstrations[@]}"
 run "tppo_$seed" "$(checkpoint sft_split)" "$folder/train.jsonl" --seed "$seed" --num_updates 20 \
     --episodes_per_update 64 --group_size 8 --task_sampling success --num_mini_batch 2 \
-    --lr 2e-5 --critic_lr 1e-3 --critic_warmup_updates 1 --gamma 1 --lam 1 --entropy_coef 0 --eval_interval 0
+    --lr 4e-5 --critic_lr 1e-3 --critic_detach true --gamma 1 --lam 1 --entropy_coef 0 --eval_interval 0
 
 answer_tests base "$folder/model" --torch_threads 2 --concurrency 32
 for name in sft_forged sft_split "tppo_$seed"; do
