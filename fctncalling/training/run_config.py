@@ -30,9 +30,9 @@ ENV_DEFAULTS: dict[str, dict[str, Any]] = {
     "clarify": {
         "experiment_name": "clarify",
         **_SHORT,
-        "num_updates": 16,
-        "lr": 5e-4,
-        "eval_interval": 8,
+        "num_updates": 40,
+        "lr": 1e-3,
+        "eval_interval": 10,
         "max_steps_per_turn": 3,
         "eval_episodes": 200,
     },
