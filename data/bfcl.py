@@ -39,6 +39,7 @@ from fctncalling.data.validation import explain, is_task
 __all__ = ["TaskError", "TaskWarning", "embedded_path", "iter_tasks", "load_tasks", "task_path"]
 
 EMBEDDED = Path(__file__).with_name("embedded")
+_WITH_ACCEPTED_CALLS = frozenset({*AST, *LANGUAGE_VARIANTS, *CLARIFY})
 _TASK_FIELDS = frozenset(
     {
         "id",
@@ -245,7 +246,7 @@ def _task(
     )
     if task.is_multi_turn:
         check_ground_truth_turns(task, place)
-    elif category in (*AST, *LANGUAGE_VARIANTS, *CLARIFY):
+    elif category in _WITH_ACCEPTED_CALLS:
         check_accepted_calls(task, place)
     return task
 

@@ -221,6 +221,7 @@ def test_pinned_versions_cover_and_satisfy_the_ranges() -> None:
         if name not in (
             "setuptools",
             "python",
+            "mcp",
             "ray",
             "playwright",
             "pettingzoo",

@@ -213,11 +213,11 @@ MAY_CALL = {
     ("envs/handlers/lenient.py", "import_module"): "the repairing library",
     ("envs/python_source/parse.py", "compile"): "to a code object that is thrown away",
     (
-        "envs/user_tools.py",
+        "envs/named_tools.py",
         "getattr",
     ): "classes that a task names by their path, where the user allows it",
     (
-        "envs/user_tools.py",
+        "envs/named_tools.py",
         "import_module",
     ): "classes that a task names by their path, where the user allows it",
     ("data/token_file.py", "getattr"): "fields of a dataclass",
@@ -226,6 +226,8 @@ MAY_CALL = {
     ("envs/tools/__init__.py", "getattr"): "classes that the registry or the user names",
     ("envs/tools/__init__.py", "import_module"): "classes that the registry or the user names",
     ("envs/errors.py", "import_module"): "optional libraries",
+    ("envs/users/language_model_user.py", "format"): "a constant, values are strings",
+    ("envs/users/rule_user.py", "format"): "wordings of a constant table, values are strings",
 }
 _WATCHED = {
     "eval",

@@ -317,7 +317,8 @@ def test_every_subcommand_shows_an_example(
     )
 
 
-@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
+# serve-mcp: its standard output belongs to the protocol.
+@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS.keys() - {"serve-mcp"}))
 def test_every_subcommand_prints_json(subcommand: str) -> None:
     parser = argparse.ArgumentParser()
     import_module(SUBCOMMANDS[subcommand]).add_arguments(parser)

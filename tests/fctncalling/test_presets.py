@@ -38,16 +38,19 @@ def test_the_main_job_keeps_its_defaults() -> None:
 
 
 def test_the_command_lines_of_the_docs_are_accepted() -> None:
-    page = (Path(__file__).parents[2] / "docs/executor.md").read_text(encoding="utf-8")
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "executor.md").read_text(encoding="utf-8")
     section = page.split("\n## Tools in mid-generation\n")[1].split("\n## ")[0]
+    blocks = [section.split("```")[1]]
+    page = (docs / "clarify.md").read_text(encoding="utf-8")
+    blocks.append(page.split("\n## The job\n\n```bash\n")[1].split("```")[0])
     lines = [
-        shlex.split(line)
-        for line in section.split("```")[1].replace("\\\n", " ").strip().splitlines()
+        shlex.split(line.removeprefix(".venv/bin/"))
+        for block in blocks
+        for line in block.replace("\\\n", " ").strip().splitlines()
     ]
     found = [TrainConfig.from_args(parse_settings(words[2:])) for words in lines]
-    assert [words[:2] for words in lines] == [[".venv/bin/python", "train_fctncalling.py"]] * len(
-        lines
-    )
+    assert [words[:2] for words in lines] == [["python", "train_fctncalling.py"]] * len(lines)
     assert {config.env_name for config in found} == set(ENV_DEFAULTS)
     assert len({results_folder(config) for config in found}) == len(
         found
@@ -58,9 +61,8 @@ def test_the_command_lines_of_the_docs_are_accepted() -> None:
 def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     folder = embedded_path(name)
     told = json.loads((folder / "SHA256.json").read_text(encoding="utf-8"))
-    assert told["command"].startswith(
-        f"python -m fctncalling.embedded.make_tool_models --job {name} "
-    )
+    maker = {"clarify": "make_clarify_model"}.get(name, f"make_tool_models --job {name}")
+    assert told["command"].startswith(f"python -m fctncalling.embedded.{maker} ")
     files = {
         path.name: path.read_bytes() for path in folder.iterdir() if path.name != "SHA256.json"
     }
