@@ -38,8 +38,7 @@ ATTENTION_KERNELS = tuple(
 )
 PAGES_BYTES = 2**24  # mapped at once
 ALIGNMENT = 64  # bytes
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-LARGE_BLOCK = 2**22
+LAYERS_A_TRIM = 2  # computed between two trims of the heap
 
 LayerRunner = Callable[..., Any]
 """(function, *args, **kwargs) -> the function's result: how a pass calls each layer."""
@@ -57,12 +56,13 @@ def recomputing(context: Callable[[], contextlib.AbstractContextManager[Any]]) -
     context: entered while a layer is computed again, which happens long after the pass, when
     another adapter may be active.
     """
-    return_large_blocks()
     memory = OwnPages()
+    heap = HeapTrimmer(memory)
 
     def contexts() -> tuple[Any, Any]:
         kept: list[Any] = []
-        return _Keeping(kept, memory), _both(context(), _Replaying(kept))
+        heap.next_layer()
+        return _Keeping(kept, memory), _again(heap, context(), _Replaying(kept))
 
     def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
@@ -80,21 +80,6 @@ def recomputing(context: Callable[[], contextlib.AbstractContextManager[Any]]) -
     return run
 
 
-@functools.cache
-def return_large_blocks() -> None:
-    """Make malloc give blocks of 4 MiB and more back to the system as they are freed, in this whole
-    process; other C libraries than glibc are left alone.
-
-    By default glibc holds freed blocks of up to 32 MiB. A few bytes that stay, such as a node of
-    autograd's graph, are cut from one, and the next array of that size no longer fits into it: the
-    holes become as large as what checkpointing saves.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
-        mallopt(M_TRIM_THRESHOLD, 16 * LARGE_BLOCK)
-
-
 class OwnPages:
     """Copies of tensors in pages outside malloc's heap, freed as the copies are.
 
@@ -105,6 +90,11 @@ class OwnPages:
     def __init__(self) -> None:
         self._pages: mmap.mmap | None = None  # copies hold on to theirs
         self._used = 0
+
+    @property
+    def are_used(self) -> bool:
+        """Whether anything was copied; never on other devices than a CPU."""
+        return self._pages is not None
 
     def copy(self, tensor: Tensor) -> Tensor:
         """Return a copy of a tensor, with its strides where it is dense; one that is not on a CPU,
@@ -129,6 +119,42 @@ class OwnPages:
         as it is.
         """
         return tensor if tensor.grad_fn is None else self.copy(tensor)
+
+
+class HeapTrimmer:
+    """Gives the free pages of malloc's heap back to the system, once in LAYERS_A_TRIM layers.
+
+    A few bytes that stay, such as a node of autograd's graph, are cut from a freed array, and the
+    next array of that size no longer fits into it: the holes grow with each layer, to as much as
+    checkpointing saves. Large arrays in maps of their own (M_MMAP_THRESHOLD) leave no holes, but
+    each is then cleared page by page, and the update takes half as long again.
+    """
+
+    def __init__(self, memory: OwnPages) -> None:
+        self._memory = memory  # unused where arrays lie on a GPU
+        self._num_layers = 0
+
+    def next_layer(self) -> None:
+        """Count a layer that is about to be computed, forward or again."""
+        self._num_layers += 1
+        if self._memory.are_used and self._num_layers % LAYERS_A_TRIM == 0:
+            trim_heap()
+
+
+def trim_heap() -> None:
+    """Give free pages of the heap back to the system; other C libraries than glibc keep them."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL("libc.so.6").malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return trim
 
 
 class _Keeping(TorchDispatchMode):
@@ -166,9 +192,13 @@ class _Replaying(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def _both(
-    outer: contextlib.AbstractContextManager[Any], inner: contextlib.AbstractContextManager[Any]
+def _again(
+    heap: HeapTrimmer,
+    outer: contextlib.AbstractContextManager[Any],
+    inner: contextlib.AbstractContextManager[Any],
 ) -> Iterator[None]:
+    """Context manager in which a layer is computed again."""
+    heap.next_layer()
     with outer, inner:
         yield
 
