@@ -13,6 +13,7 @@ from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Traje
 from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, whole_ids
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from fctncalling.algorithms.group_baseline import less_group_baseline
 from fctncalling.algorithms.learning_signal import outcome_spread, whiten_by_spread
 from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
@@ -202,6 +203,8 @@ def _estimate(
     """Return the algorithm's estimate with all fields flat, (N,)."""
     trajectories = _trajectories(experience, values, bootstrap)
     estimate = algorithm.estimate(trajectories, config)
+    if config.group_baseline:
+        estimate = less_group_baseline(estimate, trajectories.group)
     return AdvantageEstimate(
         **{name: field[trajectories.acted] for name, field in estimate._asdict().items()}
     )

@@ -31,13 +31,18 @@ def _is_grpo(config: TrainConfig) -> bool:
 
 RULES = (
     Rule(
-        ("group_credit", "group_std", "sequence_ratio", "dynamic_sampling"),
+        ("group_credit", "group_std", "sequence_ratio"),
         _is_not("GRPO"),
         "--algorithm_name GRPO",
     ),
+    Rule(
+        ("dynamic_sampling", "group_baseline"),
+        lambda config: config.episodes_per_task < 2,
+        "--group_size of at least 2",
+    ),
     Rule(("action_logprob_norm",), _is_not("APPO"), "--algorithm_name APPO"),
     Rule(("gamma_token", "lam_token"), _is_not("TPPO"), "--algorithm_name TPPO"),
-    Rule(("critic", "critic_head"), _is_grpo, "a critic, which GRPO has none of"),
+    Rule(("critic", "critic_head", "group_baseline"), _is_grpo, "a critic, which GRPO has none of"),
     Rule(
         (
             *("lam", "lam_value", "truncation_bootstrap", "whiten_advantages", "value_coef"),

@@ -41,6 +41,13 @@ class CreditSettings:
     truncation_bootstrap: bool = field(
         True, "Whether a truncated episode goes on with the critic's value at its end."
     )
+    group_baseline: bool = field(
+        False,
+        "Whether an episode's advantages are lessened by the mean first advantage of the other "
+        "episodes of its task (leave-one-out, as in RLOO), so that tasks of unequal difficulty "
+        "are told apart before the critic knows them; needs --group_size of at least 2 (GRPO: "
+        "its group's mean, always).",
+    )
     whiten_advantages: bool = field(
         True,
         "Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its "

@@ -35,8 +35,8 @@ class SingleAlgorithmSettings:
     )
     dynamic_sampling: int = field(
         1,
-        "GRPO: rounds of collecting until --episodes_per_update episodes are in groups that "
-        "did not all earn the same, the others being left out (DAPO); 1: one round, all are "
-        "kept.",
+        "Rounds of collecting until --episodes_per_update episodes are in groups "
+        "(--group_size) that did not all earn the same, the others being left out (DAPO); 1: one "
+        "round, all are kept.",
         interval="[1, inf)",
     )

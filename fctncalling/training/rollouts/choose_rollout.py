@@ -35,7 +35,7 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
             "--replay_arrivals: workers keep arrival orders of their own; it needs "
             "--num_rollout_workers 0"
         )
-    if config.max_staleness and config.algorithm_name == "GRPO" and config.dynamic_sampling > 1:
+    if config.max_staleness and config.dynamic_sampling > 1:
         raise SettingError(
             f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness "
             f"{config.max_staleness}: how many rounds an "

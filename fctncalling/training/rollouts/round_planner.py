@@ -23,9 +23,9 @@ class RoundPlanner:
     def __init__(self, config: TrainConfig, sampler: TaskSampler) -> None:
         self._config = config
         self._sampler = sampler
-        is_grpo = config.algorithm_name == "GRPO"
-        self.max_rounds = config.dynamic_sampling if is_grpo else 1  # that an update may collect
         self.group_size = config.episodes_per_task
+        # that an update may collect
+        self.max_rounds = config.dynamic_sampling if self.group_size > 1 else 1
 
     def next_round(self, counters: Counters, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
         """Return a round of the next update, the first or an extra one, or of the update that is
