@@ -173,9 +173,9 @@ def test_an_answer_that_drips_ends_at_the_deadline(place: str) -> None:
             pass
 
     with endpoint(lambda *_: drip) as stub:
-        agent, started = agent_at(stub.url, timeout_s=0.4), time.monotonic()
-        assert "no whole answer within 0.4 s" in fault_of(agent)
-        assert time.monotonic() - started < 3
+        agent, started = agent_at(stub.url, timeout_s=1.0), time.monotonic()
+        assert "no whole answer within 1 s" in fault_of(agent)
+        assert time.monotonic() - started < 5
         stub.reply = lambda *_: said("Well.")
         assert agent.complete([])["content"] == "Well.", (
             "the next request has a connection of its own"
