@@ -20,7 +20,7 @@ from fctncalling.data.types import Episode
 
 Spell = Callable[[Sequence[int]], str]
 BUILTIN_ENVIRONMENTS = frozenset(
-    {"fctncalling_env", "clarify", "calculator", "python_math", "tool_text"}
+    {"fctncalling_env", "clarify", "calculator", "python_math", "team", "tool_text"}
 )
 
 

@@ -21,7 +21,7 @@ CITIES = (
     *("quito", "sofia", "tokyo", "turin", "vienna", "york"),
 )
 BOXES = ("tube", "crate", "bag", "case", "tin", "sack", "tray", "barrel")
-TABLE_SIZE = 3  # people with an address, and things with a box, of a task
+TABLE_SIZE = 3  # default: people with an address, and things with a box, of a task
 _HELD_OUT_SHARE = 10  # one task in so many is held out
 SEND = FunctionDoc(
     "send",
@@ -38,20 +38,25 @@ SEND = FunctionDoc(
 )
 
 
-def parcel_tasks(split: str, count: int, *, seed: int = 0) -> list[Task]:
+def parcel_tasks(
+    split: str, count: int, *, seed: int = 0, table_size: int = TABLE_SIZE
+) -> list[Task]:
     """Return the first `count` tasks of a split ("train" or "held_out"), the same ones everywhere.
 
-    None of one split is in the other.
+    None of one split is in the other. `table_size`, 1 to 8: rows of each half of the knowledge;
+    with 1 a role has to say what it knows, with more to find it first.
     """
-    return [_parcel_task(split, number, seed) for number in range(count)]
+    if not 1 <= table_size <= len(PEOPLE):
+        raise ValueError(f"table_size: got {table_size}, expected 1 to {len(PEOPLE)}")
+    return [_parcel_task(split, number, seed, table_size) for number in range(count)]
 
 
-def _parcel_task(split: str, number: int, seed: int) -> Task:
+def _parcel_task(split: str, number: int, seed: int, size: int) -> Task:
     generator = np.random.default_rng([seed, split == "held_out", number])
     while True:
-        people, cities = _drawn(generator, PEOPLE), _drawn(generator, CITIES)
-        things, boxes = _drawn(generator, THINGS), _drawn(generator, BOXES)
-        person, thing = (int(index) for index in generator.integers(TABLE_SIZE, size=2))
+        people, cities = _drawn(generator, PEOPLE, size), _drawn(generator, CITIES, size)
+        things, boxes = _drawn(generator, THINGS, size), _drawn(generator, BOXES, size)
+        person, thing = (int(index) for index in generator.integers(size, size=2))
         text = f"{people} {cities} {things} {boxes} {person} {thing}"
         if (zlib.crc32(text.encode()) % _HELD_OUT_SHARE == 0) == (split == "held_out"):
             break
@@ -70,9 +75,9 @@ def _parcel_task(split: str, number: int, seed: int) -> Task:
     )
 
 
-def _drawn(generator: np.random.Generator, words: Sequence[str]) -> list[str]:
+def _drawn(generator: np.random.Generator, words: Sequence[str], count: int) -> list[str]:
     """Return some of the words at random, none of them twice."""
-    return [words[int(index)] for index in generator.permutation(len(words))[:TABLE_SIZE]]
+    return [words[int(index)] for index in generator.permutation(len(words))[:count]]
 
 
 def _table(keys: Sequence[str], values: Sequence[str]) -> str:

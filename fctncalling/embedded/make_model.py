@@ -76,15 +76,22 @@ OFFERS_SEED = 7  # of the tasks of these lessons and of the demonstrator's habit
 BATCH_SIZE = 20  # episodes, about 2,000 tokens: small models want many steps, not large ones
 
 
-def new_model(vocabulary_size: int, *, pad_id: int, end_id: int, seed: int) -> LlamaForCausalLM:
-    """Return a randomly initialised model of the embedded shape."""
+def new_model(
+    vocabulary_size: int,
+    *,
+    pad_id: int,
+    end_id: int,
+    seed: int,
+    shape: Mapping[str, Any] = MODEL_SHAPE,
+) -> LlamaForCausalLM:
+    """Return a randomly initialised model, by default of the embedded shape."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=vocabulary_size,
-        **MODEL_SHAPE,
+        **shape,
         max_position_embeddings=MAX_POSITIONS,
         tie_word_embeddings=True,
         pad_token_id=pad_id,

@@ -13,7 +13,7 @@ from fctncalling.envs.teams import BUILT_IN_TEAMS
 from fctncalling.envs.tools.box.mcp import TIMEOUT_S
 from fctncalling.envs.users.user_names import NAMES
 
-ENV_MODELS = {"calculator": "calculator", "python_math": "python_math", "clarify": "clarify"}
+ENV_MODELS = {name: name for name in ("calculator", "python_math", "clarify", "team")}
 """`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
 
 _SHORT: dict[str, Any] = {
@@ -35,6 +35,16 @@ ENV_DEFAULTS: dict[str, dict[str, Any]] = {
         "eval_interval": 10,
         "max_steps_per_turn": 3,
         "eval_episodes": 200,
+    },
+    "team": {
+        "experiment_name": "team",
+        **_SHORT,
+        "num_updates": 12,
+        "episodes_per_update": 128,
+        "eval_interval": 6,
+        "lr": 1e-3,
+        "max_episode_tokens": 256,
+        "eval_episodes": 100,
     },
 }
 """`--env_name` -> defaults of its own, by flag; flags that are given win."""

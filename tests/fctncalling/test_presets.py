@@ -42,8 +42,9 @@ def test_the_command_lines_of_the_docs_are_accepted() -> None:
     page = (docs / "executor.md").read_text(encoding="utf-8")
     section = page.split("\n## Tools in mid-generation\n")[1].split("\n## ")[0]
     blocks = [section.split("```")[1]]
-    page = (docs / "clarify.md").read_text(encoding="utf-8")
-    blocks.append(page.split("\n## The job\n\n```bash\n")[1].split("```")[0])
+    for name in ("clarify.md", "team.md"):
+        page = (docs / name).read_text(encoding="utf-8")
+        blocks.append(page.split("\n## The job\n\n```bash\n")[1].split("```")[0])
     lines = [
         shlex.split(line.removeprefix(".venv/bin/"))
         for block in blocks
@@ -61,7 +62,8 @@ def test_the_command_lines_of_the_docs_are_accepted() -> None:
 def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     folder = embedded_path(name)
     told = json.loads((folder / "SHA256.json").read_text(encoding="utf-8"))
-    maker = {"clarify": "make_clarify_model"}.get(name, f"make_tool_models --job {name}")
+    makers = {"clarify": "make_clarify_model", "team": "make_team_model"}
+    maker = makers.get(name, f"make_tool_models --job {name}")
     assert told["command"].startswith(f"python -m fctncalling.embedded.{maker} ")
     files = {
         path.name: path.read_bytes() for path in folder.iterdir() if path.name != "SHA256.json"

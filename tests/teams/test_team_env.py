@@ -206,8 +206,10 @@ def test_it_keeps_gymnasiums_contract_and_its_states_can_be_restored() -> None:
     envs.close()
 
 
-def test_tasks_of_the_splits_differ_and_no_half_of_the_knowledge_tells_the_call() -> None:
-    train, held_out = parcel_tasks("train", 400), parcel_tasks("held_out", 100)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_tasks_of_the_splits_differ_and_no_half_of_the_knowledge_tells_the_call(rows: int) -> None:
+    train = parcel_tasks("train", 400, table_size=rows)
+    held_out = parcel_tasks("held_out", 100, table_size=rows)
     known = {(task.question[0][0]["content"], str(task.extra)) for task in train}
     assert not known & {(t.question[0][0]["content"], str(t.extra)) for t in held_out}
     for task in train:
@@ -217,3 +219,11 @@ def test_tasks_of_the_splits_differ_and_no_half_of_the_knowledge_tells_the_call(
         assert send["box"][0] in halves["boxes"]
         assert send["city"][0] not in halves["boxes"] + question
         assert send["box"][0] not in halves["addresses"] + question
+        assert len(halves["boxes"].split(", ")) == rows
+
+
+def test_tables_cannot_be_longer_than_there_are_people() -> None:
+    assert len(parcel_tasks("train", 1, table_size=8)) == 1
+    for size in (0, 9):
+        with pytest.raises(ValueError, match=f"table_size: got {size}, expected 1 to 8"):
+            parcel_tasks("train", 1, table_size=size)

@@ -37,9 +37,8 @@ def test_a_mistake_in_a_team_ends_with_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("config", "run_config", "message"),
     [
-        ({}, {}, "needs --model_name_or_path"),
-        ({"frozen_roles": "plannner", "model_name_or_path": "m"}, {}, 'got "plannner", expected'),
-        ({"model_name_or_path": "m"}, {"team": "parcel"}, 'team "parcel": expected a .json'),
+        ({"frozen_roles": "plannner"}, {}, 'got "plannner", expected'),
+        ({}, {"team": "parcel"}, 'team "parcel": expected a .json'),
     ],
 )
 def test_what_cannot_be_played_is_refused(
@@ -47,3 +46,18 @@ def test_what_cannot_be_played_is_refused(
 ) -> None:
     with pytest.raises(SettingError, match=message):
         make_task_setup(TrainConfig(env_name="team", **config), RunConfig(**run_config))
+
+
+@pytest.mark.prove
+def test_the_team_job_reaches_85_percent_and_needs_both_roles_to_learn(tmp_path: Path) -> None:
+    after = {}
+    for frozen in (None, "planner", "caller"):
+        folder = tmp_path / str(frozen)
+        flags = ["--env_name", "team", "--results_dir", str(folder), "--tensorboard", "false"]
+        assert main([*flags, *(["--frozen_roles", frozen] if frozen else [])]) == 0
+        evaluation = json.loads(next(folder.rglob("evaluation.json")).read_text("utf-8"))
+        assert evaluation["before"]["greedy"] <= 0.5
+        assert evaluation["before"]["sampled"] <= 0.5
+        after[frozen] = evaluation["after"]["sampled"]
+    assert after[None] >= 0.85
+    assert max(after["planner"], after["caller"]) <= after[None] - 0.1

@@ -12,13 +12,15 @@ from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.training.run_config import RunConfig
 
 TRAINING_TASKS = 2000  # parcels to train on
+TABLE_SIZE = 1  # rows of their tables: what the embedded model can read
 HELD_OUT_TASKS = 100  # parcels to evaluate on, at most
 
 
 def parcels_of_run(config: TrainConfig) -> tuple[list[Task], list[Task]]:
     """Return the parcels to train on, and those to evaluate on."""
     held_out = min(HELD_OUT_TASKS, config.eval_episodes)
-    return parcel_tasks("train", TRAINING_TASKS), parcel_tasks("held_out", held_out)
+    training = parcel_tasks("train", TRAINING_TASKS, table_size=TABLE_SIZE)
+    return training, parcel_tasks("held_out", held_out, table_size=TABLE_SIZE)
 
 
 def team_envs(
@@ -45,10 +47,6 @@ def team_envs(
 
 def _team(source: str, tasks: Sequence[Task], config: TrainConfig) -> Team:
     """Return the team, checked against the tasks and the roles that flags name."""
-    if config.model_name_or_path is None:
-        raise SettingError(
-            "--env_name team: needs --model_name_or_path, as no embedded model plays in a team"
-        )
     try:
         team = load_team(source)
         team.check_tasks(

@@ -1,0 +1,146 @@
+"""How surely the job `team` learns, next to one agent that knows all or half, and with a role
+frozen.
+
+`python benchmarks/jobs/team.py --seeds 5` does what `train_fctncalling.py --env_name team` does
+once a seed, `--variants team,frozen_planner,alone` also what VARIANTS say. It prints a table and
+writes runs.json, report.md and team.png into --output. Finished runs are kept: the same command
+again goes on where the last one was stopped.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
+
+from pictures import goal, save, seeds, spread, subplots
+from tool_jobs import train
+
+ROOT = Path(__file__).parents[2]
+VARIANTS: dict[str, dict[str, str]] = {
+    "team": {},
+    "frozen_planner": {"frozen_roles": "planner"},
+    "frozen_caller": {"frozen_roles": "caller"},
+    "alone": {"team": "parcels_alone"},
+    "addresses_alone": {"team": "parcels_addresses_alone"},
+    "boxes_alone": {"team": "parcels_boxes_alone"},
+}
+"""Name of a variant -> flags that differ from the job's."""
+
+
+class TeamRun(NamedTuple):
+    """One training run: success on held-out tasks before and after."""
+
+    variant: str
+    seed: int
+    greedy: tuple[float, float]
+    sampled: tuple[float, float]
+    cpu_seconds: float
+    curve: list[tuple[int, float]]  # update, success of its training episodes
+
+    @classmethod
+    def read(cls, folder: Path, variant: str, seed: int) -> Self:
+        """Return the run that left this folder."""
+        found = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+        sides = found["before"], found["after"]
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        name = "env/success_rate"
+        points = [line for line in map(json.loads, lines) if line.get(name) is not None]
+        return cls(
+            variant,
+            seed,
+            (sides[0]["greedy"], sides[1]["greedy"]),
+            (sides[0]["sampled"], sides[1]["sampled"]),
+            found["train_cpu_seconds"],
+            [(point["update"], point[name]) for point in points],
+        )
+
+
+def main() -> None:
+    """Run the missing runs, then report on all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--variants", default=",".join(VARIANTS), help="default: all of them")
+    parser.add_argument("--output", type=Path, default=ROOT / "results" / "team_seeds")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    runs: list[TeamRun] = []
+    for variant in options.variants.split(","):
+        for seed in range(1, options.seeds + 1):
+            runs.append(TeamRun.read(play(options.output, variant, seed), variant, seed))
+            print(_row(runs[-1]), flush=True)
+    (options.output / "runs.json").write_text(
+        json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8"
+    )
+    (options.output / "report.md").write_text(report(runs), encoding="utf-8")
+    print(report(runs))
+    draw(runs, options.output / "team.png")
+
+
+def play(output: Path, variant: str, seed: int) -> Path:
+    """Return the folder of a run, trained now unless it was before."""
+    results = output / variant / f"seed_{seed:02d}"
+    folder = results / "team" / "embedded" / "embedded" / "TPPO"
+    if not (folder / "evaluation.json").exists():
+        flags: dict[str, Any] = {
+            "env_name": "team",
+            **VARIANTS[variant],
+            "seed": seed,
+            "results_dir": results,
+            "tensorboard": "false",
+            "device": "cpu",
+        }
+        train(folder, [f"--{name}={value}" for name, value in flags.items()])
+    return folder
+
+
+def report(runs: Sequence[TeamRun]) -> str:
+    """Return a Markdown table, a line a run."""
+    head = "| variant | seed | success, greedy | sampled | CPU s |"
+    return "\n".join([head, "|---" * 5 + "|", *map(_row, runs)]) + "\n"
+
+
+def _row(run: TeamRun) -> str:
+    changes = " | ".join(
+        f"{100 * before:.0f} -> {100 * after:.0f} %" for before, after in (run.greedy, run.sampled)
+    )
+    return f"| {run.variant} | {run.seed} | {changes} | {run.cpu_seconds:.0f} |"
+
+
+def draw(runs: Sequence[TeamRun], path: Path) -> None:
+    """Write the figure: the team and its frozen roles, and the team next to agents alone."""
+    figure, (left, right) = subplots(1, 2, size=(10, 4.4))
+    panels = {
+        left: ("team", "frozen_planner", "frozen_caller"),
+        right: ("team", "alone", "addresses_alone", "boxes_alone"),
+    }
+    for axes, variants in panels.items():
+        for number, variant in enumerate(variants):
+            rows = [run.curve for run in runs if run.variant == variant]
+            if rows:
+                across = [update for update, _ in rows[0]]
+                name = f"{variant.replace('_', ' ')} ({len(rows)})"
+                spread(axes, across, [[y for _, y in row] for row in rows], f"C{number}", name)
+        goal(axes, 0.85, "goal: 85 %")
+        axes.set(xlabel="update", ylabel="success of training episodes")
+        axes.legend(loc="center right")
+    left.set_title("Both roles learn, or one")
+    right.set_title("Two halves, or one agent")
+    count = max(len([run for run in runs if run.variant == each.variant]) for each in runs)
+    figure.suptitle(f"team job, {seeds(count)} at most")
+    save(figure, path)
+
+
+if __name__ == "__main__":
+    main()
