@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from fctncalling.algorithms.policy.decoder_states import states_at
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     LayerRunner,
-    recomputing,
-    run_layer,
+    RecomputingRunner,
+    TrimmingRunner,
 )
 from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
@@ -281,8 +281,8 @@ class ActorCritic(nn.Module):
         """Return how a pass calls its layers; adapter: active again while they are recomputed."""
         adapters = self.adapters
         if not recompute:
-            return run_layer
-        return recomputing(
+            return TrimmingRunner()
+        return RecomputingRunner(
             contextlib.nullcontext if adapters is None else lambda: adapters.use(adapter)
         )
 

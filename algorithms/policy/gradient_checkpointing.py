@@ -13,8 +13,6 @@ in evaluation mode, so the layers that it would recompute are wrapped for the le
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
 import mmap
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from fctncalling.algorithms.config import SettingError
+from fctncalling.algorithms.policy.heap_trimming import HeapTrimmer, input_bytes
 
 ATTENTION_KERNELS = tuple(
     getattr(torch.ops.aten, f"_scaled_dot_product_{name}").default
@@ -38,7 +37,6 @@ ATTENTION_KERNELS = tuple(
 )
 PAGES_BYTES = 2**24  # mapped at once
 ALIGNMENT = 64  # bytes
-LAYERS_A_TRIM = 2  # computed between two trims of the heap
 
 LayerRunner = Callable[..., Any]
 """(function, *args, **kwargs) -> the function's result: how a pass calls each layer."""
@@ -49,35 +47,56 @@ def run_layer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def recomputing(context: Callable[[], contextlib.AbstractContextManager[Any]]) -> LayerRunner:
-    """Return a runner under which a layer keeps its inputs and its attention output alone; it
-    serves one pass.
+class TrimmingRunner:
+    """Calls layers as they are, and trims the heap between them; serves one pass."""
+
+    def __init__(self) -> None:
+        self._heap = HeapTrimmer()
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled():
+            self._heap.before_layer(input_bytes((*args, *kwargs.values())))
+        return function(*args, **kwargs)
+
+
+class RecomputingRunner:
+    """Calls layers so that each keeps its inputs and its attention output alone; serves one pass.
 
     context: entered while a layer is computed again, which happens long after the pass, when
     another adapter may be active.
     """
-    memory = OwnPages()
-    heap = HeapTrimmer(memory)
 
-    def contexts() -> tuple[Any, Any]:
-        kept: list[Any] = []
-        heap.next_layer()
-        return _Keeping(kept, memory), _again(heap, context(), _Replaying(kept))
+    def __init__(self, context: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
+        self._context = context
+        self._memory = OwnPages()
+        self._heap = HeapTrimmer()
 
-    def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return function(*args, **kwargs)
-        with torch.autograd.graph.saved_tensors_hooks(memory.layer_input, lambda tensor: tensor):
+        num_bytes = input_bytes((*args, *kwargs.values()))
+        self._heap.before_layer(num_bytes)
+        keep = self._memory.layer_input
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             return checkpoint(
                 function,
                 *args,
                 use_reentrant=False,
                 preserve_rng_state=False,  # evaluation mode: no layer draws a random number
-                context_fn=contexts,
+                context_fn=partial(self._contexts, num_bytes),
                 **kwargs,
             )
 
-    return run
+    def _contexts(self, num_bytes: int) -> tuple[Any, Any]:
+        """Return the contexts of a layer's forward pass and of its second one."""
+        kept: list[Any] = []
+        return _Keeping(kept, self._memory), self._again(kept, num_bytes)
+
+    @contextlib.contextmanager
+    def _again(self, kept: list[Any], num_bytes: int) -> Iterator[None]:
+        self._heap.before_layer(num_bytes)
+        with self._context(), _Replaying(kept):
+            yield
 
 
 class OwnPages:
@@ -90,11 +109,6 @@ class OwnPages:
     def __init__(self) -> None:
         self._pages: mmap.mmap | None = None  # copies hold on to theirs
         self._used = 0
-
-    @property
-    def are_used(self) -> bool:
-        """Whether anything was copied; never on other devices than a CPU."""
-        return self._pages is not None
 
     def copy(self, tensor: Tensor) -> Tensor:
         """Return a copy of a tensor, with its strides where it is dense; one that is not on a CPU,
@@ -119,42 +133,6 @@ class OwnPages:
         as it is.
         """
         return tensor if tensor.grad_fn is None else self.copy(tensor)
-
-
-class HeapTrimmer:
-    """Gives the free pages of malloc's heap back to the system, once in LAYERS_A_TRIM layers.
-
-    A few bytes that stay, such as a node of autograd's graph, are cut from a freed array, and the
-    next array of that size no longer fits into it: the holes grow with each layer, to as much as
-    checkpointing saves. Large arrays in maps of their own (M_MMAP_THRESHOLD) leave no holes, but
-    each is then cleared page by page, and the update takes half as long again.
-    """
-
-    def __init__(self, memory: OwnPages) -> None:
-        self._memory = memory  # unused where arrays lie on a GPU
-        self._num_layers = 0
-
-    def next_layer(self) -> None:
-        """Count a layer that is about to be computed, forward or again."""
-        self._num_layers += 1
-        if self._memory.are_used and self._num_layers % LAYERS_A_TRIM == 0:
-            trim_heap()
-
-
-def trim_heap() -> None:
-    """Give free pages of the heap back to the system; other C libraries than glibc keep them."""
-    trim = _malloc_trim()
-    if trim is not None:
-        trim(0)
-
-
-@functools.cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    try:
-        trim: Callable[[int], int] = ctypes.CDLL("libc.so.6").malloc_trim
-    except (OSError, AttributeError):
-        return None
-    return trim
 
 
 class _Keeping(TorchDispatchMode):
@@ -192,21 +170,9 @@ class _Replaying(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def _again(
-    heap: HeapTrimmer,
-    outer: contextlib.AbstractContextManager[Any],
-    inner: contextlib.AbstractContextManager[Any],
-) -> Iterator[None]:
-    """Context manager in which a layer is computed again."""
-    heap.next_layer()
-    with outer, inner:
-        yield
-
-
-@contextlib.contextmanager
 def layers_run_by(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
-    """Context manager: the decoder's own forward calls its layers by `run`."""
-    layers = [] if run is run_layer else recomputed_layers(decoder)
+    """Context manager: the decoder's own forward has `run` compute its layers again."""
+    layers = recomputed_layers(decoder) if isinstance(run, RecomputingRunner) else []
     for layer in layers:
         # On the instance, inside its hooks: FSDP gathers a layer's weights in one of these.
         layer.__dict__["forward"] = partial(run, layer.forward)

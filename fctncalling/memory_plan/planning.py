@@ -81,6 +81,8 @@ def phases_of(
     before = [] if batch.is_only_one else [gradients]
     output = Term("output gradient", terms.output_gradient_bytes(sizes), "the vocabulary")
     update = Phase("update", (*held, *before, *passes, output))
+    if on_cpu:  # CUDA's cache is not in max_memory_allocated
+        update = _with_slack(update, config, sizes, batch, width)
     step_terms = [*held, gradients, Term("step", terms.step_bytes(sizes) // shares)]
     if count > 1 and shares == 1:
         joined = min(gradients.num_bytes, terms.MAX_REDUCE_BYTES + 4 * sizes.largest_trained)
@@ -90,18 +92,27 @@ def phases_of(
     if shares > 1:  # a checkpoint is written from whole tensors
         whole = sizes.policy_weight_bytes + terms.optimiser_bytes(sizes)
         phases.append(Phase("checkpoint", (*held[:-1], Term("whole tensors", whole))))
-    in_pieces = terms.ADAPTER_SHARE if config.lora_r and not config.gradient_checkpointing else 0.0
-    return tuple(_with_slack(phase, in_pieces) if on_cpu else phase for phase in phases)
+    return tuple(phases)
 
 
-def _with_slack(phase: Phase, activations_share: float) -> Phase:
-    """Return a phase with what malloc holds beside it: a share of all but weights, and one of
-    activations; CUDA's cache is not in max_memory_allocated.
+def _with_slack(
+    phase: Phase, config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
+) -> Phase:
+    """Return an update with the free blocks that malloc holds in pieces.
+
+    Other phases have none to speak of: they make few small things that stay.
     """
+    recomputed = config.gradient_checkpointing
     moving = sum(it.num_bytes for it in phase.terms if it.name != "weights")
     activations = sum(it.num_bytes for it in phase.terms if it.name == "activations")
-    held = int(terms.ALLOCATOR_SHARE * moving + activations_share * activations)
-    slack = Term("allocator", held, "MALLOC_MMAP_THRESHOLD_")
+    adapted = bool(config.lora_r) and not recomputed
+    held = terms.fragmented_bytes(moving, activations, adapted=adapted)
+    if sizes.own_forward or recomputed:  # passes that trim the heap
+        trimmed = terms.untrimmed_bytes(
+            sizes, batch.tokens, checkpointing=recomputed, shared=batch.shared, width=width
+        )
+        held = min(held, trimmed)
+    slack = Term("allocator", held, "--max_microbatch_tokens")
     return phase._replace(terms=(*phase.terms, slack))
 
 

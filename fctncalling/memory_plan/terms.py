@@ -6,6 +6,7 @@ activation, and a cast copy of the weights; no GPU was at hand to check those.
 
 from __future__ import annotations
 
+from fctncalling.algorithms.policy.heap_trimming import BYTES_A_TRIM
 from fctncalling.algorithms.policy.token_logprobs import MAX_LOGITS
 from fctncalling.memory_plan.policy_sizes import BYTES_FP32, LayerSizes, PolicySizes
 
@@ -15,9 +16,12 @@ STEP_ARRAYS = 2  # arrays of the largest weight's size that AdamW makes
 MAX_SCORES_BYTES = 3 * 2**22 * BYTES_FP32  # of the rollout's attention, see generation/kv_cache.py
 CACHE_GROWTH = 1.8  # a growing cache: the new buffers, and the old ones a fourth smaller
 MAX_REDUCE_BYTES = 2**26 * BYTES_FP32  # of gradients that processes add up at once
-ALLOCATOR_SHARE = 0.35  # of all but weights: freed memory that malloc holds in pieces (measured)
-# Of activations, with adapters, on top: adapted layers make four arrays for each one that stays.
-# Not with checkpointing, which returns large blocks.
+# Memory that malloc holds in pieces, measured. Where passes trim the heap, of the arrays of the
+# layers between two trims; adapted layers make more arrays for each one that stays.
+TRIMMED_SHARE = 1.0
+TRIMMED_ADAPTER_SHARE = 2.5
+# Where they do not, of all but weights, and with adapters of activations on top.
+ALLOCATOR_SHARE = 0.35
 ADAPTER_SHARE = 1.2
 
 
@@ -97,6 +101,28 @@ def activation_bytes(
 def backward_bytes(sizes: PolicySizes, tokens: int, *, width: int) -> int:
     """Return the bytes of gradients of activations that exist at once: those of one layer."""
     return tokens * transient_numbers(sizes.layer) * width
+
+
+def untrimmed_bytes(
+    sizes: PolicySizes, tokens: int, *, checkpointing: bool, shared: bool, width: int
+) -> int:
+    """Return the bytes of free blocks that malloc holds between two trims of the heap.
+
+        layers between two trims * tokens * saved_numbers * width
+
+    times a share, with adapters whose layers are not computed again a larger one.
+    """
+    num_layers = min(sizes.num_layers, -(-BYTES_A_TRIM // (tokens * sizes.layer.hidden * width)))
+    adapted = sizes.layer.lora_rank and not checkpointing
+    share = TRIMMED_ADAPTER_SHARE if adapted else TRIMMED_SHARE
+    return int(share * num_layers * tokens * saved_numbers(sizes.layer, shared=shared) * width)
+
+
+def fragmented_bytes(moving: int, activations: int, *, adapted: bool) -> int:
+    """Return the bytes of free blocks that malloc holds where passes do not trim the heap: a share
+    of all but weights, and of activations with adapters.
+    """
+    return int(ALLOCATOR_SHARE * moving + (ADAPTER_SHARE * activations if adapted else 0))
 
 
 def logits_bytes(sizes: PolicySizes, tokens: int) -> int:

@@ -5,9 +5,6 @@ their attention.
 from __future__ import annotations
 
 import dataclasses
-import mmap
-import platform
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,13 +17,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.minibatches import plan_minibatches
-from fctncalling.algorithms.policy import gradient_checkpointing
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.gradient_checkpointing import (
-    ATTENTION_KERNELS,
-    OwnPages,
-    trim_heap,
-)
+from fctncalling.algorithms.policy.gradient_checkpointing import ATTENTION_KERNELS, OwnPages
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.targets import compute_targets
@@ -162,35 +154,6 @@ def test_copies_lie_apart_in_pages_and_keep_numbers_and_strides(numbers: int) ->
     assert copies[0].stride() == outputs[0].stride()
     assert all(copy.data_ptr() % 64 == 0 for copy in copies)
     assert len({copy.data_ptr() for copy in [*outputs, *copies]}) == 8
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep their heap")
-def test_trimming_returns_the_holes_between_blocks_that_stay() -> None:
-    def resident_mib() -> float:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE / 2**20
-
-    blocks = [torch.ones(25_000) for _ in range(1200)]  # 100 kB each, too small for own maps
-    full = resident_mib()
-    del blocks[::2]  # 57 MiB
-    trim_heap()
-    assert resident_mib() < full - 40
-    assert all(bool(it.eq(1).all()) for it in blocks)
-
-
-def test_the_heap_is_trimmed_at_every_second_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(gradient_checkpointing, "trim_heap", lambda: calls.append(1))
-    counts = []
-    for on in (False, True):
-        policy = policy_of("llama")
-        layers = count_calls(policy)
-        config = settings(gradient_checkpointing=on, max_microbatch_tokens=100)
-        gradient(policy, config, shares=False)
-        counts.append((len(layers), len(calls)))
-    passes = counts[1][0] - counts[0][0]
-    assert passes > 1
-    assert counts[0][1] == 0
-    assert counts[1][1] == 2 * passes  # two of three layers, each forward and again
 
 
 def test_a_whole_update_leaves_the_same_weights_and_figures() -> None:
