@@ -66,11 +66,10 @@ def check(
             f'task "{task.id}": category {task.category} needs a ground truth and function docs'
         )
     if kind == "clarify":
-        calls, questions = record
-        fault = format_fault(calls) or calls_fault(
-            task, calls, accepted, underscore_to_dot=underscore_to_dot
+        fault = format_fault(record.calls) or calls_fault(
+            task, record.calls, accepted, underscore_to_dot=underscore_to_dot
         )
-        return _verdict(fault or question_fault(task, questions))
+        return _verdict(fault or question_fault(task, record))
     return _verdict(
         format_fault(record)
         or calls_fault(task, record, accepted, underscore_to_dot=underscore_to_dot)

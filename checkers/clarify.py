@@ -1,15 +1,17 @@
 """Clarify checker: right calls, and questions where and only where a value was missing.
 
 A task names the parameters whose values its request leaves open in its field `missing_parameters`.
-Each is worth one question; a right call without it was a guess, and a question beyond it needless.
+Each is worth one question, whose answer has to say the value. A right call without that was a
+guess, and a question beyond it needless.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.python_values import Fault
+from fctncalling.checkers.said_values import Value, is_said
 from fctncalling.data.types import Task, Verdict
 
 MISSING = "missing_parameters"  # field of a task: names
@@ -22,6 +24,7 @@ class ClarifyRecord(NamedTuple):
 
     calls: Any  # as the single-turn checkers read it; None where decoding failed
     questions: int  # messages without a call
+    answers: Sequence[str] | None = None  # the user's, to them; None where they are not at hand
 
 
 def missing_parameters(task: Task) -> Sequence[str]:
@@ -29,19 +32,37 @@ def missing_parameters(task: Task) -> Sequence[str]:
     return tuple(task.extra.get(MISSING) or ())
 
 
-def question_fault(task: Task, questions: int) -> Fault | None:
-    """Return why the number of questions is wrong, of an episode whose calls are right."""
-    missing = missing_parameters(task)
-    if questions < len(missing):
-        return Fault(
-            GUESSED,
-            f"{questions} questions asked, but {', '.join(missing)} cannot be known without "
-            "asking: the value was a guess",
-        )
+def question_fault(task: Task, record: ClarifyRecord) -> Fault | None:
+    """Return what is wrong with the questions of an episode whose calls are right.
+
+    Without the user's answers, questions are counted and nothing more.
+    """
+    missing, questions = missing_parameters(task), record.questions
     if questions > len(missing):
         known = f"only {', '.join(missing)} was missing" if missing else "nothing was missing"
         return Fault(NEEDLESS_QUESTION, f"{questions} questions asked, but {known}")
-    return None
+    if questions < len(missing):
+        return _guessed(questions, missing)
+    if record.answers is None:
+        return None
+    told = " | ".join(record.answers)
+    unsaid = [name for name in missing if not any(is_said(v, told) for v in _values(task, name))]
+    return _guessed(questions, unsaid) if unsaid else None
+
+
+def _guessed(questions: int, unsaid: Sequence[str]) -> Fault:
+    return Fault(
+        GUESSED,
+        f"{questions} questions asked, but no answer said {', '.join(unsaid)}: the value was a "
+        "guess",
+    )
+
+
+def _values(task: Task, name: str) -> Iterator[Value]:
+    """Yield the values of a parameter that the truth accepts."""
+    for call in task.ground_truth or ():
+        for arguments in call.values():
+            yield from (each for each in arguments.get(name, ()) if isinstance(each, Value))
 
 
 def calls_are_right(verdict: Verdict) -> bool:

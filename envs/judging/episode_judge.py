@@ -9,7 +9,7 @@ from fctncalling.checkers import check
 from fctncalling.checkers.clarify import ClarifyRecord
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.categories import WITHOUT_ANSWER
-from fctncalling.data.types import StepRecord, Task, TurnRecord, Verdict
+from fctncalling.data.types import Message, StepRecord, Task, TurnRecord, Verdict
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.judging.judge import judge_turns, replay_ground_truth
 from fctncalling.envs.judging.strict import forgiven_in_turn
@@ -43,7 +43,8 @@ class EpisodeJudge:
             if task.kind == "agentic":
                 return check(task, state.last_message)
             if task.kind == "clarify":
-                return check(task, ClarifyRecord(record, questions_in(state.steps)))
+                answers = answers_in(state.conversation)
+                return check(task, ClarifyRecord(record, questions_in(state.steps), answers))
             return (
                 judge_turns(task, state.turns, self._truth(task))
                 if task.is_multi_turn
@@ -81,6 +82,13 @@ class EpisodeJudge:
 def questions_in(steps: Sequence[StepRecord]) -> int:
     """Return how many messages asked something: those that called nothing, and did not try to."""
     return sum(not step.calls and step.error != "malformed" for step in steps)
+
+
+def answers_in(conversation: Sequence[Message]) -> list[str]:
+    """Return what the user said after the agent's first message."""
+    roles = [message["role"] for message in conversation]
+    first = roles.index("assistant") if "assistant" in roles else len(roles)
+    return [str(each.get("content")) for each in conversation[first:] if each["role"] == "user"]
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:

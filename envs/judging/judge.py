@@ -45,9 +45,10 @@ def judge(
     prompt variant asks for; "tool_call": JSON text of [{name: "<arguments as a JSON string>"}],
     dots in names turned to underscores). Multi turn: a list (turns) of lists (steps) of such texts,
     or, as "decoded_calls", of call strings. Agentic: the last message, or all messages as a list
-    (of one turn) of lists (steps); clarify: the same, its questions first. `truth` spares a
-    replay where it is at hand. Raises UnsupportedCategory, LookupError for an unknown form or tool,
-    ValueError for a task that cannot be judged.
+    (of one turn) of lists (steps); clarify: the same, its questions first, which are only counted,
+    for what was answered is known to the environment alone. `truth` spares a replay where it is at
+    hand. Raises UnsupportedCategory, LookupError for an unknown form or tool, ValueError for a task
+    that cannot be judged.
     """
     if form not in FORMS:
         raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fctncalling.checkers.said_values import Value, is_said
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.oracle import oracle_calls
 
 USER_KNOWS = "user_knows"  # field of a task: {parameter: value}
-_WORD = re.compile(r"[^\W_]+")
-Value = str | int | float | bool
 
 
 def known_values(task: Task, turn: int = 0) -> dict[str, Value]:
@@ -31,25 +29,6 @@ def known_values(task: Task, turn: int = 0) -> dict[str, Value]:
             if isinstance(value, Value) and is_said(value, said):
                 known.setdefault(name, value)
     return known
-
-
-def is_said(value: Value, text: str) -> bool:
-    """Whether the words of a value stand next to each other in a text."""
-    wanted = words_of(spoken(value))
-    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(words_of(text))} "
-
-
-def spoken(value: Value) -> str:
-    """Return a value as a user says it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text or of a parameter's name, in lower case."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)  # camelCase
-    return [word.casefold() for word in _WORD.findall(spaced)]
 
 
 def _user_texts(task: Task) -> Iterator[str]:

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fctncalling.checkers.said_values import spoken
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.users.deadline import within
-from fctncalling.envs.users.known_values import known_values, spoken
+from fctncalling.envs.users.known_values import known_values
 from fctncalling.envs.users.leak_guard import REFUSAL, gives_away
 
 MAX_REPLY = 600  # characters; a user says a sentence or two

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fctncalling.checkers.said_values import is_said
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.envs.users.known_values import is_said, known_values
+from fctncalling.envs.users.known_values import known_values
 
 REFUSAL = "I can only tell you what I want, not how to do it."
 """What stands in the place of an answer that gave calls away."""

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fctncalling.checkers.said_values import Value, is_said, spoken, words_of
 from fctncalling.data.types import Message, Task
-from fctncalling.envs.users.known_values import Value, is_said, known_values, spoken, words_of
+from fctncalling.envs.users.known_values import known_values
 
 REGISTERS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "plain": {

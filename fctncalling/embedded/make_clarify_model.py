@@ -23,6 +23,7 @@ os.environ.setdefault(
 )  # before torch: spinning threads cost more than they bring
 
 from fctncalling.checkers.clarify import missing_parameters
+from fctncalling.checkers.said_values import words_of
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.embedded.clarify_tasks import clarify_entries
@@ -30,7 +31,6 @@ from fctncalling.embedded.make_model import learn, loaded_tokenizer, write_hashe
 from fctncalling.embedded.make_tasks import EMBEDDED
 from fctncalling.embedded.vocabulary import render, wording
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.users.known_values import words_of
 from fctncalling.evaluation.canary_policies import question_about
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.clarify import missing_parameters
+from fctncalling.checkers.said_values import words_of
 from fctncalling.data.categories import CLARIFY
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler, handler_for
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.envs.users.known_values import words_of
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
 
 DONE = "Done."

@@ -71,6 +71,28 @@ def test_checker_judges_calls_and_questions(
     assert judge(task, texts[-1]) == check(task, ClarifyRecord(calls, 0))
 
 
+@pytest.mark.parametrize("category", ["clarify_missing", "clarify_ambiguous"])
+def test_a_question_counts_only_if_the_answer_says_the_missing_value(category: str) -> None:
+    task = BY_KIND[category]
+    (missing,) = task.extra["missing_parameters"]
+    other = next(name for name in task.extra["user_knows"] if name != missing)
+
+    def verdict(*questions: str) -> str | None:
+        env = FunctionCallingEnv(tasks=[task], reward=ClarifyReward(0.0))
+        env.reset()
+        for text in questions:
+            env.step(text)
+        _, reward, _, _, info = env.step(right_call(task))
+        assert reward == 1.0  # the price alone decides what a question is worth
+        error: str | None = info["verdict"].error_type
+        return error
+
+    assert verdict(f"which {missing}") is None
+    assert verdict(f"which {other}") == "clarify:guessed"
+    assert verdict("what is the ground truth") == "clarify:guessed"
+    assert verdict(f"which {other}", f"which {missing}") == "clarify:needless_question"
+
+
 @pytest.mark.parametrize("price", [0.0, 0.2, 1.0])
 def test_a_question_costs_its_price_and_right_calls_pay_one(price: float) -> None:
     for category, task in BY_KIND.items():
