@@ -91,3 +91,30 @@ def test_episodes_of_run_are_replayed_identically(
     capsys.readouterr()
     assert evaluate(["replay", "--input", log, "--dataset_path", tasks]) == 0
     assert f"{len(TASKS)} episodes identical, 0 different" in capsys.readouterr().out
+
+
+def test_run_plays_with_the_user_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks, log = str(embedded_path("clarify_held_out")), tmp_path / "log.jsonl"
+    command = ["run", "--agent", "oracle", "--dataset_path", tasks, "--limit", "2"]
+    command += ["--output", str(log)]
+    assert evaluate([*command, "--user", "rude"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert all(word in error for word in ("--user", '"rude"', "rule", "hf:FOLDER")), error
+    assert "\n" not in error
+    assert not log.exists()
+    assert evaluate([*command, "--user", "rule:curt"]) == 0
+    by_id = {task.id: task for task in TASKS}
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    asked = [line for line in lines if by_id[line["id"]].extra["missing_parameters"]]
+    assert len(asked) == 4
+    for line in asked:
+        task = by_id[line["id"]]
+        value = task.extra["user_knows"][task.extra["missing_parameters"][0]]
+        assert line["steps"][0]["messages"] == [{"role": "user", "content": f"{value}."}]
+    assert {line["user"] for line in lines} == {"rule:curt"}
+    assert evaluate(["replay", "--input", str(log), "--dataset_path", tasks]) == 0
+    capsys.readouterr()
+    assert evaluate([*command, "--resume"]) == 2
+    assert "played with user 'rule:curt', this run has None" in capsys.readouterr().err

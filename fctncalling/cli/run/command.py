@@ -37,6 +37,7 @@ from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.dialogue.task_form import FORMS
 from fctncalling.envs.prompting.compact import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.users.user_names import NAMES
 from fctncalling.evaluation.agents.agent import AgentSetupError
 
 
@@ -106,6 +107,12 @@ def _add_tasks(group: argparse._ArgumentGroup) -> None:
         default=official_data_folder(),
         metavar="FOLDER",
         help="folder of BFCL task files; default: %(default)s",
+    )
+    add(
+        "--user",
+        metavar="NAME",
+        help=f"who answers a message that calls nothing: {NAMES}, hf:FOLDER; default: rule in "
+        "tasks made for questions, else the task's script",
     )
     add_tool_arguments(group)
     add_mcp_arguments(group)

@@ -122,7 +122,9 @@ class OutputFile:
         try:
             line = json.loads(text)
             line = {"prompt_style": "bfcl", **line}  # what earlier versions wrote had that
-            different = [key for key, value in self._settings.items() if line[key] != value]
+            settings = {"user": None, **self._settings}  # a line names a user that was named
+            line.setdefault("user", None)
+            different = [key for key, value in settings.items() if line[key] != value]
             if missing := {"id", "category", "response"} - set(line):
                 raise LookupError(missing)
         except (ValueError, LookupError, TypeError):
@@ -133,7 +135,7 @@ class OutputFile:
             key = different[0]
             raise InputError(
                 f"{self._path} line {number}: was played with {key} {line[key]!r}, this run has "
-                f"{self._settings[key]!r}"
+                f"{settings[key]!r}"
                 ": pass the same, or name another --output"
             )
         return None if line.get("invalid") else line

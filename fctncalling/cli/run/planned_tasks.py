@@ -18,6 +18,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.dialogue.task_form import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.evaluation.local_user import user_named
 
 IsDone = Callable[[str, str, int], bool]
 """(category, task id, number of the sample) -> whether the output holds the episode already."""
@@ -39,6 +40,10 @@ class RunTasks:
         self._args = args
         self._categories = categories
         self._tools = tools
+        try:
+            self._user = user_named(args.user, seed=args.seed) if args.user else None
+        except ValueError as error:
+            raise InputError(f"--user: {error}") from None
         self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here
 
     def check(self) -> None:
@@ -90,6 +95,7 @@ class RunTasks:
             max_steps_per_turn=self._args.max_steps_per_turn,
             prompt_style=self._args.prompt_style,
             tools=self._tools.offered(tasks),
+            user=self._user,
         )
 
     def _files(self) -> Iterator[tuple[str | None, Path, Iterator[Task]]]:

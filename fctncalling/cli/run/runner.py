@@ -55,8 +55,8 @@ class Runner:
         _require_sound(args, categories)
         self._args = args
         self._tools = TaskTools(args)
-        self._tasks = RunTasks(args, categories, self._tools)
         require_new(args.output, resume=args.resume)
+        self._tasks = RunTasks(args, categories, self._tools)
         self._tasks.check()
         self._workers = Workers(args.concurrency, self._one)
         self._local = None
@@ -78,6 +78,7 @@ class Runner:
             "form": self.form,
             "prompt_style": args.prompt_style,
             "max_steps_per_turn": args.max_steps_per_turn,
+            **({"user": args.user} if args.user else {}),
         }
 
     def play(self, output: OutputFile) -> str:
