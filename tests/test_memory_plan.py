@@ -158,6 +158,18 @@ def test_what_saves_memory_saves_it_in_the_plan(
     assert lighter.num_bytes < update.num_bytes
 
 
+@pytest.mark.parametrize(("num_updates", "slots"), [(0, 3), (1, 8)])
+def test_a_run_that_only_evaluates_caches_no_more_than_its_evaluation_plays(
+    model: Path, monkeypatch: pytest.MonkeyPatch, num_updates: int, slots: int
+) -> None:
+    threads = {"n_rollout_threads": 8, "eval_episodes": 3, "episodes_per_update": 64}
+    plan = plan_of(model, 10**9, monkeypatch, num_updates=num_updates, **threads)
+    terms_of = {it.name: it.num_bytes for it in plan.phases[0].terms}
+    row = TrainConfig().max_episode_tokens
+    a_token = 4 * 2 * 16 * 4  # layers, keys and values, their width, bytes
+    assert terms_of["prefix tree"] == slots * row * a_token
+
+
 def test_the_command_loads_no_weights_and_says_whether_the_run_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

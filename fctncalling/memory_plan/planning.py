@@ -147,7 +147,9 @@ def _rollout_phase(
     """Return what playing holds: the fused decoder's copies, the largest cache and a pass."""
     if config.rollout_engine != "local":
         return Phase("rollout", tuple(held))
-    episodes = max(config.episodes_per_update, config.eval_episodes)
+    # With --num_updates 0 only evaluations play: demonstrations are written, not sampled.
+    played = config.episodes_per_update if config.num_updates else 0
+    episodes = max(played, config.eval_episodes)
     slots = min(config.n_rollout_threads, -(-episodes // count))
     tokens = slots * config.max_episode_tokens
     prefixes = tokens  # in the tree of prompts that were read: as many as the slots hold
