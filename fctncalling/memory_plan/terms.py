@@ -110,9 +110,11 @@ def untrimmed_bytes(
 
         layers between two trims * tokens * saved_numbers * width
 
-    times a share, with adapters whose layers are not computed again a larger one.
+    times a share, with adapters whose layers are not computed again a larger one; with
+    checkpointing half a layer more, for what its second pass makes.
     """
-    num_layers = min(sizes.num_layers, -(-BYTES_A_TRIM // (tokens * sizes.layer.hidden * width)))
+    untrimmed = -(-BYTES_A_TRIM // (tokens * sizes.layer.hidden * width))
+    num_layers = min(sizes.num_layers, untrimmed) + checkpointing / 2
     adapted = sizes.layer.lora_rank and not checkpointing
     share = TRIMMED_ADAPTER_SHARE if adapted else TRIMMED_SHARE
     return int(share * num_layers * tokens * saved_numbers(sizes.layer, shared=shared) * width)
