@@ -35,6 +35,11 @@ VARIANTS: dict[str, dict[str, str]] = {
     "boxes_alone": {"team": "parcels_boxes_alone"},
 }
 """Name of a variant -> flags that differ from the job's."""
+PANELS = {
+    "Both roles learn, or one": ("team", "frozen_planner", "frozen_caller"),
+    "Two halves, or one agent": ("team", "alone", "addresses_alone", "boxes_alone"),
+}
+"""Title of a panel -> variants in it."""
 
 
 class TeamRun(NamedTuple):
@@ -119,26 +124,21 @@ def _row(run: TeamRun) -> str:
 
 
 def draw(runs: Sequence[TeamRun], path: Path) -> None:
-    """Write the figure: the team and its frozen roles, and the team next to agents alone."""
-    figure, (left, right) = subplots(1, 2, size=(10, 4.4))
-    panels = {
-        left: ("team", "frozen_planner", "frozen_caller"),
-        right: ("team", "alone", "addresses_alone", "boxes_alone"),
-    }
-    for axes, variants in panels.items():
-        for number, variant in enumerate(variants):
+    """Write the figure: the team next to what it was trained with, as far as that was run."""
+    found = {run.variant for run in runs}
+    titles = [title for title, names in PANELS.items() if found & set(names[1:])] or [*PANELS][:1]
+    figure, panels = subplots(1, len(titles), size=(5 * len(titles), 4.4))
+    for axes, title in zip(panels, titles, strict=True):
+        for number, variant in enumerate(PANELS[title]):
             rows = [run.curve for run in runs if run.variant == variant]
             if rows:
                 across = [update for update, _ in rows[0]]
-                name = f"{variant.replace('_', ' ')} ({len(rows)})"
+                name = f"{variant.replace('_', ' ')}, {seeds(len(rows))}"
                 spread(axes, across, [[y for _, y in row] for row in rows], f"C{number}", name)
         goal(axes, 0.85, "goal: 85 %")
-        axes.set(xlabel="update", ylabel="success of training episodes")
-        axes.legend(loc="center right")
-    left.set_title("Both roles learn, or one")
-    right.set_title("Two halves, or one agent")
-    count = max(len([run for run in runs if run.variant == each.variant]) for each in runs)
-    figure.suptitle(f"team job, {seeds(count)} at most")
+        axes.set(title=title, xlabel="update", ylabel="success of training episodes")
+        axes.legend(loc="lower right", fontsize=8)
+    figure.suptitle("team job")
     save(figure, path)
 
 
