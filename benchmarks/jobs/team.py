@@ -137,7 +137,7 @@ def draw(runs: Sequence[TeamRun], path: Path) -> None:
                 spread(axes, across, [[y for _, y in row] for row in rows], f"C{number}", name)
         goal(axes, 0.85, "goal: 85 %")
         axes.set(title=title, xlabel="update", ylabel="success of training episodes")
-        axes.legend(loc="lower right", fontsize=8)
+        axes.legend(loc="best", fontsize=8)
     figure.suptitle("team job")
     save(figure, path)
 
