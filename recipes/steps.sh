@@ -25,6 +25,11 @@ run() { # name, model folder, task file, more flags
         --eval_dataset_path "$folder/test.jsonl" "${@:4}"
 }
 
+merge_adapter() { # name of a run of adapters: writes the model folder NAME_model
+    [ -e "$folder/$1_model" ] ||
+        "${evaluate[@]}" export --checkpoint "$(checkpoint "$1")" --output "$folder/$1_model"
+}
+
 answer_tests() { # name, model folder, more flags
     echo "== answers of $1"
     "${evaluate[@]}" run --agent "hf:$2" --dataset_path "$folder/test.jsonl" --resume \

@@ -128,7 +128,7 @@ def test_flags_of_the_recipes_exist(path: Path) -> None:
         subprocess.run(["bash", "-n", str(path)], check=True)
     flags = set(re.findall(r"(?<!\S)--[a-z]\w*(?:-\w+)*", path.read_text("utf-8")))
     known = {"--data_dir", "--answers", "--title"}
-    for subcommand in ("train", "run", "forge", "import-model", "doctor"):
+    for subcommand in ("train", "run", "forge", "import-model", "export", "doctor"):
         known |= known_flags(subcommand)
     assert flags - known == set()
     assert len(flags) > 5

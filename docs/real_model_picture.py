@@ -1,0 +1,54 @@
+"""Draw docs/real_model.png from docs/runs/smollm2: `python docs/real_model_picture.py`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fctncalling.evaluation.pass_at_k import wilson_interval
+
+DOCS = Path(__file__).parent
+RUNS = DOCS / "runs" / "smollm2"
+MODELS = {
+    "sft_forged": "SFT on\nforged tasks",
+    "tppo_forged": "then TPPO on\nofficial tasks",
+    "sft_split": "or SFT on\nofficial tasks",
+}
+
+
+def test_shares() -> dict[str, tuple[int, int]]:
+    """Return (valid, all) of each model's test tasks of simple_python and multiple."""
+    shares = dict.fromkeys(MODELS, (0, 0))
+    for line in (RUNS / "answers.jsonl").read_text(encoding="utf-8").splitlines():
+        answer = json.loads(line)
+        if answer["model"] in shares and not answer["id"].startswith("irrelevance"):
+            valid, count = shares[answer["model"]]
+            shares[answer["model"]] = (valid + answer["valid"], count + 1)
+    return shares
+
+
+def main() -> None:
+    """Draw sampled success on training tasks, update by update, and the shares on test tasks."""
+    import matplotlib.pyplot as plt
+
+    lines = (RUNS / "tppo_forged" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    updates = [update for line in lines if "env/success_rate" in (update := json.loads(line))]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), width_ratios=(3, 2))
+    success = [100 * update["env/success_rate"] for update in updates]
+    left.plot([update["update"] for update in updates], success, marker="o", markersize=3)
+    left.set(xlabel="update of TPPO", ylabel="success, %", ylim=(0, 80))
+    left.set_title("sampled, official training tasks (drawn near one half)", fontsize=10)
+    for place, (valid, count) in enumerate(test_shares().values()):
+        share, (low, high) = valid / count, wilson_interval(valid / count, count)
+        right.bar(place, 100 * share, color="C0")
+        right.plot([place, place], [100 * low, 100 * high], color="black")
+        right.text(place + 0.05, 100 * share + 1, f"{100 * share:.1f} %")
+    right.set_xticks(range(len(MODELS)), MODELS.values())
+    right.set_ylim(0, 80)
+    right.set_title("greedy, 150 official test tasks, 95 % intervals", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(DOCS / "real_model.png", dpi=100)
+
+
+if __name__ == "__main__":
+    main()
