@@ -18,7 +18,7 @@ MODELS = {
 
 def test_shares() -> dict[str, tuple[int, int]]:
     """Return (valid, all) of each model's test tasks of simple_python and multiple."""
-    shares = dict.fromkeys(MODELS, (0, 0))
+    shares: dict[str, tuple[int, int]] = dict.fromkeys(MODELS, (0, 0))
     for line in (RUNS / "answers.jsonl").read_text(encoding="utf-8").splitlines():
         answer = json.loads(line)
         if answer["model"] in shares and not answer["id"].startswith("irrelevance"):
