@@ -30,8 +30,9 @@ ENV_DEFAULTS: dict[str, dict[str, Any]] = {
     "clarify": {
         "experiment_name": "clarify",
         **_SHORT,
-        "num_updates": 40,
-        "lr": 1e-3,
+        "num_updates": 30,
+        "lr": 5e-4,
+        "lr_schedule": "linear",
         "eval_interval": 10,
         "max_steps_per_turn": 3,
         "eval_episodes": 200,
