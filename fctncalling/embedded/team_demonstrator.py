@@ -51,7 +51,8 @@ class TeamDemonstrator:
             name = zlib.crc32(f"{task.id}/{table}".encode())
             if np.random.default_rng([self._seed, name]).random() < self._hasty:
                 return usual
-        return dict(line.split() for line in task.extra["knowledge"][table].split(", "))[key]
+        lines: str = task.extra["knowledge"][table]
+        return dict(line.split() for line in lines.split(", "))[key]
 
 
 def _send(thing: str, box: str, city: str) -> str:
