@@ -15,8 +15,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
 import argparse
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from tool_jobs_report import Run, draw, report
 
@@ -74,17 +76,17 @@ def play(algorithm: str, seed: int, options: argparse.Namespace) -> Path:
     given = dict(pair.split("=", 1) for pair in options.set)
     model = Path(given.get("model_name_or_path", "embedded")).name
     folder = results / options.job / model / "embedded" / algorithm
+    flags = {"env_name": options.job, "algorithm_name": algorithm, "seed": seed, **given}
+    return trained(folder, results, flags)
+
+
+def trained(folder: Path, results: Path, flags: Mapping[str, Any]) -> Path:
+    """Return the folder of a run below `results`, trained now with these flags unless it was
+    before.
+    """
     if not (folder / "evaluation.json").exists():
-        flags = {
-            "env_name": options.job,
-            "algorithm_name": algorithm,
-            "seed": seed,
-            "results_dir": results,
-            "tensorboard": "false",
-            "device": "cpu",
-            **given,
-        }
-        train(folder, [f"--{name}={value}" for name, value in flags.items()])
+        fixed = {"results_dir": results, "tensorboard": "false", "device": "cpu"}
+        train(folder, [f"--{name}={value}" for name, value in {**fixed, **flags}.items()])
     return folder
 
 

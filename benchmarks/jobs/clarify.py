@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
 
 from pictures import goal, save, seeds, spread, subplots
-from tool_jobs import train
+from tool_jobs import trained
 
 ROOT = Path(__file__).parents[2]
 NEEDED = {"clarify_missing": 60, "clarify_ambiguous": 40}  # held-out tasks of each
@@ -106,17 +106,8 @@ def play(output: Path, price: float, seed: int) -> Path:
     """Return the folder of a run, trained now unless it was before."""
     results = output / f"price_{price:g}" / f"seed_{seed:02d}"
     folder = results / "clarify" / "embedded" / "embedded" / "TPPO"
-    if not (folder / "evaluation.json").exists():
-        flags = {
-            "env_name": "clarify",
-            "question_cost": price,
-            "seed": seed,
-            "results_dir": results,
-            "tensorboard": "false",
-            "device": "cpu",
-        }
-        train(folder, [f"--{name}={value}" for name, value in flags.items()])
-    return folder
+    flags = {"env_name": "clarify", "question_cost": price, "seed": seed}
+    return trained(folder, results, flags)
 
 
 def report(runs: Sequence[Run]) -> str:

@@ -18,12 +18,12 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
 
 from pictures import goal, save, seeds, spread, subplots
-from tool_jobs import train
+from tool_jobs import trained
 
 ROOT = Path(__file__).parents[2]
 VARIANTS: dict[str, dict[str, str]] = {
@@ -97,17 +97,8 @@ def play(output: Path, variant: str, seed: int) -> Path:
     """Return the folder of a run, trained now unless it was before."""
     results = output / variant / f"seed_{seed:02d}"
     folder = results / "team" / "embedded" / "embedded" / "TPPO"
-    if not (folder / "evaluation.json").exists():
-        flags: dict[str, Any] = {
-            "env_name": "team",
-            **VARIANTS[variant],
-            "seed": seed,
-            "results_dir": results,
-            "tensorboard": "false",
-            "device": "cpu",
-        }
-        train(folder, [f"--{name}={value}" for name, value in flags.items()])
-    return folder
+    flags = {"env_name": "team", **VARIANTS[variant], "seed": seed}
+    return trained(folder, results, flags)
 
 
 def report(runs: Sequence[TeamRun]) -> str:
