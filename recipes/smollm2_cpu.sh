@@ -1,31 +1,63 @@
 #!/usr/bin/env bash
 # SmolLM2-135M learns official BFCL tasks on two CPU cores: a supervised start on forged tasks, then
-# TPPO on official ones; beside it, supervised learning from the demonstrations of the same tasks.
+# on demonstrations of 200 official ones, then TPPO on 390 others.
 #
-#     recipes/smollm2_cpu.sh [FOLDER] [SEED]
+#     recipes/smollm2_cpu.sh [FOLDER] [ROW ...]
 #
+# A row is a model of the results page; what it starts from is made first. Rows:
+#   base                the pretrained model
+#   forged              supervised, forged tasks alone
+#   forged_tppo_SEED    from forged: TPPO on 590 official tasks, none demonstrated
+#   split               from forged: supervised on 200 of these
+#   split_tppo_SEED     from split: TPPO on the other 390; split_grpo_SEED: GRPO instead
+#   all                 from forged: supervised on all 590; all_tppo_SEED: then TPPO on them
 # The model comes out of a pinned wheel, the tasks out of another; nothing else is downloaded.
 # Interrupted at any point, the same command goes on. FOLDER/results.md is the results page.
 cd "$(dirname "$0")/.."
-folder=${1:-results/smollm2} seed=${2:-1} python=${PYTHON:-python}
+folder=${1:-results/smollm2} python=${PYTHON:-python}
+rows=("${@:2}")
+[ ${#rows[@]} -gt 0 ] || rows=(forged split split_tppo_1)
 common=(--torch_threads 2 --eval_episodes 1 --max_episode_tokens 2048 --max_new_tokens 96
     --n_rollout_threads 32 --max_microbatch_tokens 2048)
 demonstrations=(--sft_tasks dataset --sft_lr 2e-4 --sft_batch_size 8 --num_updates 0)
+reinforced=(--num_updates 18 --episodes_per_update 64 --group_size 8 --dynamic_sampling 2
+    --task_sampling success --num_mini_batch 2 --gamma 1 --lam 1 --entropy_coef 0
+    --lora_r 16 --lora_alpha 32 --lr 1e-3 --warmup_updates 2 --lr_schedule linear
+    --min_lr_ratio 0.2 --eval_interval 0)
+with_critic=(--group_baseline true --critic_lr 1e-3 --critic_detach true)
 . recipes/steps.sh
 export OMP_NUM_THREADS=2
 
-get_model_and_tasks 600 simple_python multiple irrelevance
-run sft_forged "$folder/model" "$folder/forged.jsonl" "${demonstrations[@]}"
-run "tppo_$seed" "$(checkpoint sft_forged)" "$folder/train.jsonl" --seed "$seed" --num_updates 18 \
-    --episodes_per_update 64 --group_size 8 --group_baseline true --dynamic_sampling 2 \
-    --task_sampling success --num_mini_batch 2 --gamma 1 --lam 1 --entropy_coef 0 \
-    --lora_r 16 --lora_alpha 32 --lr 1e-3 --warmup_updates 2 --lr_schedule linear --min_lr_ratio 0.2 \
-    --critic_lr 1e-3 --critic_detach true --eval_interval 0
-merge_adapter "tppo_$seed"
-run sft_split "$(checkpoint sft_forged)" "$folder/train.jsonl" "${demonstrations[@]}"
+for name in "${rows[@]}"; do
+    [[ $name =~ ^(base|forged|split|all|(forged|split|all)_(tppo|grpo)_[0-9]+)$ ]] ||
+        { echo "error: row $name: the head of recipes/smollm2_cpu.sh lists the rows" >&2 && exit 2; }
+done
 
-answer_tests base "$folder/model" --torch_threads 2 --concurrency 32
-answer_tests sft_forged "$(checkpoint sft_forged)" --torch_threads 2 --concurrency 32
-answer_tests "tppo_$seed" "$folder/tppo_${seed}_model" --torch_threads 2 --concurrency 32
-answer_tests sft_split "$(checkpoint sft_split)" --torch_threads 2 --concurrency 32
-write_page "SmolLM2-135M on official tasks" base sft_forged "tppo_$seed" sft_split
+declare -A models # of the rows that are made
+make_row() { # name of a row: makes its model and those that it starts from
+    [ -z "${models[$1]:-}" ] || return 0
+    local start=${1%%_*} tasks=$folder/train.jsonl
+    case $1 in
+    forged) start=base tasks=$folder/forged.jsonl ;;
+    split) start=forged tasks=$folder/demonstrations.jsonl ;;
+    all) start=forged ;;
+    split_*) tasks=$folder/practice.jsonl ;;
+    esac
+    make_row "$start"
+    local learn=(run "$1" "${models[$start]}" "$tasks")
+    case $1 in
+    *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" ;;
+    *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" ;;
+    *) "${learn[@]}" "${demonstrations[@]}" ;;
+    esac
+    models[$1]=$(checkpoint "$1")
+    [[ $1 != *_* ]] || { merge_adapter "$1" && models[$1]=$folder/${1}_model; }
+}
+
+get_model_and_tasks 600 simple_python multiple irrelevance
+models[base]=$folder/model
+for name in "${rows[@]}"; do
+    make_row "$name"
+    answer_tests "$name" "${models[$name]}" --torch_threads 2 --concurrency 32
+done
+write_page "SmolLM2-135M on official tasks" "${rows[@]}"

@@ -20,8 +20,8 @@ run tppo "$(checkpoint sft)" "$folder/forged.jsonl" --reward progress --num_upda
 for name in sft tppo; do
     "${evaluate[@]}" run --agent "hf:$(checkpoint $name)" --prompt_style compact --resume \
         --category multi_turn_base multi_turn_miss_func --max_new_tokens 160 \
-        --max_episode_tokens 8192 --concurrency 64 --output "$folder/$name.jsonl"
+        --max_episode_tokens 8192 --concurrency 64 --output "$folder/answers/$name.jsonl"
 done
-"$python" recipes/results_page.py --answers sft="$folder/sft.jsonl" tppo="$folder/tppo.jsonl" \
+"$python" recipes/results_page.py --answers sft="$folder/answers/sft.jsonl" tppo="$folder/answers/tppo.jsonl" \
     --dataset_path data/bfcl/BFCL_v4_multi_turn_base.json data/bfcl/BFCL_v4_multi_turn_miss_func.json \
     --title "SmolLM2-135M on official multi-turn tasks" --output "$folder/results.md"

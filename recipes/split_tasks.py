@@ -1,9 +1,12 @@
-"""Split official BFCL tasks into training tasks and test tasks, by the ids of a file.
+"""Split official BFCL tasks into test tasks and training tasks, by the ids of a file.
 
     python recipes/split_tasks.py --data_dir data/bfcl --output tasks
 
-writes tasks/train.jsonl and tasks/test.jsonl: of simple_python and multiple 450 and 150 tasks, of
-irrelevance 140 and 100. `official_split.json` names the test tasks; all others are for training.
+writes tasks/test.jsonl and tasks/train.jsonl, which has all others of the same categories, and of
+these the ones to demonstrate (tasks/demonstrations.jsonl) and the rest (tasks/practice.jsonl).
+`official_split.json` has single-turn tasks: of simple_python and multiple 150 to test, 150 to
+demonstrate and 300 others, of irrelevance 100, 50 and 90. `multi_turn_split.json` has
+multi_turn_base and multi_turn_miss_func: of each 30 to test; 100 and 40 to demonstrate.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 SPLIT = Path(__file__).with_name("official_split.json")
+PARTS = ("test", "demonstrations")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the two files; return the exit status."""
+    """Write the four files; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data_dir", type=Path, default=Path("data/bfcl"), metavar="FOLDER")
     parser.add_argument("--split", type=Path, default=SPLIT, metavar="FILE")
@@ -27,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         split = json.loads(options.split.read_text("utf-8"))
-        entries = [it for name in split for it in official_entries(options.data_dir, name)]
+        entries = [it for name in split["test"] for it in official_entries(options.data_dir, name)]
     except FileNotFoundError as error:
         print(
             f"error: {error.filename}: there is no such file; `evaluate_fctncalling.py import-bfcl`"
@@ -35,13 +39,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    test_ids = {task_id for ids in split.values() for task_id in ids}
-    if missing := test_ids - {entry["id"] for entry in entries}:
+    test, demonstrated = ({it for ids in split[part].values() for it in ids} for part in PARTS)
+    if missing := (test | demonstrated) - {entry["id"] for entry in entries}:
         print(f"error: {options.split}: no task has the id {min(missing)}", file=sys.stderr)
         return 2
+    train = [it for it in entries if it["id"] not in test]
     options.output.mkdir(parents=True, exist_ok=True)
-    for name, is_test in (("train", False), ("test", True)):
-        part = [entry for entry in entries if (entry["id"] in test_ids) == is_test]
+    for name, part in (
+        ("test", [it for it in entries if it["id"] in test]),
+        ("train", train),
+        ("demonstrations", [it for it in train if it["id"] in demonstrated]),
+        ("practice", [it for it in train if it["id"] not in demonstrated]),
+    ):
         text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in part)
         (options.output / f"{name}.jsonl").write_text(text, encoding="utf-8")
         print(f"{options.output / name}.jsonl: {len(part)} tasks")

@@ -1,10 +1,12 @@
 # Steps of the recipes, sourced by them. Each goes on where it was interrupted.
-# Set before: folder (of all outputs), python, common (flags of every training run).
+# Set before: folder (of all outputs), python, common (flags of every training run); split_file, where
+# the tasks are split otherwise.
 set -euo pipefail
 train=("$python" train_fctncalling.py --results_dir "$folder/runs" --resume)
 evaluate=("$python" evaluate_fctncalling.py)
+split_file=${split_file:-recipes/official_split.json}
 export OMP_WAIT_POLICY=PASSIVE
-mkdir -p "$folder"
+mkdir -p "$folder/answers"
 
 get_model_and_tasks() { # number of forged tasks, their categories
     [ -e "$folder/model/config.json" ] ||
@@ -12,7 +14,11 @@ get_model_and_tasks() { # number of forged tasks, their categories
     [ -e data/bfcl/BFCL_v4_simple_python.json ] || "${evaluate[@]}" import-bfcl --data_dir data/bfcl
     [ -e "$folder/forged.jsonl" ] || "${evaluate[@]}" forge --num_tasks "$1" --seed 1 \
         --category "${@:2}" --official_dir data/bfcl --output "$folder/forged.jsonl"
-    "$python" recipes/split_tasks.py --data_dir data/bfcl --output "$folder"
+    split_tasks
+}
+
+split_tasks() {
+    "$python" recipes/split_tasks.py --data_dir data/bfcl --split "$split_file" --output "$folder"
 }
 
 checkpoint() { # name of a run: its newest checkpoint, a model folder
@@ -33,12 +39,12 @@ merge_adapter() { # name of a run of adapters: writes the model folder NAME_mode
 answer_tests() { # name, model folder, more flags
     echo "== answers of $1"
     "${evaluate[@]}" run --agent "hf:$2" --dataset_path "$folder/test.jsonl" --resume \
-        --output "$folder/$1.jsonl" --max_new_tokens 96 "${@:3}"
+        --output "$folder/answers/$1.jsonl" --max_new_tokens 96 "${@:3}"
 }
 
 write_page() { # title, names of answers
     local pairs=()
-    for name in "${@:2}"; do pairs+=("$name=$folder/$name.jsonl"); done
+    for name in "${@:2}"; do pairs+=("$name=$folder/answers/$name.jsonl"); done
     "$python" recipes/results_page.py --answers "${pairs[@]}" \
         --dataset_path "$folder/test.jsonl" --output "$folder/results.md" --title "$1"
 }

@@ -30,7 +30,8 @@ def test_training_and_test_tasks_of_the_split_are_apart_and_have_their_ground_tr
 ) -> None:
     main: Callable[[list[str]], int] = script("split_tasks.py")["main"]
     assert main(["--data_dir", str(shared / "bfcl/data"), "--output", str(tmp_path)]) == 0
-    parts = {name: load_tasks(tmp_path / f"{name}.jsonl") for name in ("train", "test")}
+    names = ("train", "test", "demonstrations", "practice")
+    parts = {name: load_tasks(tmp_path / f"{name}.jsonl") for name in names}
     count = {
         (name, it.category == "irrelevance"): sum(
             (each.category == "irrelevance") == (it.category == "irrelevance") for each in tasks
@@ -43,11 +44,31 @@ def test_training_and_test_tasks_of_the_split_are_apart_and_have_their_ground_tr
         ("train", True): 140,
         ("test", False): 150,
         ("test", True): 100,
+        ("demonstrations", False): 150,
+        ("demonstrations", True): 50,
+        ("practice", False): 300,
+        ("practice", True): 90,
     }
-    assert {it.id for it in parts["train"]}.isdisjoint(it.id for it in parts["test"])
+    ids = {name: {it.id for it in tasks} for name, tasks in parts.items()}
+    assert ids["train"].isdisjoint(ids["test"])
+    assert ids["demonstrations"].isdisjoint(ids["practice"])
+    assert ids["demonstrations"] | ids["practice"] == ids["train"]
     assert all(
         it.ground_truth for part in parts.values() for it in part if it.kind != "irrelevance"
     )
+
+
+def test_no_multi_turn_test_task_has_a_demonstrated_variant(tmp_path: Path, shared: Path) -> None:
+    main: Callable[[list[str]], int] = script("split_tasks.py")["main"]
+    split = str(RECIPES / "multi_turn_split.json")
+    words = ["--data_dir", str(shared / "bfcl/data"), "--output", str(tmp_path), "--split", split]
+    assert main(words) == 0
+    parts = {name: load_tasks(tmp_path / f"{name}.jsonl") for name in ("test", "train")}
+    # base and miss_func tasks of one number ask for the same things
+    numbers = {name: {it.id.rsplit("_", 1)[1] for it in tasks} for name, tasks in parts.items()}
+    assert numbers["test"].isdisjoint(numbers["train"])
+    categories = [it.category for it in parts["test"]]
+    assert categories.count("multi_turn_base") == categories.count("multi_turn_miss_func") == 30
 
 
 def test_without_the_official_data_the_split_names_the_file_and_the_cure(
@@ -127,7 +148,7 @@ def test_flags_of_the_recipes_exist(path: Path) -> None:
     if path.suffix == ".sh":
         subprocess.run(["bash", "-n", str(path)], check=True)
     flags = set(re.findall(r"(?<!\S)--[a-z]\w*(?:-\w+)*", path.read_text("utf-8")))
-    known = {"--data_dir", "--answers", "--title"}
+    known = {"--data_dir", "--split", "--answers", "--title"}
     for subcommand in ("train", "run", "forge", "import-model", "export", "doctor"):
         known |= known_flags(subcommand)
     assert flags - known == set()

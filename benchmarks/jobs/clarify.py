@@ -25,8 +25,8 @@ from pictures import goal, save, seeds, spread, subplots
 from tool_jobs import trained
 
 ROOT = Path(__file__).parents[2]
-NEEDED = {"clarify_missing": 60, "clarify_ambiguous": 40}  # held-out tasks of each
-NOT_NEEDED = {"clarify_complete": 100}
+NEEDED = {"clarify_missing": 64, "clarify_ambiguous": 40}  # held-out tasks of each
+NOT_NEEDED = {"clarify_complete": 96}
 
 
 class Run(NamedTuple):

@@ -19,8 +19,11 @@ from fctncalling.embedded.single_turn_tasks import accepted, entry, request
 from fctncalling.embedded.vocabulary import NoSuchDraw, VocabularyDraw, wording
 
 Entry = dict[str, Any]
-SHARES = {"clarify_complete": 50, "clarify_missing": 30, "clarify_ambiguous": 20}  # in a hundred
 SPLITS = {"clarify_train": (800, 0), "clarify_held_out": (200, 90000)}  # tasks, first number
+SHARES = {  # in a hundred tasks; held out, neither asking always nor never solves more than 52
+    "clarify_train": {"clarify_complete": 50, "clarify_missing": 30, "clarify_ambiguous": 20},
+    "clarify_held_out": {"clarify_complete": 48, "clarify_missing": 32, "clarify_ambiguous": 20},
+}
 OR = " or "
 
 
@@ -32,7 +35,7 @@ def clarify_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int 
     """
     draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split.endswith("held_out"))
     entries, seen = list[Entry](), set[str]()
-    for category, share in SHARES.items():
+    for category, share in SHARES[split].items():
         made = 0
         while made < num_tasks * share // 100:
             try:

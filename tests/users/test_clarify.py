@@ -32,13 +32,13 @@ def right_call(task: Task) -> str:
 
 
 def test_asking_where_needed_is_the_only_way_to_solve_every_task() -> None:
-    some = TASKS[::4]  # as many of each kind
+    some = TASKS[::4]  # every kind in its share
     rates, _, unsolved = play_all(some, policies(TASKS, seed=0))
     assert unsolved == {}
     of_all = rates["all"]
     assert of_all["oracle"] == 1.0
     assert max(rate or 0.0 for name, rate in of_all.items() if name != "oracle") <= 0.55
-    assert (of_all["always_ask"], of_all["never_ask"]) == (0.5, 0.5)
+    assert (of_all["always_ask"], of_all["never_ask"]) == (0.52, 0.48)
 
 
 @pytest.mark.parametrize(
