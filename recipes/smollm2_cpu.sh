@@ -16,7 +16,7 @@
 cd "$(dirname "$0")/.."
 folder=${1:-results/smollm2} python=${PYTHON:-python}
 rows=("${@:2}")
-[ ${#rows[@]} -gt 0 ] || rows=(forged split split_tppo_1)
+[ ${#rows[@]} -gt 0 ] || rows=(forged forged_tppo_1)
 common=(--torch_threads 2 --eval_episodes 1 --max_episode_tokens 2048 --max_new_tokens 96
     --n_rollout_threads 32 --max_microbatch_tokens 2048)
 demonstrations=(--sft_tasks dataset --sft_lr 2e-4 --sft_batch_size 8 --num_updates 0)

@@ -97,6 +97,8 @@ def test_it_says_greedily_with_the_trained_adapter_what_transformers_says(
     tokenizer: Any = AutoTokenizer.from_pretrained(FOLDER)
     base = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
     model: Any = PeftModel.from_pretrained(base, adapter).eval()
+    moved = [it for name, it in model.named_parameters() if "lora_B" in name]
+    assert any(it.abs().max() > 0 for it in moved)
     named = {"lora_name": "trained", "lora_path": str(adapter)}
     httpx.post(f"{server}/v1/load_lora_adapter", json=named, timeout=60).raise_for_status()
     for question in QUESTIONS:
