@@ -45,6 +45,7 @@ REGISTERS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 """Register -> what is said -> its wordings."""
 MIXED = "mixed"
+OR = "or"
 # what an agent asks for that is its own to know
 _OF_THE_AGENT = re.compile(
     r"\b(functions?|calls?|tools?|arguments?|parameters?|json|code|python|syntax|prompts?|answers?|"
@@ -61,10 +62,10 @@ class RuleUser:
     """A user that answers a question with one value, or says why not.
 
     It knows `known_values` of its task. Of a question that names parameters it answers the first
-    one named; of a question that names none ("what do you mean?") the one value that nobody has
-    said yet, if there is just one. It refuses to speak of functions, calls and the like, so that
-    begging brings nothing but values. A message that asks nothing it leaves to the script, and also
-    a question that the task's next turn answers.
+    one named; of one that names none, the value that it offers ("low or high?"), or else the one
+    that nobody has said yet ("what do you mean?"), if there is just one. It refuses to speak of
+    functions, calls and the like, so that begging brings nothing but values. A message that asks
+    nothing it leaves to the script, and also a question that the task's next turn answers.
 
     `register` is how it speaks: one of `REGISTERS`, or "mixed", one drawn for each task. It draws
     from `seed` and the task alone: the same conversation gets the same answer.
@@ -115,6 +116,9 @@ class RuleUser:
             return named
         if _first_named(question, _parameters(task)) or _is_of_the_agent(question, task):
             return None
+        offered = [name for name, value in known.items() if is_said(value, question)]
+        if len(offered) == 1 and OR in words_of(question):
+            return offered[0]
         said = " ".join(str(m.get("content", "")) for m in conversation if m["role"] == "user")
         open_ones = [name for name, value in known.items() if not is_said(value, said)]
         return open_ones[0] if len(open_ones) == 1 else None

@@ -29,7 +29,11 @@ from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path
-from fctncalling.forge.forge_categories import FORGED_CATEGORIES, LONG_CONTEXT
+from fctncalling.forge.forge_categories import (
+    BFCL_CATEGORIES,
+    FORGED_CATEGORIES,
+    LONG_CONTEXT,
+)
 from fctncalling.forge.forge_files import ForgeFiles, OutputConflict
 from fctncalling.forge.forge_run import ForgeFailure, ForgeRun
 from fctncalling.forge.forge_settings import ForgeSettings
@@ -47,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=list(FORGED_CATEGORIES),
         metavar="NAME",
-        help=f"categories to make: {', '.join(FORGED_CATEGORIES)}; default: all, by their shares",
+        help=f"categories to make: {', '.join(FORGED_CATEGORIES)}; default: all but "
+        "clarify, by their shares",
     )
     parser.add_argument(
         "--seed",
@@ -147,8 +152,8 @@ def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> 
 
 
 def _categories(named: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the categories to make: those named, else all, those in long context where BFCL's
-    tables are here.
+    """Return the categories to make: those named, else all of BFCL's, those in long context where
+    its tables are here.
     """
     if named is not None:
         if any(name in LONG_CONTEXT for name in named):
@@ -159,8 +164,8 @@ def _categories(named: Sequence[str] | None) -> tuple[str, ...]:
     except LongContextError:
         left_out = ", ".join(LONG_CONTEXT)
         print(f"without BFCL's long-context tables (import-bfcl): no {left_out}", file=sys.stderr)
-        return tuple(name for name in FORGED_CATEGORIES if name not in LONG_CONTEXT)
-    return tuple(FORGED_CATEGORIES)
+        return tuple(name for name in BFCL_CATEGORIES if name not in LONG_CONTEXT)
+    return BFCL_CATEGORIES
 
 
 def _guard(folder: Path | None) -> OfficialGuard:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from fctncalling.forge import multi_turn, single_turn
+from fctncalling.forge.clarify import clarify_entry
 from fctncalling.forge.forged_entry import ForgedEntry
 from fctncalling.forge.multi_turn import HISTORY_DIALS
 from fctncalling.forge.multi_turn_entry import multi_turn_entry
@@ -41,7 +42,13 @@ FORGED_CATEGORIES: dict[str, ForgedCategory] = {
     )
     for name in multi_turn.CATEGORIES
 }
-"""Category -> maker and weight, in the order in which a file holds them: 60 of 100 multi-turn."""
+FORGED_CATEGORIES["clarify"] = ForgedCategory(clarify_entry, 6.2)
+"""Category -> maker and weight, in the order in which a file holds them. Of those of BFCL 60 of
+100 tasks are multi-turn.
+"""
+
+BFCL_CATEGORIES = tuple(name for name in FORGED_CATEGORIES if name != "clarify")
+"""Categories of BFCL, which are made where none is named."""
 
 LONG_CONTEXT = ("multi_turn_long_context", "multi_turn_composite")
 """Categories whose tools load BFCL's long-context tables."""

@@ -22,7 +22,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer
 from fctncalling.evaluation.lint_rules import lint_task
-from fctncalling.forge.forge_categories import FORGED_CATEGORIES, LONG_CONTEXT
+from fctncalling.forge.forge_categories import BFCL_CATEGORIES, LONG_CONTEXT
 from fctncalling.forge.forge_run import ForgeRun
 from fctncalling.forge.forge_settings import ForgeSettings
 from fctncalling.forge.forged_entry import user_texts
@@ -35,7 +35,7 @@ from fctncalling.forge.single_turn.measures import measure_single_turn
 ROOT = Path(__file__).parents[2]
 OFFICIAL_PYTHON = os.environ.get("FCTNCALLING_OFFICIAL_PYTHON", "")
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
-SHORT = [name for name in FORGED_CATEGORIES if name not in LONG_CONTEXT]
+SHORT = [name for name in BFCL_CATEGORIES if name not in LONG_CONTEXT]
 needs_official = pytest.mark.skipif(not OFFICIAL.is_dir(), reason="needs the official files")
 
 
@@ -115,7 +115,7 @@ def test_nobody_is_mentioned_in_a_tweet_that_was_posted_without_mentions() -> No
 def test_the_official_package_accepts_the_truths_of_two_thousand_tasks(tmp_path: Path) -> None:
     output = tmp_path / "tasks.jsonl"
     flags = ("--seed", "72", "--official_dir", str(OFFICIAL))
-    tasks = load_tasks(forged(output, 2000, *flags, categories=list(FORGED_CATEGORIES)))
+    tasks = load_tasks(forged(output, 2000, *flags, categories=list(BFCL_CATEGORIES)))
     lines = output.read_text(encoding="utf-8").splitlines()
     records = tmp_path / "records.jsonl"
     with records.open("w", encoding="utf-8") as file:

@@ -271,7 +271,7 @@ def test_a_file_of_another_maker_is_not_written_over(
 def test_forged_answers_pass_in_both_forms(tmp_path: Path) -> None:
     assert forge(tmp_path / "tasks.jsonl") == 0
     for task in load_tasks(tmp_path / "tasks.jsonl"):
-        if task.ground_truth is not None:
+        if task.ground_truth is not None and not task.extra.get("missing_parameters"):
             for form in ("prompting", "tool_call"):
                 [text, *_] = (text for each, _, text in possible_texts(task) if each == form)
                 assert judge(task, text, form).valid, (task.id, form, text)

@@ -48,9 +48,13 @@ def test_a_question_is_answered_by_the_value_that_it_names(register: str) -> Non
     assert "high" in first_only
     assert "kitchen" not in first_only
     assert "high" in str(ask(user, "please give me more details", lights()))  # the one not said
+    two = {"room": "attic", "level": "high"}
+    offered = lights(extra={"user_knows": two})
+    assert "attic" in str(ask(user, "The kitchen or the attic?", offered))
+    assert "attic" not in str(ask(user, "The attic?", offered))
+    assert "attic" not in str(ask(user, "The cellar or the kitchen?", offered))
     for question in ("Which colour?", "Which city is it?"):
-        two = {"room": "attic", "level": "high"}
-        answer = str(ask(user, question, lights(extra={"user_knows": two})))
+        answer = str(ask(user, question, offered))
         assert answer in REGISTERS[register]["unknown"]
     assert ask(user, "done", lights()) is None
 

@@ -97,7 +97,9 @@ def make_function(
     as_floats = rng.random() < profile.float_share
     parameters = tuple(_made(parameter, frame, as_floats, rng) for parameter in chosen)
     name = _name(frame, profile.dotted_share, rng)
-    return MadeFunction(frame, name, parameters, _doc(frame, name, parameters, profile, rng))
+    return MadeFunction(
+        frame, name, parameters, document_function(frame, name, parameters, profile, rng)
+    )
 
 
 def _chosen(frame: FunctionFrame, count: int, rng: random.Random) -> list[ParameterFrame]:
@@ -150,13 +152,14 @@ def _name(frame: FunctionFrame, dotted_share: float, rng: random.Random) -> str:
     return plain if kind < 0.9 else f"{frame.noun}_{verb}"
 
 
-def _doc(
+def document_function(
     frame: FunctionFrame,
     name: str,
     parameters: Sequence[MadeParameter],
     profile: CategoryProfile,
     rng: random.Random,
 ) -> Doc:
+    """Return a function doc in BFCL's form, its wording drawn."""
     verbs = _DESCRIBED.get(frame.mode) or tuple(verb.replace("_", " ") for verb in frame.verbs)
     verb = rng.choice(verbs)
     text = f"{verb[0].upper()}{verb[1:]} {frame.generic()} {frame.tail}".strip() + "."

@@ -38,13 +38,13 @@ def python_task(category: str, rng: random.Random) -> SingleTurnTask:
     domain = rng.choice(domains())
     if category == "irrelevance":
         return _irrelevant(profile, domain, rng)
-    frames = _distinct_frames(domain, draw_number(profile.functions, rng), rng, profile)
-    functions = [_function(frame, profile, rng) for frame in frames]
+    frames = distinct_frames(domain, draw_number(profile.functions, rng), rng, profile)
+    functions = [function_of_frame(frame, profile, rng) for frame in frames]
     if len({function.name for function in functions}) < len(functions):
         raise NoSuchTask("two functions of one name")
     num_calls = draw_number(profile.calls, rng)
     calls, question = _calls(category, functions, num_calls, profile, rng)
-    question = _with_context(question, domain, profile, rng)
+    question = with_context(question, domain, profile, rng)
     rng.shuffle(functions)
     return SingleTurnTask(
         question,
@@ -74,7 +74,7 @@ def _calls(
     return [call], request(call, rng, question_share=profile.question_share)
 
 
-def _with_context(
+def with_context(
     question: str, domain: Domain, profile: CategoryProfile, rng: random.Random
 ) -> str:
     """Return a question with a reason in front and a closing sentence behind, where drawn."""
@@ -99,7 +99,7 @@ def aside(place: str, rng: random.Random) -> str:
 
 def _irrelevant(profile: CategoryProfile, domain: Domain, rng: random.Random) -> SingleTurnTask:
     """Return a question and one function of the same domain that does something else."""
-    asked, offered = _distinct_frames(domain, 2, rng, profile)
+    asked, offered = distinct_frames(domain, 2, rng, profile)
     looks = [frame for frame in domain.frames if frame.mode == "look" and frame != offered]
     if looks and rng.random() < SHORT_ASKED and offered.mode != "look":
         asked = rng.choice(looks)
@@ -109,17 +109,20 @@ def _irrelevant(profile: CategoryProfile, domain: Domain, rng: random.Random) ->
         raise NoSuchTask("the function fits")
     wanted = make_function(asked, rng.choice((1, 1, 2)), profile, rng)
     call = make_call(wanted, rng)
-    function = _function(offered, profile, rng)
+    function = function_of_frame(offered, profile, rng)
     question = request(call, rng, question_share=profile.question_share)
     offers = {"offered": f"{offered.domain}/{offered.noun}"}
     return SingleTurnTask(question, [function.doc], None, _provenance(domain, [call]) | offers)
 
 
-def _function(frame: FunctionFrame, profile: CategoryProfile, rng: random.Random) -> MadeFunction:
+def function_of_frame(
+    frame: FunctionFrame, profile: CategoryProfile, rng: random.Random
+) -> MadeFunction:
+    """Return a function of a frame, as large as the profile draws."""
     return make_function(frame, draw_number(profile.parameters, rng), profile, rng)
 
 
-def _distinct_frames(
+def distinct_frames(
     domain: Domain, count: int, rng: random.Random, profile: CategoryProfile
 ) -> list[FunctionFrame]:
     """Return frames that do different things: most of the domain, some of another one."""
