@@ -25,6 +25,7 @@ class Batch(NamedTuple):
     )
     acted: Tensor  # (B, T) bool, token t was sampled by the policy
     tree: PrefixTree | None = None  # of the rows, where prefixes are shared
+    role: str = ""  # whose rows these are, where roles pass through the model apart
 
 
 class ActedTokens(NamedTuple):
@@ -160,6 +161,17 @@ class Experience(NamedTuple):
     starts: Tensor  # (rows + 1,) the first acted token of each row, and N at the end
     sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
     last_rows: Sequence[Row] | None = None  # of the episodes; None: as these hold them
+    roles_apart: bool = False  # a pass holds rows of one role: each has weights of its own
+
+    def role_of_episode(self, episode: int) -> str:
+        """Return the role of an episode as passes tell them apart; "" where they do not."""
+        return self.episodes[episode].role if self.roles_apart else ""
+
+    def role_of(self, row: int) -> str:
+        """Return the role of a row as passes tell them apart; "" where they do not."""
+        if not self.roles_apart:
+            return ""
+        return self.role_of_episode(int(self.tokens.episode[self.starts[row]]))
 
     def episode_groups(self) -> Tensor:
         """Return the group index of each episode, (E,): equal for the same task and environment
@@ -240,7 +252,7 @@ class Experience(NamedTuple):
         batch = make_batch([self.rows[row] for row in rows], device=device, trim=True)
         if self.sharing is not None:
             batch = batch._replace(tree=self.sharing.tree(self.trained_ids(rows)).to(device))
-        return batch, self.token_indices(rows)
+        return batch._replace(role=self.role_of(rows[0])), self.token_indices(rows)
 
     def token_indices(self, rows: Sequence[int]) -> Tensor:
         """Return the indices into `tokens` of the acted tokens of rows, in the rows' order."""

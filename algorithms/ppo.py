@@ -101,6 +101,7 @@ def update(
     algorithm = ALGORITHMS[config.algorithm_name]
     config = processes.with_equal_accumulation(config)
     experience = sharded_experience(shape_rewards(episodes, config), policy, processes)
+    experience = experience._replace(roles_apart=config.roles_apart)
     if config.share_prefixes:
         experience = share_prefixes(experience, policy.prefix_sharing, config)
     minibatches = plan_minibatches(experience, config, generator)
@@ -293,8 +294,6 @@ def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) 
 
 
 def _raise_for_nonfinite(tensors: dict[str, Tensor]) -> None:
-    """Raise FloatingPointError naming the first tensor, in order of computation, with a NaN or
-    infinity.
-    """
+    """Raise FloatingPointError naming the first tensor, as computed, with a NaN or infinity."""
     for name, tensor in tensors.items():
         check_finite(name, tensor, "before a step")

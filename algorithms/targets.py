@@ -10,12 +10,12 @@ from torch import Tensor
 
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Trajectories
-from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, whole_ids
+from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.group_baseline import less_group_baseline
 from fctncalling.algorithms.learning_signal import outcome_spread, whiten_by_spread
-from fctncalling.algorithms.minibatches import microbatches
+from fctncalling.algorithms.minibatches import bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import corrects_sampling
@@ -64,7 +64,7 @@ def compute_targets(
     reference = _reference_logprobs(policy, experience, minibatches, config, processes)
     spread = outcome_spread(_trajectories(experience, old_values, None), config.discount)
     experience = less_kl_penalties(experience, reference, old_logprobs, config)
-    bootstrap = _bootstrap(policy, experience, algorithm, config, processes)
+    bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     estimate = _estimate(algorithm, experience, old_values, bootstrap, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
         estimate = estimate._replace(loss_mask=estimate.loss_mask & ~experience.tokens.cut)
@@ -154,43 +154,6 @@ def _reference_logprobs(
             logprobs[token_indices] = found
     processes.all_reduce(logprobs)
     return logprobs
-
-
-@torch.no_grad()
-def _bootstrap(
-    policy: ActorCritic,
-    experience: Experience,
-    algorithm: Algorithm,
-    config: TrainConfig,
-    processes: ProcessGroup,
-) -> Tensor:
-    """Return the bootstrap value after the last token of each truncated episode, (E,); 0 where it
-    terminated, or without a critic.
-    """
-    values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
-    cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
-    if not (cut and config.truncation_bootstrap and algorithm.critic):
-        return values
-    last_rows = [experience.last_row(index) for index in cut]
-    lengths, sharing = [len(row.ids) for row in last_rows], experience.sharing
-
-    def forward(members: list[int]) -> tuple[list[int], Tensor]:
-        rows = [last_rows[member] for member in members]
-        batch = make_batch(rows, device=values.device)
-        tree = sharing.tree(whole_ids(rows)).to(values.device) if sharing is not None else None
-        columns = torch.tensor([lengths[member] - 1 for member in members], device=values.device)
-        ends = policy.values_at(batch.ids, batch.attention_mask, columns, tree)
-        return [cut[member] for member in members], ends
-
-    limit = config.max_microbatch_tokens
-    if sharing is None:
-        groups = microbatches(lengths, max_tokens=limit)
-    else:
-        groups = sharing.microbatches(whole_ids(last_rows), max_tokens=limit)
-    for indices, ends in processes.for_each_microbatch(groups, forward):
-        values[indices] = ends
-    processes.all_reduce(values)
-    return values
 
 
 def _estimate(

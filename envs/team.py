@@ -93,6 +93,11 @@ class TeamEnv(gymnasium.Env[str, str]):
         """What is played, in order."""
         return self._env.tasks
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Names of the roles, as `info["role"]` has them."""
+        return tuple(self.team.roles)
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
@@ -282,9 +287,3 @@ class TeamEnv(gymnasium.Env[str, str]):
         if self._conversation is None:
             raise ResetNeeded(f"{what}: no task has begun. Call reset() first.")
         return self._conversation
-
-
-def _common(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the environment's `info` that no role's view changes."""
-    own = ("tools", "instructions", "turn", "stop", "continuation", "observation_bytes_cut")
-    return {key: value for key, value in info.items() if key not in own}

@@ -42,7 +42,11 @@ RULES = (
     ),
     Rule(("action_logprob_norm",), _is_not("APPO"), "--algorithm_name APPO"),
     Rule(("gamma_token", "lam_token"), _is_not("TPPO"), "--algorithm_name TPPO"),
-    Rule(("critic", "critic_head", "group_baseline"), _is_grpo, "a critic, which GRPO has none of"),
+    Rule(
+        ("critic", "critic_head", "team_critic", "group_baseline"),
+        _is_grpo,
+        "a critic, which GRPO has none of",
+    ),
     Rule(
         (
             *("lam", "lam_value", "truncation_bootstrap", "whiten_advantages", "value_coef"),

@@ -23,6 +23,7 @@ def check_combinations(config: TrainConfig) -> None:
         )
     _check_episode_numbers(config)
     _check_critic(config)
+    _check_roles(config)
     _check_token_limits(config)
     if config.has_supervised_stage and config.kl_coef:
         raise SettingError(
@@ -61,6 +62,19 @@ def _check_critic(config: TrainConfig) -> None:
     if config.critic == "lora" and not config.lora_r:
         raise SettingError(
             "--critic: got lora, which needs --lora_r of at least 1; or take head or full"
+        )
+
+
+def _check_roles(config: TrainConfig) -> None:
+    flags = [f"--team_critic {config.team_critic}"] if config.team_critic != "shared" else []
+    if config.role_adapters:
+        flags.append("--role_adapters")
+        if not config.lora_r:
+            raise SettingError("--role_adapters: needs --lora_r of at least 1, their rank")
+    if flags and config.has_supervised_stage:
+        raise SettingError(
+            f"{flags[0]}: --sft_tasks and --sft_episodes are of one agent, without roles; leave "
+            "them out"
         )
 
 

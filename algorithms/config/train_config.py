@@ -55,6 +55,11 @@ class TrainConfig(
         return tuple(self.frozen_roles.split(",")) if self.frozen_roles else ()
 
     @property
+    def roles_apart(self) -> bool:
+        """Whether the roles of a team have weights of their own."""
+        return self.role_adapters or self.team_critic == "per_role"
+
+    @property
     def discount(self) -> float:
         """The discount from one action to the next: --gamma, or what the algorithm has where it is
         left open.

@@ -144,10 +144,12 @@ class ProcessGroup:
 
     def all_reduce_gradients(self, module: nn.Module) -> None:
         """Replace the gradients of a module by their sum over all processes; FSDP has done so
-        already.
+        already. A gradient that some processes alone have, as of a role's weights where the others
+        passed rows of another role, is 0 in theirs.
         """
         if self.count == 1 or self.sharding is not None:
             return
+        self._fill_missing_gradients(list(module.parameters()))
         waiting: list[Tensor] = []
         for parameter in module.parameters():
             if parameter.grad is not None:
@@ -157,6 +159,14 @@ class ProcessGroup:
                 waiting = []
         if waiting:
             _all_reduce_together(waiting)
+
+    def _fill_missing_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Give a gradient of 0 to what has one in other processes alone."""
+        known = torch.tensor([float(it.grad is not None) for it in parameters], device=self.device)
+        self.all_reduce(known)
+        for parameter, count in zip(parameters, known.tolist(), strict=True):
+            if count and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
 
     def shard(self, policy: ActorCritic) -> None:
         """Shard the policy's weights with FSDP, if configured."""

@@ -111,12 +111,16 @@ class GenerationEngine(Engine):
         self._prefixes = SlotPrefixes(self._decoder, self._row, shared)
         self._longest = 0  # tokens that a slot has held so far
 
-    def begin(self, slot: int, seed: int | None = None) -> None:
-        """Clear a slot for a new sequence; a seed gives it its own random stream."""
+    def begin(
+        self, slot: int, seed: int | None = None, *, stream: torch.Generator | None = None
+    ) -> None:
+        """Clear a slot for a new sequence; a seed gives it its own random stream, `stream` is one
+        that it shares with others.
+        """
         self.restart(slot)
-        self._slots[slot].stream = (
-            self.generator if seed is None else torch.Generator().manual_seed(seed)
-        )
+        if seed is not None:
+            stream = torch.Generator().manual_seed(seed)
+        self._slots[slot].stream = self.generator if stream is None else stream
 
     def restart(self, slot: int) -> None:
         """Clear a slot but keep its random stream (its history was rendered anew)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -56,16 +56,28 @@ def _plan(experience: Experience, config: TrainConfig, order: Sequence[int]) -> 
     plan = []
     for numbers in torch.tensor_split(torch.arange(len(units)), num_minibatches):
         rows = [row for number in numbers.tolist() for row in units[number]]
-        limits = {
-            "max_tokens": config.max_microbatch_tokens,
-            "num_parts": config.gradient_cp_steps,
-        }
-        if sharing is None:
-            passes = microbatches([experience.lengths[row] for row in rows], **limits)
-        else:
-            passes = sharing.microbatches(experience.trained_ids(rows), **limits)
-        plan.append([[rows[index] for index in group] for group in passes])
+        of_role = split_by(rows, experience.role_of)
+        plan.append([each for own in of_role for each in _passes(experience, config, own)])
     return plan
+
+
+def _passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) -> Minibatch:
+    """Return rows in groups that pass through the model one by one."""
+    sharing = experience.sharing
+    limits = {"max_tokens": config.max_microbatch_tokens, "num_parts": config.gradient_cp_steps}
+    if sharing is None:
+        groups = microbatches([experience.lengths[row] for row in rows], **limits)
+    else:
+        groups = sharing.microbatches(experience.trained_ids(rows), **limits)
+    return [[rows[index] for index in group] for group in groups]
+
+
+def split_by(items: Sequence[int], key: Callable[[int], str]) -> list[list[int]]:
+    """Return the items in groups of one key each, in order of key and item."""
+    groups: dict[str, list[int]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return [groups[found] for found in sorted(groups)]
 
 
 def _groups(experience: Experience, order: Sequence[int]) -> list[list[int]]:

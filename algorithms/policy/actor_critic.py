@@ -10,20 +10,21 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
+from fctncalling.algorithms.policy.critic_files import load_critic, save_critic
 from fctncalling.algorithms.policy.decoder_states import states_at
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     LayerRunner,
     RecomputingRunner,
     TrimmingRunner,
 )
-from fctncalling.algorithms.policy.lora import ACTOR, CRITIC, Adapters
+from fctncalling.algorithms.policy.lora import CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
@@ -31,9 +32,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     prefix_sharing_of,
 )
 from fctncalling.algorithms.policy.token_logprobs import token_logprobs_and_entropies
-from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE, ValueHead
-
-CRITIC_MODEL_FILE = "critic_model.safetensors"
+from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE, make_value_head
 
 
 class TokenOutputs(NamedTuple):
@@ -50,7 +49,8 @@ class ActorCritic(nn.Module):
 
     `model` is any transformers causal language model (anything with `get_decoder()`,
     `get_output_embeddings()` and `config`). With critic_detach the value loss trains the head alone
-    and leaves the language model untouched.
+    and leaves the language model untouched. critic_roles: roles of a team that get a value head
+    each; none: one for all.
     """
 
     def __init__(
@@ -60,10 +60,13 @@ class ActorCritic(nn.Module):
         critic_head: str = "mlp",
         critic_hidden: int = 128,
         critic_detach: bool = False,
+        critic_roles: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.model = model
-        self.value_head = ValueHead(model.config.hidden_size, kind=critic_head, width=critic_hidden)
+        self.value_head = make_value_head(
+            model.config.hidden_size, critic_roles, kind=critic_head, width=critic_hidden
+        )
         self.critic_detach = critic_detach
         self.critic_model: nn.Module | None = None  # the critic's own backbone (a decoder)
         self.adapters: Adapters | None = None
@@ -77,6 +80,7 @@ class ActorCritic(nn.Module):
         attention_mask: Tensor,  # (B, T) bool, false on padding, left or right
         acted: Tensor,  # (B, T) bool, true at the N tokens to return outputs of
         tree: PrefixTree | None = None,  # of the rows, to compute shared tokens once
+        role: str = "",  # whose rows these are, where roles have adapters or value heads
         *,
         temperature: float = 1.0,
         # (B, T); default: counted over the attended tokens of each row
@@ -97,19 +101,20 @@ class ActorCritic(nn.Module):
                 "predicted from"
             )
         read = (ids, attention_mask, position_ids, rows, columns - 1, tree)
-        run = self._layer_runner(ACTOR, recompute=gradient_checkpointing)
-        hidden = states_at(self.model, self.model.get_decoder(), *read, run)  # (N, H)
-        logprobs, entropies = token_logprobs_and_entropies(
-            self.model,
-            hidden,
-            ids[rows, columns],
-            temperature=temperature,
-            entropy_gradient=entropy_gradient,
-        )
+        run = self._layer_runner(self._actor(role), recompute=gradient_checkpointing)
+        with self._use(self._actor(role)):
+            hidden = states_at(self.model, self.model.get_decoder(), *read, run)  # (N, H)
+            logprobs, entropies = token_logprobs_and_entropies(
+                self.model,
+                hidden,
+                ids[rows, columns],
+                temperature=temperature,
+                entropy_gradient=entropy_gradient,
+            )
         if self._critic_has_own_backbone:
             run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
-            hidden = self._critic_states(*read, run)
-        return TokenOutputs(logprobs, entropies, self._values(hidden))
+            hidden = self._critic_states(role, *read, run)
+        return TokenOutputs(logprobs, entropies, self._values(hidden, role))
 
     def values_at(
         self,
@@ -117,6 +122,7 @@ class ActorCritic(nn.Module):
         attention_mask: Tensor,  # (B, T) bool
         columns: Tensor,  # (B,) column of the last token before the value, one a row
         tree: PrefixTree | None = None,
+        role: str = "",
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
@@ -125,7 +131,7 @@ class ActorCritic(nn.Module):
         """
         rows = torch.arange(len(ids), device=ids.device)
         read = (ids, attention_mask, position_ids, rows, columns, tree)
-        return self._values(self._critic_states(*read))
+        return self._values(self._critic_states(role, *read), role)
 
     def set_reference(self, model: Any) -> None:
         """Set the frozen KL reference model; with LoRA the base serves."""
@@ -138,11 +144,12 @@ class ActorCritic(nn.Module):
         attention_mask: Tensor,
         acted: Tensor,
         tree: PrefixTree | None = None,
+        role: str = "",
         *,
         temperature: float = 1.0,
     ) -> Tensor:
         """Return the reference's log-probabilities of the acted tokens, (N,); arguments as
-        `forward`'s.
+        `forward`'s. It is the same for all roles.
         """
         rows, columns = acted.nonzero(as_tuple=True)
         reference: ActorCritic = self._reference[0] if self._reference else self
@@ -151,7 +158,7 @@ class ActorCritic(nn.Module):
                 "no reference model: call set_reference(model) before an update with "
                 "--kl_coef above 0"
             )
-        with self.adapters.use(None) if self.adapters is not None else contextlib.nullcontext():
+        with self._use(None):
             read = (ids, attention_mask, None, rows, columns - 1, tree)
             hidden = states_at(reference.model, reference.model.get_decoder(), *read)
         return token_logprobs_and_entropies(
@@ -163,11 +170,11 @@ class ActorCritic(nn.Module):
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the trainable weights of the language model; with LoRA those of the active
-        adapter.
+        """Return the trainable weights of the language model; with LoRA those of the actor's
+        adapters.
         """
         if self.adapters is not None:
-            return iter(self.adapters.parameters(self.adapters.active or ACTOR))
+            return iter(self.adapters.actor_parameters())
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
 
     def critic_parameters(self) -> Iterator[nn.Parameter]:
@@ -184,12 +191,18 @@ class ActorCritic(nn.Module):
         refuse_half_precision(self)
 
     def add_lora(
-        self, *, r: int, alpha: float, targets: str = "all-linear", critic: bool = False
+        self,
+        *,
+        r: int,
+        alpha: float,
+        targets: str = "all-linear",
+        critic: bool = False,
+        roles: Sequence[str] = (),
     ) -> None:
-        """Freeze the language model and add a LoRA adapter for the actor, with `critic` another
-        for the critic.
+        """Freeze the language model and add a LoRA adapter for the actor, or one for each of its
+        roles; with `critic` another for the critic.
         """
-        self.adapters = Adapters(self.model, r=r, alpha=alpha, targets=targets)
+        self.adapters = Adapters(self.model, r=r, alpha=alpha, targets=targets, roles=roles)
         if critic:
             self.adapters.add(CRITIC)
         refuse_half_precision(self)
@@ -204,31 +217,13 @@ class ActorCritic(nn.Module):
             self.adapters.save(folder)
         else:
             self.model.save_pretrained(folder)
-        _save_weights(self.value_head, Path(folder) / VALUE_HEAD_FILE)
-        if self.critic_model is not None:
-            _save_weights(self.critic_model, Path(folder) / CRITIC_MODEL_FILE)
+        save_critic(Path(folder), self.value_head, self.critic_model)
 
     def load_critic(self, folder: str | Path) -> None:
         """Load value head, critic model and critic adapter of a saved policy, as far as this one
-        has them.
-
-        ValueError where the folder has none, or one of another kind or shape.
+        has them. ValueError where the folder has none, or one of another kind or shape.
         """
-        head_file, model_file = Path(folder) / VALUE_HEAD_FILE, Path(folder) / CRITIC_MODEL_FILE
-        if not head_file.exists():
-            raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
-        if self.critic_model is not None:
-            if not model_file.exists():
-                raise ValueError(
-                    f"{folder} holds no critic with a model of its own ({CRITIC_MODEL_FILE} is "
-                    "missing)"
-                )
-            from safetensors.torch import load_file
-
-            self.critic_model.load_state_dict(load_file(model_file))
-        if self.adapters is not None and CRITIC in self.adapters.names:
-            self.adapters.load(folder, [CRITIC])
-        self.value_head.load(head_file)
+        load_critic(Path(folder), self.value_head, self.critic_model, self.adapters)
 
     @classmethod
     def load(
@@ -238,6 +233,7 @@ class ActorCritic(nn.Module):
         critic_head: str = "mlp",
         critic_hidden: int = 128,
         critic_detach: bool = False,
+        critic_roles: Sequence[str] = (),
         dtype: torch.dtype = torch.float32,
     ) -> Self:
         """Return the policy of a model folder or hub name, with a new value head if none was saved.
@@ -250,7 +246,11 @@ class ActorCritic(nn.Module):
             str(name_or_path), dtype=dtype, trust_remote_code=False
         ).requires_grad_(dtype == torch.float32)
         policy = cls(
-            model, critic_head=critic_head, critic_hidden=critic_hidden, critic_detach=critic_detach
+            model,
+            critic_head=critic_head,
+            critic_hidden=critic_hidden,
+            critic_detach=critic_detach,
+            critic_roles=critic_roles,
         )
         if (Path(name_or_path) / VALUE_HEAD_FILE).exists():
             policy.load_critic(name_or_path)
@@ -268,30 +268,29 @@ class ActorCritic(nn.Module):
             self.adapters is not None and CRITIC in self.adapters.names
         )
 
-    def _critic_states(self, *read: Any) -> Tensor:
-        """Return the hidden states that the value head takes, (N, H); arguments of `states_at`."""
+    def _critic_states(self, role: str, *read: Any) -> Tensor:
+        """Return the hidden states that the value head takes, (N, H); after the role the arguments
+        of `states_at`.
+        """
         if self.critic_model is not None:
             return states_at(self.model, self.critic_model, *read)
-        if self.adapters is not None and CRITIC in self.adapters.names:
-            with self.adapters.use(CRITIC):
-                return states_at(self.model, self.model.get_decoder(), *read)
-        return states_at(self.model, self.model.get_decoder(), *read)
+        has_adapter = self.adapters is not None and CRITIC in self.adapters.names
+        with self._use(CRITIC if has_adapter else self._actor(role)):
+            return states_at(self.model, self.model.get_decoder(), *read)
 
-    def _layer_runner(self, adapter: str, *, recompute: bool) -> LayerRunner:
+    def _actor(self, role: str) -> str | None:
+        """Return the name of the adapter that acts for a role; None without adapters."""
+        return None if self.adapters is None else self.adapters.actor(role)
+
+    def _use(self, adapter: str | None) -> contextlib.AbstractContextManager[None]:
+        """Context manager: an adapter is active, or with None the base alone."""
+        return contextlib.nullcontext() if self.adapters is None else self.adapters.use(adapter)
+
+    def _layer_runner(self, adapter: str | None, *, recompute: bool) -> LayerRunner:
         """Return how a pass calls its layers; adapter: active again while they are recomputed."""
-        adapters = self.adapters
-        if not recompute:
-            return TrimmingRunner()
-        return RecomputingRunner(
-            contextlib.nullcontext if adapters is None else lambda: adapters.use(adapter)
-        )
+        return RecomputingRunner(lambda: self._use(adapter)) if recompute else TrimmingRunner()
 
-    def _values(self, hidden: Tensor) -> Tensor:
-        values: Tensor = self.value_head(hidden.detach() if self.critic_detach else hidden)
+    def _values(self, hidden: Tensor, role: str) -> Tensor:
+        head = self.value_head.of_role(role)
+        values: Tensor = head(hidden.detach() if self.critic_detach else hidden)
         return values
-
-
-def _save_weights(module: nn.Module, path: Path) -> None:
-    from safetensors.torch import save_file
-
-    save_file({name: weight.contiguous() for name, weight in module.state_dict().items()}, path)

@@ -1,6 +1,7 @@
 """Named LoRA adapters for actor and critic on one frozen base (Hu et al. 2021).
 
-The base's weights never change; adapters are trained in fp32 whatever the base's precision.
+The base's weights never change; adapters are trained in fp32 whatever the base's precision. The
+actor has one adapter, or one for each role of a team.
 """
 
 from __future__ import annotations
@@ -13,9 +14,17 @@ from typing import Any
 
 from torch import nn
 
+from fctncalling.algorithms.config import SettingError
+
 ACTOR = "default"  # peft writes this one into the folder itself, so that plain peft loads it
 ADAPTER_FILE = "adapter_model.safetensors"
 CRITIC = "critic"  # saved in a subfolder of this name
+ROLE_PREFIX = "role_"  # of the adapter of a role, and of its subfolder
+
+
+def role_adapter(role: str) -> str:
+    """Return the name of a role's adapter; that of the only one where there are no roles."""
+    return ROLE_PREFIX + role if role else ACTOR
 
 
 class Adapters:
@@ -26,10 +35,16 @@ class Adapters:
     """
 
     def __init__(
-        self, model: nn.Module, *, r: int, alpha: float, targets: str = "all-linear"
+        self,
+        model: nn.Module,
+        *,
+        r: int,
+        alpha: float,
+        targets: str = "all-linear",
+        roles: Sequence[str] = (),
     ) -> None:
         """targets: "all-linear" (every linear layer but the output), or comma-separated layer
-        names.
+        names. roles: whose adapters to make; none: one adapter for the actor.
         """
         from peft import LoraConfig, get_peft_model
 
@@ -40,9 +55,14 @@ class Adapters:
         language_model: Any = model
         # peft reads an attribute that transformers has renamed; the user cannot fix that.
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
-        self.peft: Any = get_peft_model(language_model, self.config, adapter_name=ACTOR)
-        self.active: str | None = ACTOR  # None: the base alone
-        self.switch(ACTOR)
+        self.roles = tuple(roles)
+        self.actors = [role_adapter(role) for role in roles or ("",)]
+        first, *others = self.actors
+        self.peft: Any = get_peft_model(language_model, self.config, adapter_name=first)
+        self.active: str | None = first  # None: the base alone
+        self.switch(first)
+        for name in others:
+            self.add(name)
 
     def add(self, name: str, folder: str | Path | None = None) -> None:
         """Add an adapter, a new one or that of a folder; the active one stays active."""
@@ -87,6 +107,19 @@ class Adapters:
         """Return the weights of one adapter."""
         return [weight for _, weight in self._named(name)]
 
+    def actor(self, role: str) -> str:
+        """Return the name of the adapter that acts for a role; SettingError for one without."""
+        if self.roles and role not in self.roles:
+            raise SettingError(
+                f'--role_adapters: the environment\'s info["role"] is "{role}", expected one of '
+                f"its attribute roles: {', '.join(self.roles)}"
+            )
+        return role_adapter(role if self.roles else "")
+
+    def actor_parameters(self) -> list[nn.Parameter]:
+        """Return the weights of the actor's adapters, those of all roles."""
+        return [weight for name in self.actors for weight in self.parameters(name)]
+
     @contextlib.contextmanager
     def use(self, name: str | None) -> Iterator[None]:
         """Context manager: activate an adapter, or None for the base alone, then restore."""
@@ -122,8 +155,14 @@ class Adapters:
         ]
 
 
+def saved_roles(folder: Path) -> dict[str, Path]:
+    """Return the folders of the adapters of roles that a checkpoint holds, by role."""
+    found = sorted(path.parent for path in folder.glob(f"{ROLE_PREFIX}*/{ADAPTER_FILE}"))
+    return {path.name.removeprefix(ROLE_PREFIX): path for path in found}
+
+
 def merge_lora(folder: str | Path, base: str | Path) -> Any:
-    """Return the base model with the saved actor adapter merged into its weights."""
+    """Return the base model with the adapter of a folder merged into its weights."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM

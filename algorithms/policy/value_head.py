@@ -1,11 +1,15 @@
-"""The critic's value head."""
+"""The critic's value head, one for all or one for each role of a team."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+
+from fctncalling.algorithms.config import SettingError
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 
@@ -32,13 +36,24 @@ class ValueHead(nn.Module):
         values: Tensor = self.out(features).squeeze(-1)
         return values
 
+    def of_role(self, role: str) -> ValueHead:
+        """Return the head that values a role's tokens: this one, whatever the role."""
+        return self
+
     def load(self, path: Path) -> None:
         """Load the weights of a file; ValueError where their shapes differ."""
         from safetensors.torch import load_file
 
-        saved = load_file(path)
+        self._load(load_file(path), path)
+
+    def _load(self, saved: dict[str, Tensor], path: Path) -> None:
         expected = {name: tuple(weight.shape) for name, weight in self.state_dict().items()}
         found = {name: tuple(weight.shape) for name, weight in saved.items()}
+        if found.keys() != expected.keys() and any(name.startswith("heads.") for name in found):
+            raise ValueError(
+                f"{path}: it holds value heads of other roles than this run's; give --team_critic "
+                "per_role and their team, or remove the file to start a fresh head"
+            )
         if found != expected:
             raise ValueError(
                 f"{path}: the saved value head has {found}, this run's has {expected}. Give the "
@@ -46,3 +61,43 @@ class ValueHead(nn.Module):
                 "--critic_hidden it was trained with, or remove the file to start a fresh head."
             )
         self.load_state_dict(saved)
+
+
+class RoleValueHeads(ValueHead):
+    """A value head for each role of a team."""
+
+    def __init__(
+        self, hidden_size: int, roles: Sequence[str], *, kind: str = "mlp", width: int = 128
+    ) -> None:
+        nn.Module.__init__(self)  # without a head of its own
+        heads = {_key(role): ValueHead(hidden_size, kind=kind, width=width) for role in roles}
+        self.heads = nn.ModuleDict(heads)
+
+    def of_role(self, role: str) -> ValueHead:
+        """Return the role's own head; SettingError for a role that has none."""
+        if _key(role) not in self.heads:
+            raise SettingError(
+                f'--team_critic per_role: the environment\'s info["role"] is "{role}", which its '
+                "attribute roles does not have"
+            )
+        return cast("ValueHead", self.heads[_key(role)])
+
+    def _load(self, saved: dict[str, Tensor], path: Path) -> None:
+        """Load a head for each role; one that was trained for all becomes each role's."""
+        if not any(name.startswith("heads.") for name in saved):
+            saved = {f"heads.{key}.{name}": it for key in self.heads for name, it in saved.items()}
+        super()._load(saved, path)
+
+
+def make_value_head(
+    hidden_size: int, roles: Sequence[str] = (), *, kind: str = "mlp", width: int = 128
+) -> ValueHead:
+    """Return a value head for all, or one for each of the roles."""
+    if roles:
+        return RoleValueHeads(hidden_size, roles, kind=kind, width=width)
+    return ValueHead(hidden_size, kind=kind, width=width)
+
+
+def _key(role: str) -> str:
+    """Return the key of a role's head: torch reserves some names for its own attributes."""
+    return f"role_{role}"

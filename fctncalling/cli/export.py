@@ -1,5 +1,6 @@
 """Export a checkpoint as a transformers model: adapters merged into the base model, with the
-tokenizer and the critic.
+tokenizer and the critic. A checkpoint with an adapter for each role of a team gives a model for
+each, in a folder of its name.
 
 example:
   evaluate_fctncalling.py export --output my_model \\
@@ -69,30 +70,43 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return 2
     try:
-        model = load(checkpoint, arguments.base)
-        if arguments.head_size is not None:
-            from fctncalling.algorithms.policy.head_padding import pad_heads
-
-            model = pad_heads(model, arguments.head_size)
+        folders = _export(checkpoint, output, arguments)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        shutil.rmtree(output, ignore_errors=True)  # models of the first roles, if any
         print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
         return 2
-    model.save_pretrained(output)
-    has_own_critic = critic_kind(checkpoint) in ("lora", "full")
-    _copy_tokenizer_and_critic(checkpoint, output, with_critic=not has_own_critic)
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint), "output": str(output)}))
         return 0
-    print(
-        f"An ordinary model lies in {output}: --model_name_or_path {output}, or transformers' "
-        "from_pretrained."
-    )
-    if has_own_critic:
+    for folder in folders:
+        print(
+            f"An ordinary model lies in {folder}: --model_name_or_path {folder}, or transformers' "
+            "from_pretrained."
+        )
+    if critic_kind(checkpoint) in ("lora", "full"):
         print(
             "Its critic reads with weights of its own and stays where it is: --init_critic_from "
             f"{checkpoint}"
         )
     return 0
+
+
+def _export(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
+    """Write the model, or that of each role; return the folders."""
+    from fctncalling.algorithms.policy.head_padding import pad_heads
+    from fctncalling.algorithms.policy.lora import saved_roles
+
+    roles = saved_roles(checkpoint)
+    with_critic = not roles and critic_kind(checkpoint) not in ("lora", "full")
+    base = arguments.base or (base_of(checkpoint) if roles else None)
+    sources = {output / role: path for role, path in roles.items()} or {output: checkpoint}
+    for folder, source in sources.items():
+        model = load(source, base)
+        if arguments.head_size is not None:
+            model = pad_heads(model, arguments.head_size)
+        model.save_pretrained(folder)
+        _copy_tokenizer_and_critic(checkpoint, folder, with_critic=with_critic)
+    return list(sources)
 
 
 def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -27,10 +27,14 @@ class ModelError(Exception):
 
 
 def load_policy(
-    config: TrainConfig, run_config: RunConfig, checkpoint: Path | None, device: torch.device
+    config: TrainConfig,
+    run_config: RunConfig,
+    checkpoint: Path | None,
+    device: torch.device,
+    roles: Sequence[str] = (),
 ) -> tuple[ActorCritic, ChatTemplate]:
     """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and
-    every seed.
+    every seed. roles: those that have weights of their own.
     """
     import torch
     from transformers import AutoTokenizer
@@ -51,9 +55,10 @@ def load_policy(
             critic_head=config.critic_head,
             critic_hidden=config.critic_hidden,
             critic_detach=config.detaches_critic,
+            critic_roles=roles if config.team_critic == "per_role" else (),
             dtype=dtype,
         )
-        attach_parts(policy, config, checkpoint, device)
+        attach_parts(policy, config, checkpoint, device, roles)
         _check_tokenizer(tokenizer, policy.model)
     positions = getattr(policy.model.config, "max_position_embeddings", None)
     if positions is not None and positions < config.max_episode_tokens:
@@ -148,7 +153,11 @@ def _first_line(error: Exception) -> str:
 
 
 def attach_parts(
-    policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, device: torch.device
+    policy: ActorCritic,
+    config: TrainConfig,
+    checkpoint: Path | None,
+    device: torch.device,
+    roles: Sequence[str] = (),
 ) -> None:
     """Attach adapters, critic and reference as configured; SettingError if a file does
     not fit.
@@ -162,7 +171,7 @@ def attach_parts(
     if config.critic == "full":
         policy.add_critic_model()
     if config.lora_r:
-        _adapt(policy, config, checkpoint)
+        _adapt(policy, config, checkpoint, roles if config.role_adapters else ())
     if config.critic == "full" and checkpoint is not None:
         policy.load_critic(checkpoint)
     if config.kl_coef and not config.lora_r:
@@ -183,7 +192,9 @@ def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
     return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
 
 
-def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) -> None:
+def _adapt(
+    policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, roles: Sequence[str]
+) -> None:
     """Put adapters into the policy, fresh ones or the checkpoint's; with them comes its critic."""
     try:
         policy.add_lora(
@@ -191,6 +202,7 @@ def _adapt(policy: ActorCritic, config: TrainConfig, checkpoint: Path | None) ->
             alpha=config.lora_alpha,
             targets=config.lora_targets,
             critic=config.critic == "lora",
+            roles=roles,
         )
     except ValueError as error:
         raise SettingError(f"--lora_targets {config.lora_targets}: {error}") from error
@@ -220,7 +232,7 @@ def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) ->
 
 def critic_kind(folder: Path) -> str | None:
     """Return the --critic that a checkpoint was made with; None if it holds none."""
-    from fctncalling.algorithms.policy.actor_critic import CRITIC_MODEL_FILE
+    from fctncalling.algorithms.policy.critic_files import CRITIC_MODEL_FILE
     from fctncalling.algorithms.policy.lora import CRITIC
     from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE
 

@@ -29,6 +29,7 @@ from fctncalling.training.supervised import (
     stage_is_ahead,
 )
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
+from fctncalling.training.teams import roles_of_run
 from fctncalling.training.training_run import TrainingRun
 
 
@@ -45,7 +46,8 @@ def prepare_run(
     folder = results_folder(config)
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     setup = task_setup or make_task_setup(config, run_config)
-    policy, template = load_policy(config, run_config, checkpoint, processes.device)
+    roles = roles_of_run(config, setup.make_env, processes)
+    policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
     _check_and_announce(config, run_config, policy, template)
     is_ahead = stage_is_ahead(config, checkpoint)
     shown = load_demonstrations(config, run_config, setup, template) if is_ahead else []

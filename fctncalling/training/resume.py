@@ -18,6 +18,8 @@ FIXED_SETTINGS = (
     "lora_r",
     "lora_alpha",
     "lora_targets",
+    "role_adapters",
+    "team_critic",
     "critic",
     "critic_head",
     "critic_hidden",

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
-from two_processes import CASES, gradients, learned, supervised
+from two_processes import CASES, UNSHARDED, gradients, learned, supervised
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError
@@ -38,7 +38,12 @@ torch.set_num_threads(1)
 
 KINDS = ("data parallel", "sharded")
 RUN = "whole model"
-LONG = [pytest.param(case, marks=pytest.mark.prove) for case in CASES if case != RUN]
+PAIRS = [
+    pytest.param(kind, case, marks=[pytest.mark.prove] * (case != RUN))
+    for kind in KINDS
+    for case in CASES
+    if kind != "sharded" or case not in UNSHARDED
+]
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +71,7 @@ def found(
     return [torch.load(folder / f"found_{rank}.pt") for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("case", [RUN, *LONG])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "case"), PAIRS)
 def test_both_processes_have_the_gradient_of_one(
     found: list[dict[Any, Any]], kind: str, case: str
 ) -> None:
@@ -82,8 +86,7 @@ def test_both_processes_have_the_gradient_of_one(
             )
 
 
-@pytest.mark.parametrize("case", [RUN, *LONG])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "case"), PAIRS)
 def test_after_two_updates_both_have_the_weights_and_the_figures_of_one(
     found: list[dict[Any, Any]], kind: str, case: str
 ) -> None:
@@ -100,8 +103,7 @@ def test_after_two_updates_both_have_the_weights_and_the_figures_of_one(
     )
 
 
-@pytest.mark.parametrize("case", [RUN, *LONG])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "case"), PAIRS)
 def test_both_processes_meet_equally_often(
     found: list[dict[Any, Any]], kind: str, case: str
 ) -> None:

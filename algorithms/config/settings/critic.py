@@ -18,6 +18,12 @@ class CriticSettings:
         choices=("head", "lora", "full"),
         group="critic",
     )
+    team_critic: str = field(
+        "shared",
+        "Critic of a team's roles: one value head for all (shared), or one for each (per_role); "
+        "either values a role's tokens by what that role sees.",
+        choices=("shared", "per_role"),
+    )
     critic_warmup_updates: int = field(
         0,
         "Updates at the start in which the critic alone learns, the language model standing still.",

@@ -45,3 +45,8 @@ class DataAndModelSettings:
         "commas, such as q_proj,v_proj.",
         metavar="NAMES",
     )
+    role_adapters: bool = field(
+        False,
+        'Whether each role of a team (info["role"]) has an adapter of its own on one base, and '
+        "learns nothing of what the others learn.",
+    )

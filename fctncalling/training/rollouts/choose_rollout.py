@@ -20,6 +20,11 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
             f"--max_staleness: got {config.max_staleness}, which needs --num_rollout_workers of at "
             "least 1: who learns cannot play meanwhile"
         )
+    if config.role_adapters and (config.rollout_engine == "vllm" or run_config.num_rollout_workers):
+        raise SettingError(
+            "--role_adapters: does not go with --rollout_engine vllm and --num_rollout_workers: "
+            "they know of one adapter; leave these out"
+        )
     if config.rollout_engine == "vllm":
         if not run_config.vllm_url:
             raise SettingError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, Pro
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.engine_api import Engine
+from fctncalling.algorithms.generation.role_engine import RoleEngine, RoleSampler
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.precision import pass_autocast
@@ -202,15 +204,28 @@ class LocalRollout:
         self._arrival_logs.append(_round_key(rollout_round), order.arrivals)
         return episodes
 
-    def _local_engine(self, policy: ActorCritic, rollout_round: RolloutRound) -> GenerationEngine:
-        return GenerationEngine(
-            policy.model,
-            self.template.stop_ids,
-            temperature=rollout_round.temperature,
-            max_new_tokens=self.config.max_new_tokens,
-            decode=self.template.decode,
-            max_cache_tokens=self.config.max_cache_tokens,
-            share_prefixes=self.config.share_prefixes,
+    def _local_engine(self, policy: ActorCritic, rollout_round: RolloutRound) -> Engine:
+        adapters = policy.adapters
+        roles = adapters.roles if adapters is not None else ()
+        max_cache_tokens = self.config.max_cache_tokens
+        if max_cache_tokens is not None:
+            max_cache_tokens //= max(1, len(roles))
+
+        def engine() -> GenerationEngine:
+            return GenerationEngine(
+                policy.model,
+                self.template.stop_ids,
+                temperature=rollout_round.temperature,
+                max_new_tokens=self.config.max_new_tokens,
+                decode=self.template.decode,
+                max_cache_tokens=max_cache_tokens,
+                share_prefixes=self.config.share_prefixes,
+            )
+
+        if adapters is None or not roles:
+            return engine()
+        return RoleEngine(
+            {it: RoleSampler(engine(), partial(adapters.use, adapters.actor(it))) for it in roles}
         )
 
 
