@@ -28,7 +28,7 @@ from fctncalling.algorithms.metrics import (
     step_metrics,
     update_metrics,
 )
-from fctncalling.algorithms.minibatches import plan_minibatches, share_prefixes
+from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
 from fctncalling.algorithms.nan_guard import annotate_location, annotate_tasks, check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.reward_shaping import shape_rewards
@@ -101,9 +101,7 @@ def update(
     algorithm = ALGORITHMS[config.algorithm_name]
     config = processes.with_equal_accumulation(config)
     experience = sharded_experience(shape_rewards(episodes, config), policy, processes)
-    experience = experience._replace(roles_apart=config.roles_apart)
-    if config.share_prefixes:
-        experience = share_prefixes(experience, policy.prefix_sharing, config)
+    experience = prepare_passes(experience, policy, config)
     minibatches = plan_minibatches(experience, config, generator)
     with annotate_location(policy, "the passes before the first step"), annotate_tasks(experience):
         targets = compute_targets(

@@ -10,6 +10,7 @@ import torch
 from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.minibatches.padded_rows import microbatches
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 
 
@@ -25,6 +26,16 @@ def plan_minibatches(
     """
     order = torch.randperm(len(experience.rows), generator=generator).tolist()
     return _plan(experience, config, order)
+
+
+def prepare_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Experience:
+    """Return the update batch as passes take it: roles with weights of their own apart, prefixes
+    shared where that pays.
+    """
+    experience = experience._replace(roles_apart=config.roles_apart)
+    if not config.share_prefixes:
+        return experience
+    return share_prefixes(experience, policy.prefix_sharing, config)
 
 
 def share_prefixes(

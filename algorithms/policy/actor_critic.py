@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.policy.critic_files import load_critic, save_critic
-from fctncalling.algorithms.policy.decoder_states import states_at
+from fctncalling.algorithms.policy.decoder_states import acted_places, states_at
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     LayerRunner,
     RecomputingRunner,
@@ -94,12 +94,7 @@ class ActorCritic(nn.Module):
         that the distribution trained is the one that acts. gradient_checkpointing: layers keep
         their inputs alone, and the backward pass computes them again.
         """
-        rows, columns = acted.nonzero(as_tuple=True)
-        if bool((columns == 0).any()):
-            raise ValueError(
-                "acted[:, 0] is true: the first token of a row has no token before it to be "
-                "predicted from"
-            )
+        rows, columns = acted_places(acted)
         read = (ids, attention_mask, position_ids, rows, columns - 1, tree)
         run = self._layer_runner(self._actor(role), recompute=gradient_checkpointing)
         with self._use(self._actor(role)):

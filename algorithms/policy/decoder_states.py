@@ -47,6 +47,17 @@ def states_at(
     return states
 
 
+def acted_places(acted: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of the N acted tokens, (N,) each; ValueError where one is first."""
+    rows, columns = acted.nonzero(as_tuple=True)
+    if bool((columns == 0).any()):
+        raise ValueError(
+            "acted[:, 0] is true: the first token of a row has no token before it to be predicted "
+            "from"
+        )
+    return rows, columns
+
+
 def _padded_right(attention_mask: Tensor) -> bool:
     """Return whether no row has padding before a token."""
     return bool((attention_mask[:, :-1] >= attention_mask[:, 1:]).all())

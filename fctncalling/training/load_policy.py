@@ -60,13 +60,18 @@ def load_policy(
         )
         attach_parts(policy, config, checkpoint, device, roles)
         _check_tokenizer(tokenizer, policy.model)
-    positions = getattr(policy.model.config, "max_position_embeddings", None)
+    _check_positions(policy.model, config)
+    return policy.to(device), load_template(tokenizer, run_config.chat_template)
+
+
+def _check_positions(model: Any, config: TrainConfig) -> None:
+    """Raise SettingError where an episode may be longer than what the model reads."""
+    positions = getattr(model.config, "max_position_embeddings", None)
     if positions is not None and positions < config.max_episode_tokens:
         raise SettingError(
             f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} "
             "at most"
         )
-    return policy.to(device), load_template(tokenizer, run_config.chat_template)
 
 
 def _check_tokenizer(tokenizer: Any, model: Any) -> None:

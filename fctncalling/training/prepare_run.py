@@ -40,9 +40,7 @@ def prepare_run(
 
     `task_setup` replaces the environments of the settings.
     """
-    check_rollout(config, run_config)
-    check_start(config, run_config)
-    processes = _start_processes(config)
+    processes = _start_processes(config, run_config)
     folder = results_folder(config)
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     setup = task_setup or make_task_setup(config, run_config)
@@ -108,8 +106,10 @@ def _check_and_announce(
         )
 
 
-def _start_processes(config: TrainConfig) -> ProcessGroup:
-    """Return the process group of this launch and announce its size."""
+def _start_processes(config: TrainConfig, run_config: RunConfig) -> ProcessGroup:
+    """Check the settings; return the process group of this launch and announce its size."""
+    check_rollout(config, run_config)
+    check_start(config, run_config)
     processes = init_process_group(config.device, fsdp=config.fsdp)
     announce(*filter(None, (f"Training in {processes}.", launch_warning(processes))))
     return processes
