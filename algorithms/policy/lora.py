@@ -56,8 +56,7 @@ class Adapters:
         # peft reads an attribute that transformers has renamed; the user cannot fix that.
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         self.roles = tuple(roles)
-        self.actors = [role_adapter(role) for role in roles or ("",)]
-        first, *others = self.actors
+        first, *others = [role_adapter(role) for role in roles or ("",)]
         self.peft: Any = get_peft_model(language_model, self.config, adapter_name=first)
         self.active: str | None = first  # None: the base alone
         self.switch(first)
@@ -108,17 +107,20 @@ class Adapters:
         return [weight for _, weight in self._named(name)]
 
     def actor(self, role: str) -> str:
-        """Return the name of the adapter that acts for a role; SettingError for one without."""
+        """Return the name of the adapter that acts for a role, without roles the active one;
+        SettingError for a role without adapter.
+        """
         if self.roles and role not in self.roles:
             raise SettingError(
                 f'--role_adapters: the environment\'s info["role"] is "{role}", expected one of '
                 f"its attribute roles: {', '.join(self.roles)}"
             )
-        return role_adapter(role if self.roles else "")
+        return role_adapter(role) if self.roles else self.active or ACTOR
 
     def actor_parameters(self) -> list[nn.Parameter]:
-        """Return the weights of the actor's adapters, those of all roles."""
-        return [weight for name in self.actors for weight in self.parameters(name)]
+        """Return the weights of the actor's adapter, of all roles where it has several."""
+        names = [self.actor(role) for role in self.roles or ("",)]
+        return [weight for name in names for weight in self.parameters(name)]
 
     @contextlib.contextmanager
     def use(self, name: str | None) -> Iterator[None]:
