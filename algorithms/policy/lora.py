@@ -106,20 +106,20 @@ class Adapters:
         """Return the weights of one adapter."""
         return [weight for _, weight in self._named(name)]
 
-    def actor(self, role: str) -> str:
-        """Return the name of the adapter that acts for a role, without roles the active one;
-        SettingError for a role without adapter.
+    def actor(self, role: str) -> str | None:
+        """Return the name of the adapter that acts for a role, without roles the active one (None:
+        the base alone); SettingError for a role without adapter.
         """
         if self.roles and role not in self.roles:
             raise SettingError(
                 f'--role_adapters: the environment\'s info["role"] is "{role}", expected one of '
                 f"its attribute roles: {', '.join(self.roles)}"
             )
-        return role_adapter(role) if self.roles else self.active or ACTOR
+        return role_adapter(role) if self.roles else self.active
 
     def actor_parameters(self) -> list[nn.Parameter]:
         """Return the weights of the actor's adapter, of all roles where it has several."""
-        names = [self.actor(role) for role in self.roles or ("",)]
+        names = [role_adapter(role) for role in self.roles] or [self.active or ACTOR]
         return [weight for name in names for weight in self.parameters(name)]
 
     @contextlib.contextmanager

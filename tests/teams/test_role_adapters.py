@@ -174,7 +174,7 @@ def test_each_role_speaks_with_its_adapter_and_an_untrained_one_says_what_the_ba
     policy.add_lora(r=2, alpha=4.0, roles=roles)
     adapters = policy.adapters
     assert adapters is not None
-    names = {role: adapters.actor(role) for role in roles}
+    names = {role: role_adapter(role) for role in roles}
     samplers = {role: RoleSampler(engine(), partial(adapters.use, names[role])) for role in roles}
     fresh = talks(RoleEngine(samplers), template)
     assert [[row.ids for row in each.rows] for each in fresh] == [
