@@ -112,9 +112,9 @@ def _learn(
     total = sum(sum(row.acted) for row in rows)
     device = next(model.parameters()).device
     loss_sum, right = 0.0, 0
-    for ids, _, acted, tree in pass_batches(rows, config, sharing, device):
-        targets = ids[:, 1:][acted[:, 1:]]
-        logits = acted_logits(model, ids, acted, tree)
+    for batch in pass_batches(rows, config, sharing, device):
+        targets = batch.ids[:, 1:][batch.acted[:, 1:]]
+        logits = acted_logits(model, batch.ids, batch.acted, batch.tree)
         loss = nn.functional.cross_entropy(logits.float(), targets, reduction="sum") / total
         loss.backward()  # type: ignore[no-untyped-call]
         loss_sum += loss.item()
