@@ -169,7 +169,20 @@ def test_an_endpoint_that_stays_dead_ends_the_run(
             run(tmp_path / "out.jsonl", *more, "--max_invalid", "3", "--dataset_path", tasks) == 2
         )
     assert len(lines(tmp_path / "out.jsonl")) == 3
-    assert "3 episodes in a row are invalid" in capsys.readouterr().err
+    [told] = capsys.readouterr().err.splitlines()[-1:]
+    assert "3 episodes in a row are invalid" in told
+    assert f". {tmp_path / 'out.jsonl'} keeps what was played" in told
+
+
+def test_an_empty_user_is_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks, output = dataset(tmp_path, 1), tmp_path / "out.jsonl"
+    flags = ("--agent", "oracle", "--dataset_path", str(tasks))
+    assert run(output, *flags, "--user", "") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert 'error: --user: user "": expected one of scripted, rule' in line
+    assert not output.exists()
 
 
 def test_a_refused_key_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

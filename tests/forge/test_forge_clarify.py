@@ -200,7 +200,7 @@ def assert_no_prompt_tells_a_missing_value(tasks: list[Task]) -> None:
         docs = json.dumps([[doc.name, doc.description, doc.parameters] for doc in task.functions])
         [call] = oracle_calls(task)[0]
         told = {repr(each) for each in phrases(f"{request} {docs}")}
-        [truth] = task.ground_truth or ()
+        [truth] = list(task.ground_truth or ())
         right = {repr(each) for each in truth[call.name][missing(task)]}
         if listed := options(task):
             offered.append((task, listed))

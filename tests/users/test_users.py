@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from stub_endpoint import endpoint
 
+from evaluate_fctncalling import main
+from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.types import FunctionDoc, Message, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.users import LanguageModelUser, LoggedUser, RuleUser, make_user
@@ -195,6 +198,25 @@ def test_replay_of_100_episodes_with_an_endpoint_user_follows_from_the_log() -> 
         assert played(make_user(f"openai:moody@{stub.url}"), range(100)) != first
     logged = LoggedUser([reply for episode in first for reply in episode[0]])
     assert played(logged, range(100)) == first
+
+
+def test_a_log_is_replayed_when_its_endpoint_is_gone_and_a_run_without_it_is_invalid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--dataset_path", str(embedded_path("clarify_held_out"))]
+    command = ["run", "--agent", "oracle", "--limit", "1", *flags]
+    with endpoint(lambda number, body: {"role": "assistant", "content": f"no {number}"}) as stub:
+        user = ["--user", f"openai:m@{stub.url}"]
+        assert main([*command, *user, "--output", str(tmp_path / "log.jsonl")]) == 0
+    assert main(["replay", "--input", str(tmp_path / "log.jsonl"), *flags]) == 0
+    assert "3 episodes identical, 0 different, 0 invalid" in capsys.readouterr().out
+    assert main([*command, *user, "--output", str(tmp_path / "gone.jsonl")]) == 1
+    [line] = capsys.readouterr().err.splitlines()[-1:]
+    assert "error: 2 episodes are invalid; the first: clarify_" in line
+    assert stub.url in line
+    lines = (tmp_path / "gone.jsonl").read_text("utf-8").splitlines()
+    verdicts = [(each["invalid"], each.get("valid")) for each in map(json.loads, lines)]
+    assert sorted(verdicts, key=str) == [(False, True), (True, None), (True, None)]
 
 
 def played(user: Any, numbers: range) -> list[tuple[tuple[str, ...], Any]]:

@@ -273,7 +273,7 @@ def run(args: argparse.Namespace) -> int:
     print(json.dumps(report, indent=2) if args.json else table(totals, runner.settings))
     if ended:
         print(
-            f"{ended} {args.output} keeps what was played: --resume goes on from there.",
+            f"{ended}. {args.output} keeps what was played: --resume goes on from there.",
             file=sys.stderr,
         )
         return 130 if ended.startswith("Interrupted") else 2

@@ -41,7 +41,7 @@ class RunTasks:
         self._categories = categories
         self._tools = tools
         try:
-            self._user = user_named(args.user, seed=args.seed) if args.user else None
+            self._user = user_named(args.user, seed=args.seed) if args.user is not None else None
         except ValueError as error:
             raise InputError(f"--user: {error}") from None
         self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here

@@ -78,7 +78,7 @@ class Runner:
             "form": self.form,
             "prompt_style": args.prompt_style,
             "max_steps_per_turn": args.max_steps_per_turn,
-            **({"user": args.user} if args.user else {}),
+            **({"user": args.user} if args.user is not None else {}),
         }
 
     def play(self, output: OutputFile) -> str:
@@ -102,7 +102,7 @@ class Runner:
                         f"{line['invalid_reason']}"
                     )
         except KeyboardInterrupt:
-            return "Interrupted."
+            return "Interrupted"
         finally:  # after Ctrl-C, too: what ended is kept, what is under way is not waited for
             for line in self._workers.stop():
                 if not line["invalid"]:
