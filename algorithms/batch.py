@@ -12,7 +12,15 @@ from torch import Tensor
 
 from fctncalling.algorithms.algorithm import TokenGroups
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord, check_token_record
+from fctncalling.algorithms.episodes import (
+    EpisodeRecord,
+    RowArrays,
+    TokenRecord,
+    check_token_record,
+    cut_flags,
+    words_of_actions,
+)
+from fctncalling.algorithms.policy.critic_rows import CriticRows
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 
 
@@ -26,6 +34,7 @@ class Batch(NamedTuple):
     acted: Tensor  # (B, T) bool, token t was sampled by the policy
     tree: PrefixTree | None = None  # of the rows, where prefixes are shared
     role: str = ""  # whose rows these are, where roles pass through the model apart
+    critic_rows: CriticRows | None = None  # what a central critic reads in place of these
 
 
 class ActedTokens(NamedTuple):
@@ -41,13 +50,6 @@ class ActedTokens(NamedTuple):
     action: Tensor  # (N,) int64, the action the token belongs to, numbered through all episodes
     num_words: Tensor  # (N,) float32, words of the token's action; 0 where nobody counted
     cut: Tensor  # (N,) bool, --max_new_tokens cut the token's action
-
-
-class RowArrays(NamedTuple):
-    """A row that another process may have laid out: what passes through the model read of it."""
-
-    ids: NDArray[np.int32]
-    acted: NDArray[np.bool_]
 
 
 Row = TokenRecord | RowArrays
@@ -102,30 +104,11 @@ def acted_tokens(
         row=row_of_token,
         episode=episode_of_row[row_of_token],
         action=action,
-        num_words=torch.tensor(_num_words(episodes), dtype=torch.float32, device=device)[action],
-        cut=torch.tensor(_action_was_cut(episodes), dtype=torch.bool, device=device)[action],
+        num_words=torch.tensor(words_of_actions(episodes), dtype=torch.float32, device=device)[
+            action
+        ],
+        cut=torch.tensor(cut_flags(episodes), dtype=torch.bool, device=device)[action],
     )
-
-
-def _action_was_cut(episodes: Sequence[EpisodeRecord]) -> list[bool]:
-    """Return whether --max_new_tokens cut each action of the episodes, in order."""
-    cut: list[bool] = []
-    for episode in episodes:
-        num_actions = sum(sum(row.ends_action) for row in episode.rows)
-        cut += [number in episode.cut_actions for number in range(num_actions)]
-    return cut
-
-
-def _num_words(episodes: Sequence[EpisodeRecord]) -> list[int]:
-    """Return the number of words of every action of the episodes, in order; 0 in an episode
-    without `num_words`.
-    """
-    num_words: list[int] = []
-    for episode in episodes:
-        num_actions = sum(sum(row.ends_action) for row in episode.rows)
-        counted = len(episode.num_words) == num_actions
-        num_words += episode.num_words if counted else [0] * num_actions
-    return num_words
 
 
 def trained_lengths(rows: Sequence[Row]) -> list[int]:
@@ -162,6 +145,7 @@ class Experience(NamedTuple):
     sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
     last_rows: Sequence[Row] | None = None  # of the episodes; None: as these hold them
     roles_apart: bool = False  # a pass holds rows of one role: each has weights of its own
+    joint_rows: Sequence[RowArrays] | None = None  # of the rows, for a central critic
 
     def role_of_episode(self, episode: int) -> str:
         """Return the role of an episode as passes tell them apart; "" where they do not."""
@@ -186,6 +170,16 @@ class Experience(NamedTuple):
         return (
             self.episodes[episode].rows[-1] if self.last_rows is None else self.last_rows[episode]
         )
+
+    def pass_length(self, row: int) -> int:
+        """Return how many tokens a pass over a row reads, of its joint row where that is longer."""
+        joint = 0 if self.joint_rows is None else trained_length(self.joint_rows[row])
+        return max(self.lengths[row], joint)
+
+    def critic_row(self, episode: int) -> Row:
+        """Return what the critic reads of an episode up to its end."""
+        joint = self.episodes[episode].rows[-1].joint
+        return self.last_row(episode) if self.joint_rows is None or joint is None else joint
 
     def prompt_lengths(self) -> list[int]:
         """Return the number of tokens of each row before its first acted token."""
@@ -252,6 +246,9 @@ class Experience(NamedTuple):
         batch = make_batch([self.rows[row] for row in rows], device=device, trim=True)
         if self.sharing is not None:
             batch = batch._replace(tree=self.sharing.tree(self.trained_ids(rows)).to(device))
+        if self.joint_rows is not None:
+            joint = make_batch([self.joint_rows[row] for row in rows], device=device, trim=True)
+            batch = batch._replace(critic_rows=CriticRows(*joint[:3]))
         return batch._replace(role=self.role_of(rows[0])), self.token_indices(rows)
 
     def token_indices(self, rows: Sequence[int]) -> Tensor:

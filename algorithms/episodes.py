@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fctncalling.algorithms.packed_row import FIELDS, pack_row
 
 PACKED = "_packed"  # attribute of a record that came from another process, until a list is read
+
+
+class RowArrays(NamedTuple):
+    """What passes through the model read of a row: T token ids, and which the policy sampled."""
+
+    ids: NDArray[np.int32]  # (T,)
+    acted: NDArray[np.bool_]  # (T,)
 
 
 @dataclass
@@ -25,6 +36,7 @@ class TokenRecord:
     rollout_logprobs: list[float]  # as sampled, NaN where unknown; 0.0 where not acted
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
     role: str = ""  # info["role"] of its acted tokens; empty where the environment names none
+    joint: RowArrays | None = None  # what a central critic reads in its place (see joint_rows)
 
     @property
     def num_tokens(self) -> int:
@@ -117,6 +129,7 @@ class EpisodeRecord:
     # then sorted by role, each role's in time order
     roles: list[str] = field(default_factory=list)
     role: str = ""  # of a role's part of an episode (see role_trajectories)
+    state: str = ""  # info["state"] of reset: what a central critic knows beside the conversation
 
     @property
     def situation(self) -> tuple[str, int | None, str]:
@@ -147,3 +160,24 @@ def check_token_record(row: TokenRecord) -> None:
                 f"reward={reward}: "
                 "rewards belong to the acted token that ends their action, or they would vanish"
             )
+
+
+def cut_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
+    """Return whether --max_new_tokens cut each action of the episodes, in order."""
+    cut: list[bool] = []
+    for episode in episodes:
+        num_actions = sum(sum(row.ends_action) for row in episode.rows)
+        cut += [number in episode.cut_actions for number in range(num_actions)]
+    return cut
+
+
+def words_of_actions(episodes: Sequence[EpisodeRecord]) -> list[int]:
+    """Return the number of words of every action of the episodes, in order; 0 in an episode
+    without `num_words`.
+    """
+    num_words: list[int] = []
+    for episode in episodes:
+        num_actions = sum(sum(row.ends_action) for row in episode.rows)
+        counted = len(episode.num_words) == num_actions
+        num_words += episode.num_words if counted else [0] * num_actions
+    return num_words

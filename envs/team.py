@@ -24,6 +24,7 @@ from fctncalling.envs.teams.role_prompts import (
     RolePrompts,
     common_info,
     joined_contents,
+    team_state,
     with_role_system,
 )
 from fctncalling.envs.teams.role_views import RoleViews
@@ -41,6 +42,7 @@ class TeamEnv(gymnasium.Env[str, str]):
     those of `FunctionCallingEnv`, `calls` and `error` about the last action. Calls run, and answers
     end the user's turn, as there; so a team of one role plays as an agent alone does.
 
+    `info["state"]` of reset is what all roles are told at the beginning, for a central critic.
     Rewards are the team's. Where the team file pays roles otherwise, `info["rewards"]` has what
     this step paid each role.
 
@@ -111,6 +113,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         talk.log += copy.deepcopy(info["messages"])
         self._conversation = talk
         common = {key: value for key, value in common_info(info).items() if key != "messages"}
+        common["state"] = encodable(team_state(self.team, self._env.task))
         return self._observation_and_info(talk, common)
 
     def step(self, action: str) -> Step:

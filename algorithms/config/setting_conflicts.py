@@ -71,6 +71,11 @@ def _check_roles(config: TrainConfig) -> None:
         flags.append("--role_adapters")
         if not config.lora_r:
             raise SettingError("--role_adapters: needs --lora_r of at least 1, their rank")
+    if config.team_critic == "central" and config.critic == "head":
+        raise SettingError(
+            "--team_critic central: reads other rows than the policy does, which needs --critic "
+            "full, or lora with --lora_r"
+        )
     if flags and config.has_supervised_stage:
         raise SettingError(
             f"{flags[0]}: --sft_tasks and --sft_episodes are of one agent, without roles; leave "

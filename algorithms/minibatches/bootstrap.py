@@ -32,7 +32,7 @@ def bootstrap_values(
     sharing = experience.sharing
 
     def forward(indices: list[int]) -> tuple[list[int], Tensor]:
-        rows = [experience.last_row(index) for index in indices]
+        rows = [experience.critic_row(index) for index in indices]
         batch = make_batch(rows, device=values.device)
         tree = sharing.tree(whole_ids(rows)).to(values.device) if sharing is not None else None
         columns = torch.tensor([len(row.ids) - 1 for row in rows], device=values.device)
@@ -49,7 +49,7 @@ def bootstrap_values(
 
 def _groups(experience: Experience, episodes: list[int], config: TrainConfig) -> list[list[int]]:
     """Return episodes in groups whose last rows pass through the model together."""
-    rows, limit = [experience.last_row(index) for index in episodes], config.max_microbatch_tokens
+    rows, limit = [experience.critic_row(index) for index in episodes], config.max_microbatch_tokens
     if experience.sharing is None:
         groups = microbatches([len(row.ids) for row in rows], max_tokens=limit)
     else:

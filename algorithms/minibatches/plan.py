@@ -9,6 +9,7 @@ import torch
 
 from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 from fctncalling.algorithms.minibatches.padded_rows import microbatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
@@ -32,10 +33,20 @@ def prepare_passes(experience: Experience, policy: ActorCritic, config: TrainCon
     """Return the update batch as passes take it: roles with weights of their own apart, prefixes
     shared where that pays.
     """
-    experience = experience._replace(roles_apart=config.roles_apart)
-    if not config.share_prefixes:
+    experience = experience._replace(
+        roles_apart=config.roles_apart, joint_rows=_joint_rows(experience.episodes)
+    )
+    if not config.share_prefixes or experience.joint_rows is not None:
         return experience
     return share_prefixes(experience, policy.prefix_sharing, config)
+
+
+def _joint_rows(episodes: Sequence[EpisodeRecord]) -> list[RowArrays] | None:
+    """Return the joint row of each row that holds acted tokens; None where there are none."""
+    if episodes[0].rows[0].joint is None:
+        return None
+    rows = [row for episode in episodes for row in episode.rows if row.num_acted]
+    return [row.joint for row in rows if row.joint is not None]
 
 
 def share_prefixes(
@@ -77,7 +88,7 @@ def _passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) ->
     sharing = experience.sharing
     limits = {"max_tokens": config.max_microbatch_tokens, "num_parts": config.gradient_cp_steps}
     if sharing is None:
-        groups = microbatches([experience.lengths[row] for row in rows], **limits)
+        groups = microbatches([experience.pass_length(row) for row in rows], **limits)
     else:
         groups = sharing.microbatches(experience.trained_ids(rows), **limits)
     return [[rows[index] for index in group] for group in groups]

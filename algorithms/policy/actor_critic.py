@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.policy.critic_files import load_critic, save_critic
+from fctncalling.algorithms.policy.critic_rows import CriticRows
 from fctncalling.algorithms.policy.decoder_states import acted_places, states_at
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     LayerRunner,
@@ -81,6 +82,7 @@ class ActorCritic(nn.Module):
         acted: Tensor,  # (B, T) bool, true at the N tokens to return outputs of
         tree: PrefixTree | None = None,  # of the rows, to compute shared tokens once
         role: str = "",  # whose rows these are, where roles have adapters or value heads
+        critic_rows: CriticRows | None = None,  # what the critic reads in their place
         *,
         temperature: float = 1.0,
         # (B, T); default: counted over the attended tokens of each row
@@ -107,6 +109,9 @@ class ActorCritic(nn.Module):
                 entropy_gradient=entropy_gradient,
             )
         if self._critic_has_own_backbone:
+            if critic_rows is not None:
+                rows, columns = acted_places(critic_rows.acted)
+                read = (*critic_rows[:2], None, rows, columns - 1, None)
             run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
             hidden = self._critic_states(role, *read, run)
         return TokenOutputs(logprobs, entropies, self._values(hidden, role))
@@ -140,6 +145,7 @@ class ActorCritic(nn.Module):
         acted: Tensor,
         tree: PrefixTree | None = None,
         role: str = "",
+        critic_rows: CriticRows | None = None,
         *,
         temperature: float = 1.0,
     ) -> Tensor:

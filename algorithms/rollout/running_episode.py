@@ -45,6 +45,7 @@ class RunningEpisode:
     roles: list[str] = field(default_factory=list)  # who acted in each step; empty without roles
     errors: list[str] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
+    state: str = ""  # info["state"] of reset
     messages: list[list[Message]] = field(default_factory=list)  # for the episode log
     text: str = ""  # of the last action
     step_in_turn: int = 0
@@ -75,6 +76,7 @@ class RunningEpisode:
     def on_reset(self, engine: Engine, observation: Any, info: dict[str, Any]) -> None:
         """Process the result of `reset` and render the first prompt."""
         self.info = info
+        self.state = str(info.get("state") or "")
         engine.begin(self.slot, self.seed)
         messages = _messages(info, observation)
         self.messages = [list(messages)]
@@ -175,6 +177,7 @@ class RunningEpisode:
             errors=self.errors,
             messages=self.messages,
             roles=self.roles,
+            state=self.state,
             ground_truth=self.info.get("ground_truth"),
             env_seed=self.env_seed,
             episode=Episode(

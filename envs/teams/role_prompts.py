@@ -14,7 +14,7 @@ from fctncalling.envs.judging.episode_judge import bounded_memo
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.envs.teams.role_views import YOUR_TURN
-from fctncalling.envs.teams.team import TeamRole
+from fctncalling.envs.teams.team import Team, TeamRole
 
 
 class RolePrompts:
@@ -54,6 +54,18 @@ def with_role_system(role: TeamRole, task: Task, messages: Sequence[Message]) ->
         parts.append(str(rest.pop(0)["content"]))
     rest = rest or [dict(YOUR_TURN)]
     return [{"role": "system", "content": "\n".join(parts)}, *rest] if parts else rest
+
+
+def team_state(team: Team, task: Task) -> str:
+    """Return what all roles are told of a task at its beginning, each under its name: for a
+    central critic.
+    """
+    told = [(role.name, with_role_system(role, task, ())) for role in team.roles.values()]
+    return "\n".join(
+        f"{name}: {messages[0]['content']}"
+        for name, messages in told
+        if messages[0]["role"] == "system"
+    )
 
 
 def joined_contents(messages: Sequence[Message]) -> str:

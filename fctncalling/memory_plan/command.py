@@ -13,7 +13,7 @@ from fctncalling.training.announce import announce
 
 def print_plan(config: TrainConfig, form: str) -> int:
     """Print the plan as "text" or "json", in the first process; return 0 if it fits, else 1."""
-    if config.roles_apart:
+    if config.roles_apart or config.team_critic == "central":
         raise SettingError(
             "--plan: --role_adapters and --team_critic are not planned; leave them out: each role "
             "adds an adapter's weights and the rollout's copy of the linear layers"

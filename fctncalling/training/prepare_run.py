@@ -21,7 +21,12 @@ from fctncalling.training.resume import checkpoint_to_resume
 from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
-from fctncalling.training.start_checks import check_prompt_style, check_start, check_template
+from fctncalling.training.start_checks import (
+    check_central_critic,
+    check_prompt_style,
+    check_start,
+    check_template,
+)
 from fctncalling.training.supervised import (
     SupervisedLearner,
     load_demonstrations,
@@ -47,6 +52,7 @@ def prepare_run(
     roles = roles_of_run(config, setup.make_env, processes)
     policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
     _check_and_announce(config, run_config, policy, template)
+    check_central_critic(config, policy, template, len(roles))
     is_ahead = stage_is_ahead(config, checkpoint)
     shown = load_demonstrations(config, run_config, setup, template) if is_ahead else []
     rollout = choose_rollout(

@@ -15,6 +15,7 @@ from fctncalling.training.load_policy import ModelError, critic_kind
 from fctncalling.training.run_config import RunConfig
 
 if TYPE_CHECKING:
+    from fctncalling.algorithms.policy.actor_critic import ActorCritic
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
@@ -56,6 +57,26 @@ def check_prompt_style(style: str, template: ChatTemplate) -> None:
         raise SettingError(
             f"--prompt_style {style}: this model's chat template writes tools in its own form; "
             "leave it out, or give --chat_template FILE that takes no tools"
+        )
+
+
+def check_central_critic(
+    config: TrainConfig, policy: ActorCritic, template: ChatTemplate, num_roles: int
+) -> None:
+    """Raise SettingError where --team_critic central could not read the team's conversation."""
+    if config.team_critic != "central":
+        return
+    if not template.append_only:
+        raise SettingError(
+            "--team_critic central: this model's chat template rewrites its history, so that no "
+            "one conversation can be read in order of time; give --chat_template FILE that does not"
+        )
+    longest = (num_roles + 1) * config.max_episode_tokens  # each role's row, and the state
+    positions = getattr(policy.model.config, "max_position_embeddings", None)
+    if positions is not None and positions < longest:
+        raise SettingError(
+            f"--team_critic central: reads up to {longest} tokens, {num_roles + 1} times "
+            f"--max_episode_tokens, the model {positions} at most; lower --max_episode_tokens"
         )
 
 

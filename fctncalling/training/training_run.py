@@ -21,6 +21,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
+from fctncalling.algorithms.rollout.joint_rows import add_joint_rows
 from fctncalling.algorithms.rollout.role_trajectories import role_trajectories
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
@@ -130,7 +131,9 @@ class TrainingRun:
         """Improve the policy on the episodes, log the update and return its metrics."""
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
-        usable = role_trajectories(learnable_episodes(episodes, self.config), self.config.frozen)
+        usable = learnable_episodes(episodes, self.config)
+        add_joint_rows(usable, self.config, self.template)
+        usable = role_trajectories(usable, self.config.frozen)
         if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share
@@ -139,13 +142,11 @@ class TrainingRun:
         factor = learning_rate_factor(self.config, self.counters.updates)
         rates = (factor * self.config.lr, factor * self.config.critic_lr)
         trace = self.update_log.trace(self.counters.updates + 1)
-        if usable:
-            metrics |= self._update(usable, rates, trace)
+        metrics |= self._update(usable, rates, trace) if usable else {}
         metrics |= self._notices.stage(self.counters.updates)
         metrics.setdefault("update/policy_skipped", 1.0)
-        self._notices.no_signal(
-            self.counters.updates, episodes, skipped=bool(metrics["update/policy_skipped"])
-        )
+        skipped = bool(metrics["update/policy_skipped"])
+        self._notices.no_signal(self.counters.updates, episodes, skipped=skipped)
         metrics["charts/learning_rate"] = rates[0]
         if self.config.max_staleness > 1:
             metrics["mismatch/staleness"] = float(self._staleness)
@@ -155,8 +156,8 @@ class TrainingRun:
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
-        tokens = sum(row.num_tokens for episode in usable for row in episode.rows)
-        timings = {"perf/update_tokens_per_s": tokens / seconds, "perf/time_s/update": seconds}
+        rate = sum(row.num_tokens for each in usable for row in each.rows) / seconds
+        timings = {"perf/update_tokens_per_s": rate, "perf/time_s/update": seconds}
         self.update_log.write(
             self.counters.updates,
             *(episodes, usable),

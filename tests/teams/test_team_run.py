@@ -121,6 +121,8 @@ def test_roles_with_weights_of_their_own_are_gone_on_with_bit_for_bit_and_export
         ("--env_name team --role_adapters true", "--role_adapters: needs --lora_r"),
         ("--role_adapters true --lora_r 2", "fctncalling_env names no roles: expected an attr"),
         ("--team_critic per_role", "--team_critic per_role: the environment of --env_name"),
+        ("--env_name team --team_critic central", "--team_critic central: reads other rows"),
+        (f"{SMALL} --team_critic central --critic full --max_episode_tokens 2000", "6000 tokens"),
         (f"{SMALL} {OWN} --frozen_roles plan", 'got "plan", expected roles of the team'),
         (f"{SMALL} {OWN} --sft_tasks dataset", "--sft_tasks and --sft_episodes are of one agent"),
         (f"{SMALL} {OWN} --plan", "--plan: --role_adapters and --team_critic are not planned"),

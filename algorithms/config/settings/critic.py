@@ -20,9 +20,10 @@ class CriticSettings:
     )
     team_critic: str = field(
         "shared",
-        "Critic of a team's roles: one value head for all (shared), or one for each (per_role); "
-        "either values a role's tokens by what that role sees.",
-        choices=("shared", "per_role"),
+        "Critic of a team's roles: one value head for all (shared), or one for each (per_role), "
+        "which value a role's tokens by what that role sees; central: by what all roles know and "
+        "have read and said so far.",
+        choices=("shared", "per_role", "central"),
     )
     critic_warmup_updates: int = field(
         0,

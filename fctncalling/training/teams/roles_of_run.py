@@ -15,12 +15,12 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")  # also of a folder, and of a part of a we
 def roles_of_run(
     config: TrainConfig, make_env: Callable[[], Any], processes: ProcessGroup
 ) -> tuple[str, ...]:
-    """Return the roles that have weights of their own, none without --role_adapters and
-    --team_critic per_role; SettingError where they are not to be known.
+    """Return the roles, none without --role_adapters and --team_critic per_role or central;
+    SettingError where they are not to be known.
 
     The environment's attribute `roles` names them; a run learns of all else from `info["role"]`.
     """
-    if not config.roles_apart:
+    if not config.role_adapters and config.team_critic == "shared":
         return ()
     flag = "--role_adapters" if config.role_adapters else f"--team_critic {config.team_critic}"
     if processes.sharding is not None:
