@@ -35,7 +35,7 @@ from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)
 
-FIELDS = [field.name for field in fields(TokenRecord)]
+FIELDS = [field.name for field in fields(TokenRecord) if field.name not in ("role", "joint")]
 KINDS = ("llama", "gpt2", "llama+lora", "gpt2+lora")
 
 
