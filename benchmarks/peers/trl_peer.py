@@ -16,6 +16,7 @@ from typing import Any, Self
 from fctncalling.algorithms.batch import trained_lengths
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.packed_row import FIELDS
 from fctncalling.data.bfcl import embedded_path
 
 GROUP_SIZE = 8
@@ -48,7 +49,7 @@ def _cut(episode: EpisodeRecord) -> EpisodeRecord:
     (row,) = episode.rows
     (length,) = trained_lengths([row])
     return replace(
-        episode, rows=[replace(row, **{name: field[:length] for name, field in vars(row).items()})]
+        episode, rows=[replace(row, **{name: getattr(row, name)[:length] for name in FIELDS})]
     )
 
 

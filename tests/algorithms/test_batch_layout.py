@@ -133,7 +133,7 @@ def one_row_a_step(row: TokenRecord) -> list[TokenRecord]:
     ends = [index + 1 for index, last in enumerate(row.ends_action) if last]
     steps = []
     for start, end in zip([0, *ends], [*ends[:-1], len(row.ids)], strict=False):
-        step = TokenRecord(**{name: field[:end] for name, field in vars(row).items()})
+        step = TokenRecord(*(getattr(row, name)[:end] for name in FIELDS))
         for field in (step.acted, step.ends_action, step.rollout_logprobs, step.rewards):
             field[:start] = [type(field[0])(0)] * start
         steps.append(step)
