@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # SmolLM2-135M learns official BFCL tasks on two CPU cores: a supervised start on forged tasks, then
-# on demonstrations of 200 official ones, then TPPO on 390 others.
+# TPPO on official tasks; beside it, supervised learning from demonstrations of these.
 #
 #     recipes/smollm2_cpu.sh [FOLDER] [ROW ...]
 #
 # A row is a model of the results page; what it starts from is made first. Rows:
 #   base                the pretrained model
 #   forged              supervised, forged tasks alone
-#   forged_tppo_SEED    from forged: TPPO on 590 official tasks, none demonstrated
-#   split               from forged: supervised on 200 of these
-#   split_tppo_SEED     from split: TPPO on the other 390; split_grpo_SEED: GRPO instead
-#   all                 from forged: supervised on all 590; all_tppo_SEED: then TPPO on them
+#   forged_tppo_SEED    from forged: TPPO on 590 official tasks; forged_grpo_SEED: GRPO instead
+#   some                from forged: supervised on 200 of the 590
+#   some_tppo_SEED      from some: TPPO on the other 390; some_grpo_SEED
+#   all                 from forged: supervised on all 590; all_tppo_SEED, all_grpo_SEED
+# Without rows it makes forged and forged_tppo_1.
 # The model comes out of a pinned wheel, the tasks out of another; nothing else is downloaded.
 # Interrupted at any point, the same command goes on. FOLDER/results.md is the results page.
 cd "$(dirname "$0")/.."
 folder=${1:-results/smollm2} python=${PYTHON:-python}
 rows=("${@:2}")
 [ ${#rows[@]} -gt 0 ] || rows=(forged forged_tppo_1)
-common=(--torch_threads 2 --eval_episodes 1 --max_episode_tokens 2048 --max_new_tokens 96
+common=(--torch_threads 2 --eval_episodes 1 --max_episode_tokens 1280 --max_new_tokens 96
     --n_rollout_threads 32 --max_microbatch_tokens 2048)
 demonstrations=(--sft_tasks dataset --sft_lr 2e-4 --sft_batch_size 8 --num_updates 0)
 reinforced=(--num_updates 18 --episodes_per_update 64 --group_size 8 --dynamic_sampling 2
@@ -29,7 +30,7 @@ with_critic=(--group_baseline true --critic_lr 1e-3 --critic_detach true)
 export OMP_NUM_THREADS=2
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(base|forged|split|all|(forged|split|all)_(tppo|grpo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(base|forged|some|all|(forged|some|all)_(tppo|grpo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -39,9 +40,9 @@ make_row() { # name of a row: makes its model and those that it starts from
     local start=${1%%_*} tasks=$folder/train.jsonl
     case $1 in
     forged) start=base tasks=$folder/forged.jsonl ;;
-    split) start=forged tasks=$folder/demonstrations.jsonl ;;
+    some) start=forged tasks=$folder/demonstrations.jsonl ;;
     all) start=forged ;;
-    split_*) tasks=$folder/practice.jsonl ;;
+    some_*) tasks=$folder/practice.jsonl ;;
     esac
     make_row "$start"
     local learn=(run "$1" "${models[$start]}" "$tasks")
