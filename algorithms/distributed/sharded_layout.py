@@ -19,14 +19,13 @@ from torch import Tensor, nn
 from fctncalling.algorithms.batch import (
     ActedTokens,
     Experience,
-    RowArrays,
     acted_tokens,
     build_experience,
     trained_length,
     usable_episodes,
 )
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 
 
 class LaidOut(NamedTuple):
