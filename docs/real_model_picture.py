@@ -9,10 +9,11 @@ from fctncalling.evaluation.pass_at_k import wilson_interval
 
 DOCS = Path(__file__).parent
 RUNS = DOCS / "runs" / "smollm2"
+SEEDS = (1, 2, 3)
 MODELS = {
-    "sft_forged": "SFT on\nforged tasks",
-    "tppo_forged": "then TPPO on\nofficial tasks",
-    "sft_split": "or SFT on\nofficial tasks",
+    "forged": "SFT on\nforged tasks",
+    **{f"forged_tppo_{seed}": f"then TPPO\nseed {seed}" for seed in SEEDS},
+    "all": "or SFT on\n590 official",
 }
 
 
@@ -31,16 +32,21 @@ def main() -> None:
     """Draw sampled success on training tasks, update by update, and the shares on test tasks."""
     import matplotlib.pyplot as plt
 
-    lines = (RUNS / "tppo_forged" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    updates = [update for line in lines if "env/success_rate" in (update := json.loads(line))]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), width_ratios=(3, 2))
-    success = [100 * update["env/success_rate"] for update in updates]
-    left.plot([update["update"] for update in updates], success, marker="o", markersize=3)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=(3, 3))
+    for seed in SEEDS:
+        text = (RUNS / f"forged_tppo_{seed}" / "metrics.jsonl").read_text(encoding="utf-8")
+        updates = [
+            it for line in text.splitlines() if "env/success_rate" in (it := json.loads(line))
+        ]
+        success = [100 * update["env/success_rate"] for update in updates]
+        numbers = [update["update"] for update in updates]
+        left.plot(numbers, success, marker="o", markersize=3, label=f"seed {seed}")
+    left.legend()
     left.set(xlabel="update of TPPO", ylabel="success, %", ylim=(0, 80))
     left.set_title("sampled, official training tasks (drawn near one half)", fontsize=10)
-    for place, (valid, count) in enumerate(test_shares().values()):
+    for place, (name, (valid, count)) in enumerate(test_shares().items()):
         share, (low, high) = valid / count, wilson_interval(valid / count, count)
-        right.bar(place, 100 * share, color="C0")
+        right.bar(place, 100 * share, color="C0" if "tppo" in name else "C7")
         right.plot([place, place], [100 * low, 100 * high], color="black")
         right.text(place + 0.05, 100 * share + 1, f"{100 * share:.1f} %")
     right.set_xticks(range(len(MODELS)), MODELS.values())
