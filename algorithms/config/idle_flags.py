@@ -65,8 +65,8 @@ RULES = (
     ),
     Rule(
         (
-            *("sft_epochs", "sft_lr", "sft_batch_size", "sft_warmup_share"),
-            *("sft_final_lr_share", "sft_save_interval"),
+            *("sft_epochs", "sft_lr", "sft_batch_size", "sft_group_by_prefix"),
+            *("sft_warmup_share", "sft_final_lr_share", "sft_save_interval"),
         ),
         lambda config: not config.has_supervised_stage,
         "--sft_tasks or --sft_episodes",

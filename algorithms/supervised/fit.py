@@ -197,19 +197,23 @@ def acted_logits(
     return cast(Tensor, head(hidden[:, :-1][at]))
 
 
-def row_batches(lengths: list[int], config: WarmStartConfig) -> list[list[int]]:
-    """Return the row indices of each optimiser step: shuffled each epoch, rows of similar length
+def row_batches(
+    sort_keys: Sequence[int] | Sequence[list[int]], config: WarmStartConfig
+) -> list[list[int]]:
+    """Return the row indices of each optimiser step: shuffled each epoch, rows with similar keys
     together.
+
+    A key is the row's length, or its token ids, so that rows with a common prefix come together.
     """
     generator = torch.Generator().manual_seed(config.seed)
     batches: list[list[int]] = []
     for _ in range(config.epochs):
-        order = torch.randperm(len(lengths), generator=generator).tolist()
+        order = torch.randperm(len(sort_keys), generator=generator).tolist()
         pool = (
             16 * config.batch_size
         )  # sorting inside a pool saves padding and keeps epochs different
         pools = [
-            sorted(order[i : i + pool], key=lambda row: lengths[row])
+            sorted(order[i : i + pool], key=lambda row: sort_keys[row])
             for i in range(0, len(order), pool)
         ]
         ordered = [row for part in pools for row in part]

@@ -50,7 +50,9 @@ class SupervisedLearner:
         self._processes = processes
         self._settings = supervised_settings(config)
         self._rows = trained_rows(demonstrations)
-        self._batches = row_batches([len(row.ids) for row in self._rows], self._settings)
+        lengths, ids = [len(row.ids) for row in self._rows], [row.ids for row in self._rows]
+        sort_keys = ids if config.sft_group_by_prefix else lengths
+        self._batches = row_batches(sort_keys, self._settings)
         # Fused steps take no sharded weights on every device.
         fused = processes.sharding is None
         self.optimiser = adamw(policy.policy_parameters(), self._settings, fused=fused)
@@ -122,7 +124,8 @@ class SupervisedLearner:
         """Go on from a saved state; ValueError if it is of other demonstrations or settings."""
         if state["digest"] != self._digest():
             raise ValueError(
-                "its supervised stage has other demonstrations, --sft_epochs or --sft_batch_size"
+                "its supervised stage has other demonstrations, --sft_epochs, --sft_batch_size or "
+                "--sft_group_by_prefix"
             )
         load_full_state_dict(self.optimiser, state["optimiser"])
         self.steps = int(state["steps"])

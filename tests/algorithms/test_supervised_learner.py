@@ -101,6 +101,30 @@ def test_shared_prefixes_change_no_gradient(kind: str, monkeypatch: pytest.Monke
         torch.testing.assert_close(found[True][0][name], gradient, rtol=1e-5, atol=1e-5 * scale)
 
 
+def test_grouped_by_prefix_a_step_has_the_demonstrations_of_one_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prefix_sharing, "CALL_FLOPS", 0.0)
+    shown, passed = demonstrations(3, 4), dict[bool, int]()
+    for grouped in (True, False):
+        policy, sizes = policy_of("full"), list[int]()
+        policy.model.get_decoder().layers[0].mlp.register_forward_hook(
+            lambda module, args, output, sizes=sizes: sizes.append(output[..., 0].numel())
+        )
+        config = settings(**STAGE, sft_group_by_prefix=grouped)
+        learner = SupervisedLearner(policy, shown, config)
+        trained = 0.0
+        while not learner.is_over:
+            trained += learner.compute_gradient()["trained_tokens"]
+            learner.take_step()
+        passed[grouped] = sum(sizes)
+        assert learner.num_steps == 6
+        assert trained == 2 * sum(sum(it.rows[0].acted) for it in shown)  # each row in each epoch
+    # a prompt of 24 tokens passes once a step, not once a row
+    ends = sum(len(it.rows[0].ids) - 24 for it in shown)
+    assert passed[True] <= 2 * (3 * 24 + ends) < passed[False]
+
+
 @pytest.mark.parametrize("kind", ["full", "lora"])
 def test_a_saved_learner_goes_on_to_the_same_weights(kind: str) -> None:
     config = settings(**STAGE)
@@ -127,7 +151,14 @@ def test_a_saved_learner_goes_on_to_the_same_weights(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"sft_epochs": 3}, {"sft_batch_size": 3}, {"seed": 5}, {"others": True}]
+    "changes",
+    [
+        {"sft_epochs": 3},
+        {"sft_batch_size": 3},
+        {"sft_group_by_prefix": True},
+        {"seed": 5},
+        {"others": True},
+    ],
 )
 def test_a_state_of_other_demonstrations_or_another_order_is_refused(
     changes: dict[str, Any],

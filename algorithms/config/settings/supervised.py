@@ -35,6 +35,11 @@ class SupervisedSettings:
         "Demonstrations an optimiser step (rows, where a template rewrites history).",
         interval="[1, inf)",
     )
+    sft_group_by_prefix: bool = field(
+        False,
+        "Put demonstrations that begin alike (with the same tools) into one step, where "
+        "--share_prefixes computes their common tokens once; false: those of similar length.",
+    )
     sft_warmup_share: float = field(
         0.05,
         "Share of the supervised steps over which the learning rate rises; half a cosine follows.",
