@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.training.profiler import NoProfiler
 
 if TYPE_CHECKING:
+    from fctncalling.algorithms.config import TrainConfig
     from fctncalling.cli.shared.progress_bar import Progress
     from fctncalling.training.counters import Counters
     from fctncalling.training.training_run import TrainingRun
@@ -60,12 +61,8 @@ def report(run: TrainingRun, prompt_style: str) -> None:
     )
     curve = plot_curve(folder)
     print_table(counters.before, counters.latest, counters.base)
-    _print_supervised(counters)
+    print("\n" + "\n".join(_learned(counters, config)))
     print(
-        f"\n{config.algorithm_name} learned from {counters.episodes} episodes "
-        f"({counters.env_steps} steps, {counters.invalid_episodes} invalid and left out) in "
-        f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed "
-        f"{config.seed}.\n"
         f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
         f"Results: {folder}\n"
         f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, "
@@ -86,9 +83,19 @@ def _supervised_figures(counters: Counters) -> dict[str, Any]:
     }
 
 
-def _print_supervised(counters: Counters) -> None:
+def _learned(counters: Counters, config: TrainConfig) -> list[str]:
+    """Return a sentence about each stage of training: from what it learned, and how long."""
+    found = []
     if counters.sft_steps:
-        print(
-            f"\nSupervised fine-tuning took {counters.sft_steps} steps on {counters.sft_tokens:,} "
-            f"trained tokens and {counters.sft_cpu_seconds:.0f} CPU seconds."
+        found.append(
+            f"Supervised fine-tuning took {counters.sft_steps} steps on {counters.sft_tokens:,} "
+            f"trained tokens and {counters.sft_cpu_seconds:.0f} CPU seconds, seed {config.seed}."
         )
+    if counters.updates or not found:
+        found.append(
+            f"{config.algorithm_name} learned from {counters.episodes} episodes "
+            f"({counters.env_steps} steps, {counters.invalid_episodes} invalid and left out) in "
+            f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed "
+            f"{config.seed}."
+        )
+    return found

@@ -153,8 +153,12 @@ def test_after_ctrl_c_amid_the_stage_its_end_alone_and_the_run_that_follows_are_
     assert main([*command, "--num_updates=0", "--resume"]) == 0
     evaluation = json.loads((run_folder(tmp_path) / "evaluation.json").read_text("utf-8"))
     assert evaluation["before"] == evaluation["after"]
+    said = capsys.readouterr().out
+    assert "Supervised fine-tuning took 4 steps" in said
+    assert "learned from" not in said
     assert (run_folder(tmp_path) / "checkpoints" / "last").resolve().name == "update_000000"
     assert main([*command, "--resume"]) == 0
+    assert "TPPO learned from 16 episodes" in capsys.readouterr().out
     assert lines(tmp_path) == lines(whole)
     last = "checkpoints/last/model.safetensors"
     found, expected = ((run_folder(each) / last).read_bytes() for each in (tmp_path, whole))
