@@ -12,9 +12,13 @@ get_model_and_tasks() { # number of forged tasks, their categories
     [ -e "$folder/model/config.json" ] ||
         "${evaluate[@]}" import-model smollm2-135m --output "$folder/model"
     [ -e data/bfcl/BFCL_v4_simple_python.json ] || "${evaluate[@]}" import-bfcl --data_dir data/bfcl
-    [ -e "$folder/forged.jsonl" ] || "${evaluate[@]}" forge --num_tasks "$1" --seed 1 \
-        --category "${@:2}" --official_dir data/bfcl --output "$folder/forged.jsonl"
+    forge "$1" 1 "${@:2}"
     split_tasks
+}
+
+forge() { # number of tasks, seed, categories
+    [ -e "$folder/forged.jsonl" ] || "${evaluate[@]}" forge --num_tasks "$1" --seed "$2" \
+        --category "${@:3}" --official_dir data/bfcl --output "$folder/forged.jsonl"
 }
 
 split_tasks() {

@@ -71,6 +71,25 @@ def test_no_multi_turn_test_task_has_a_demonstrated_variant(tmp_path: Path, shar
     assert categories.count("multi_turn_base") == categories.count("multi_turn_miss_func") == 30
 
 
+def test_tasks_of_one_api_are_all_of_those_that_involve_no_other(
+    tmp_path: Path, shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = ["--split", str(RECIPES / "multi_turn_split.json"), "--output", str(tmp_path)]
+    script("split_tasks.py")["main"](["--data_dir", str(shared / "bfcl/data"), *split])
+    capsys.readouterr()
+    main: Callable[[list[str]], int] = script("one_api_tasks.py")["main"]
+    words, apis = [str(tmp_path / "train.jsonl"), "--apis"], ["TradingBot", "VehicleControlAPI"]
+    assert main([*words, *apis, "--first_number", "1000"]) == 0
+    file = tmp_path / "few.jsonl"
+    file.write_text(capsys.readouterr().out, encoding="utf-8")
+    found = load_tasks(file)
+    every = load_tasks(tmp_path / "train.jsonl")
+    assert [it.question for it in found] == [
+        it.question for it in every if list(it.involved_classes) in [[api] for api in apis]
+    ]
+    assert [int(it.id.rsplit("_", 1)[1]) for it in found] == [*range(1000, 1000 + len(found))]
+
+
 def test_without_the_official_data_the_split_names_the_file_and_the_cure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,7 +167,7 @@ def test_flags_of_the_recipes_exist(path: Path) -> None:
     if path.suffix == ".sh":
         subprocess.run(["bash", "-n", str(path)], check=True)
     flags = set(re.findall(r"(?<!\S)--[a-z]\w*(?:-\w+)*", path.read_text("utf-8")))
-    known = {"--data_dir", "--split", "--answers", "--title"}
+    known = {"--data_dir", "--split", "--answers", "--title", "--apis", "--first_number"}
     for subcommand in ("train", "run", "forge", "import-model", "export", "doctor"):
         known |= known_flags(subcommand)
     assert flags - known == set()
