@@ -8,6 +8,8 @@
 #   base                the pretrained model
 #   forged              supervised, forged tasks alone
 #   forged_tppo_SEED    from forged: TPPO on 590 official tasks; forged_grpo_SEED: GRPO instead
+#   forged_only_tppo_SEED, forged_only_grpo_SEED: from forged, on 600 other forged tasks
+#   compact             as forged, with the compact prompt
 #   some                from forged: supervised on 200 of the 590
 #   some_tppo_SEED      from some: TPPO on the other 390; some_grpo_SEED
 #   all                 from forged: supervised on all 590; all_tppo_SEED, all_grpo_SEED
@@ -30,16 +32,19 @@ with_critic=(--group_baseline true --critic_lr 1e-3 --critic_detach true)
 export OMP_NUM_THREADS=2
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(base|forged|some|all|(forged|some|all)_(tppo|grpo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(base|forged|compact|some|all|(forged|forged_only|some|all)_(tppo|grpo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_cpu.sh lists the rows" >&2 && exit 2; }
 done
+
+prompt_of() { [ "$1" != compact ] || echo --prompt_style compact; } # flags for a row's prompt
 
 declare -A models # of the rows that are made
 make_row() { # name of a row: makes its model and those that it starts from
     [ -z "${models[$1]:-}" ] || return 0
     local start=${1%%_*} tasks=$folder/train.jsonl
     case $1 in
-    forged) start=base tasks=$folder/forged.jsonl ;;
+    forged | compact) start=base tasks=$folder/forged.jsonl ;;
+    forged_only_*) tasks=$folder/more_forged.jsonl ;;
     some) start=forged tasks=$folder/demonstrations.jsonl ;;
     all) start=forged ;;
     some_*) tasks=$folder/practice.jsonl ;;
@@ -49,16 +54,18 @@ make_row() { # name of a row: makes its model and those that it starts from
     case $1 in
     *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" ;;
     *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" ;;
-    *) "${learn[@]}" "${demonstrations[@]}" ;;
+    *) "${learn[@]}" "${demonstrations[@]}" $(prompt_of "$1") ;;
     esac
     models[$1]=$(checkpoint "$1")
     [[ $1 != *_* ]] || { merge_adapter "$1" && models[$1]=$folder/${1}_model; }
 }
 
-get_model_and_tasks 600 simple_python multiple irrelevance
+kinds=(simple_python multiple irrelevance)
+get_model_and_tasks 600 "${kinds[@]}"
+forge more_forged 600 2 "${kinds[@]}"
 models[base]=$folder/model
 for name in "${rows[@]}"; do
     make_row "$name"
-    answer_tests "$name" "${models[$name]}" --torch_threads 2 --concurrency 32
+    answer_tests "$name" "${models[$name]}" --torch_threads 2 --concurrency 32 $(prompt_of "$name")
 done
 write_page "SmolLM2-135M on official tasks" "${rows[@]}"

@@ -20,7 +20,7 @@ split_tasks
 run demonstrated "$(echo "$single_turn"/runs/all/*/*/*/checkpoints/last)" "$folder/demonstrations.jsonl" \
     --sft_tasks dataset --sft_lr 3e-4 --sft_batch_size 4 --num_updates 0
 
-forge 200 5 multi_turn_base multi_turn_miss_func
+forge forged 200 5 multi_turn_base multi_turn_miss_func
 one_api() { "$python" recipes/one_api_tasks.py "$@"; }
 one_api "$folder/train.jsonl" --apis TradingBot GorillaFileSystem VehicleControlAPI > "$folder/one_api.jsonl"
 one_api "$folder/forged.jsonl" --apis TradingBot GorillaFileSystem --first_number 1000 >> "$folder/one_api.jsonl"

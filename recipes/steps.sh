@@ -12,13 +12,13 @@ get_model_and_tasks() { # number of forged tasks, their categories
     [ -e "$folder/model/config.json" ] ||
         "${evaluate[@]}" import-model smollm2-135m --output "$folder/model"
     [ -e data/bfcl/BFCL_v4_simple_python.json ] || "${evaluate[@]}" import-bfcl --data_dir data/bfcl
-    forge "$1" 1 "${@:2}"
+    forge forged "$1" 1 "${@:2}"
     split_tasks
 }
 
-forge() { # number of tasks, seed, categories
-    [ -e "$folder/forged.jsonl" ] || "${evaluate[@]}" forge --num_tasks "$1" --seed "$2" \
-        --category "${@:3}" --official_dir data/bfcl --output "$folder/forged.jsonl"
+forge() { # name of the file, number of tasks, seed, categories
+    [ -e "$folder/$1.jsonl" ] || "${evaluate[@]}" forge --num_tasks "$2" --seed "$3" \
+        --category "${@:4}" --official_dir data/bfcl --output "$folder/$1.jsonl"
 }
 
 split_tasks() {
