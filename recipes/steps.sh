@@ -2,7 +2,7 @@
 # Set before: folder (of all outputs), python, common (flags of every training run); split_file, where
 # the tasks are split otherwise.
 set -euo pipefail
-train=("$python" train_fctncalling.py --results_dir "$folder/runs" --resume)
+train=("$python" train_fctncalling.py --results_dir "$folder/runs")
 evaluate=("$python" evaluate_fctncalling.py)
 split_file=${split_file:-recipes/official_split.json}
 export OMP_WAIT_POLICY=PASSIVE
@@ -31,7 +31,11 @@ checkpoint() { # name of a run: its newest checkpoint, a model folder
 
 run() { # name, model folder, task file, more flags
     echo "== $1"
-    "${train[@]}" "${common[@]}" --experiment_name "$1" --model_name_or_path "$2" --dataset_path "$3" \
+    local resume=(--resume)
+    if ! [ -e "$(checkpoint "$1")" ]; then # a run that saved nothing starts anew
+        rm -rf "${folder:?}/runs/$1" && resume=()
+    fi
+    "${train[@]}" "${resume[@]}" "${common[@]}" --experiment_name "$1" --model_name_or_path "$2" --dataset_path "$3" \
         --eval_dataset_path "$folder/test.jsonl" "${@:4}"
 }
 

@@ -101,6 +101,32 @@ def test_without_the_official_data_the_split_names_the_file_and_the_cure(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_step_goes_on_from_its_checkpoint_and_starts_anew_without_one(tmp_path: Path) -> None:
+    stand_in = tmp_path / "python"
+    stand_in.write_text('#!/bin/sh\necho "$@"\n', encoding="utf-8")
+    stand_in.chmod(0o755)
+    steps = (
+        f"folder={tmp_path} python={stand_in} common=(); . recipes/steps.sh; run sft model tasks"
+    )
+
+    def command() -> str:
+        words = ["bash", "-c", steps]
+        return subprocess.run(
+            words, capture_output=True, text=True, check=True, cwd=RECIPES.parent
+        ).stdout
+
+    run = tmp_path / "runs/sft/model/tasks/TPPO"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text(
+        '{"update": 0}\n', encoding="utf-8"
+    )  # killed before it saved
+    assert "--resume" not in command()
+    assert not run.exists()
+    (run / "checkpoints/last").mkdir(parents=True)
+    assert "--resume" in command()
+    assert run.exists()
+
+
 def answers(path: Path, valid: str, category: str = "multiple") -> str:
     """Write answers of `run`, one for each digit of `valid`; return the path."""
     lines = [
