@@ -52,6 +52,7 @@ def main() -> None:
         left.plot(numbers, success, style, marker="o", markersize=3, label=label)
     left.legend()
     left.set(xlabel="update", ylabel="success, %", ylim=(0, 80))
+    left.set_xticks(range(2, 19, 4))
     left.set_title("sampled, official training tasks (drawn near one half)", fontsize=10)
     for place, (name, (valid, count)) in enumerate(test_shares().items()):
         share, (low, high) = valid / count, wilson_interval(valid / count, count)
