@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     numbers = count(options.first_number or 0)
     for line in options.tasks.read_text("utf-8").splitlines():
         task = json.loads(line)
-        if task["involved_classes"] not in [[api] for api in options.apis]:
+        if task.get("involved_classes") not in [[api] for api in options.apis]:
             continue
         if options.first_number is not None:
             task["id"] = f"{task['id'].rsplit('_', 1)[0]}_{next(numbers)}"

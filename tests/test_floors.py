@@ -35,8 +35,8 @@ FORBIDDEN = {
     "envs": {"torch", "transformers"},
     "algorithms": set[str](),
 }
-MAX_FILE_LINES = 300
-MAX_FUNCTION_LINES = 40
+MAX_FILE_LINES = 450
+MAX_FUNCTION_LINES = 60
 MAX_COLUMNS = 100
 FACE = {"lines": 15, "names": 5}
 # Python files lying in one folder, by its top folder.
