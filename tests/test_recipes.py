@@ -99,8 +99,8 @@ def test_no_test_task_nearly_repeats_a_training_task_official_or_forged(
         ("Convert 5 miles to km.", "Convert 6 miles to km."),  # 4 of 6 words: apart
         ("Say how far it is from Rome to Oslo.", "How far it is from Oslo to Rome."),
         (
-            "Give me the sum of all these numbers now: 1 2",
-            "And the sum of all these numbers now: 7",
+            "Sum up all of these numbers for me now: 1.",
+            "Now sum up all of these numbers for me, 7 8",
         ),
     ],
 )
