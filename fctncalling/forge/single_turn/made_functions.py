@@ -186,13 +186,14 @@ def _documented(parameter: MadeParameter, profile: CategoryProfile, rng: random.
     if kind.name == "enum" and not described:
         documented["enum"] = list(enum_words(kind))
     if frame.members:
-        documented["properties"] = {
+        documented_members: Doc = documented if kind.name == "dict" else documented["items"]
+        documented_members["properties"] = {
             member.name: _documented(
                 MadeParameter(member, member.name, True, member.kind), profile, rng
             )
             for member in frame.members
         }
-        documented["required"] = [member.name for member in frame.members]
+        documented_members["required"] = [member.name for member in frame.members]
     if parameter.default is not None and rng.random() < profile.default_share:
         documented["default"] = parameter.default
     return documented

@@ -102,6 +102,8 @@ def clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
 def clause(argument: MadeArgument, rng: random.Random) -> str:
     """Return how an argument is said; of a truth value the clause for true or for false."""
     assert argument.value is not None
+    if argument.value.clause:
+        return argument.value.clause
     pattern = rng.choice(argument.parameter.frame.clauses)
     if argument.parameter.frame.kind.name == "bool":
         true, _, false = pattern.partition(" ~ ")
