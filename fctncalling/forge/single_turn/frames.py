@@ -104,6 +104,11 @@ class FunctionFrame:
         """Parameters that stand inside the noun phrase."""
         return frozenset(found[1] for found in _SLOT.finditer(self.phrases[0]))
 
+    def generic_words(self) -> dict[str, str]:
+        """Return what the description calls the values of slots, where it has a word for them."""
+        found = _SLOT.finditer(self.phrases[0])
+        return {slot[1]: slot[2] for slot in found if slot[2]}
+
     def generic(self) -> str:
         """Return the noun phrase of the description: what a slot stands for in place of a value."""
         text = _SLOT.sub(lambda found: found[2] or f"a given {found[1]}", self.phrases[0])

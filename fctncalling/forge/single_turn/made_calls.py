@@ -122,10 +122,13 @@ def draw_argument(parameter: MadeParameter, rng: random.Random) -> DrawnValue:
 
 def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
     """Return a list of dicts, each said as the clauses of its members one after the other."""
-    values, texts = [], []
+    values, texts = list[dict[str, Any]](), list[str]()
     for _ in range(rng.randint(*map(int, frame.kind.args))):
         drawn = {member.name: draw_value(member.kind, rng) for member in frame.members}
-        values.append({name: value.accepted for name, value in drawn.items()})
+        value = {name: value.accepted for name, value in drawn.items()}
+        if any(value[name] == other[name] for other in values for name in value):
+            raise NoSuchTask("two items of one name")
+        values.append(value)
         clauses = (rng.choice(member.clauses) for member in frame.members)
         said = zip(clauses, drawn.values(), strict=True)
         texts.append(" ".join(clause.replace("{}", value.text) for clause, value in said))
