@@ -34,7 +34,7 @@ ABOUT_SHARE = 0.4  # of the questions no function answers: about what the functi
 SYMBOLS_SHARE = 0.3  # of the tasks with values left out: letters stand in their place
 _GUESSED = frozenset(("bool", "enum", "count", "part"))
 """Kinds of which one may take a value for granted."""
-_VAGUE = re.compile(r"\b(?:given|some|something|another|one|a number of|an amount)\b")
+_VAGUE = re.compile(r"\b(?:given|some|something|another|one|kinds|pieces|a number of|an amount)\b")
 
 
 def irrelevant_task(rng: random.Random) -> SingleTurnTask:
@@ -174,7 +174,7 @@ def _named(argument: MadeArgument, frame: FunctionFrame) -> DrawnValue | None:
     if name not in frame.slots:
         return None
     word = frame.generic_words().get(name, "")
-    if not word or _VAGUE.search(word):
+    if not word or _VAGUE.search(word) or '"' in frame.phrases[0]:
         raise NoSuchTask("no word for what is left out")
     return DrawnValue(word, word)
 

@@ -157,7 +157,7 @@ def _derived(frame: ParameterFrame, kind: ValueKind) -> tuple[DrawnValue, ...]:
         for size, wholes, one, many in other_units().get(unit[1], ()):
             for amount in _AMOUNTS:
                 text = _amount_text(amount, one, many)
-                if wholes and amount % 1:
+                if wholes and (amount % 1 or amount > 10):
                     continue
                 if text and _may_be(amount * size, kind):
                     before = clause[: unit.start()]

@@ -152,7 +152,7 @@ def _listed_word(entry: str, name: str, rng: random.Random) -> DrawnValue:
     forms = entry.split("=")
     said = rng.choice(forms)
     value = said
-    if forms[0].startswith("the "):
+    if len(forms) > 1 and forms[0].startswith("the "):  # of a name, not of a sentence
         said = forms[0]
         value = said.removeprefix("the ")
     accepted = dict.fromkeys([value, *forms, *unsaid_forms(name, forms[0])])
