@@ -21,7 +21,6 @@ from fctncalling.forge.single_turn.category_profiles import CategoryProfile, dra
 from fctncalling.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.forge.single_turn.frames import Domain, default_value, domains
 from fctncalling.forge.single_turn.made_calls import (
-    SAID_SHARE,
     MadeArgument,
     MadeCall,
     draw_argument,
@@ -52,6 +51,7 @@ PROFILE = CategoryProfile(
 )
 ASKABLE = ("string", "enum", "int", "whole", "float", "rate", "date", "time", "code", "email")
 """Kinds of values that a user can say in a few words."""
+SAID_SHARE = 0.66  # of the optional parameters
 
 _HANGING = ("and ", "who ", "which ")
 Values = Mapping[str, DrawnValue]  # parameter -> value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,17 @@ from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import OMITTED
 from fctncalling.forge.forged_entry import user_texts
 
+OVERLAPPING = 0.15  # share of a question's content words that makes a function a near miss
+_WORD = re.compile(r"[a-z]{3,}")
+_STOP_WORDS = frozenset(
+    re.findall(
+        r"[a-z]+",
+        "the and for are was were has have had does did can could would should will may might "
+        "must with from into onto over under about what which who whom whose when where why how "
+        "that this these those there their they them you your our his her its not but than then "
+        "also any all some each such per please tell give show find get let want need like help",
+    )
+)
 PYTHON_TYPES = ("string", "integer", "float", "boolean", "array", "tuple", "dict", "any")
 
 
@@ -50,6 +62,7 @@ def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
             **_doc_shares(parameters, [doc.name for doc in docs]),
             **_question_shares(questions),
             **_truth_shares(tasks),
+            **_overlap_shares(tasks),
         },
         lengths={
             "question": _spread(len(text.split()) for text in questions),
@@ -98,6 +111,44 @@ def _truth_shares(tasks: Sequence[Task]) -> dict[str, float]:
         "arguments accepted in several forms": _mean(
             len([value for value in values if value != OMITTED]) > 1 for values in arguments
         ),
+    }
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Return the words of a text or of names in it, without inflection by `s` and stop words."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower()
+    words = (word for word in _WORD.findall(spaced) if word not in _STOP_WORDS)
+    return frozenset(word.removesuffix("s") for word in words)
+
+
+def word_overlap(task: Task) -> float:
+    """Return the share of the question's content words that the functions on offer have too.
+
+    A function's words are those of its name, its description and its parameters' names and
+    descriptions.
+    """
+    asked = content_words(" ".join(user_texts(task.question)))
+    offered = " ".join(
+        f"{doc.name} {doc.description} "
+        + " ".join(
+            f"{key} {parameter.get('description', '')}"
+            for key, parameter in doc.parameters.get("properties", {}).items()
+        )
+        for doc in task.functions
+    )
+    return len(asked & content_words(offered)) / len(asked) if asked else 0.0
+
+
+def _overlap_shares(tasks: Sequence[Task]) -> dict[str, float]:
+    """Return how near the functions come, of tasks that none of them can solve."""
+    if any(task.category != "irrelevance" for task in tasks):
+        return {}
+    overlaps = [word_overlap(task) for task in tasks]
+    return {
+        f"functions with {OVERLAPPING:.0%} of the question's words": _mean(
+            overlap >= OVERLAPPING for overlap in overlaps
+        ),
+        "functions with none of the question's words": _mean(not overlap for overlap in overlaps),
     }
 
 
