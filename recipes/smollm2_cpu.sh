@@ -6,7 +6,7 @@
 #
 # A row is a model of the results page; what it starts from is made first. Rows:
 #   base                the pretrained model
-#   forged              supervised, forged tasks alone
+#   forged              supervised, forged tasks alone; forged_2: the same with seed 2
 #   forged_tppo_SEED    from forged: TPPO on 590 official tasks; forged_grpo_SEED: GRPO instead
 #   forged_only_tppo_SEED, forged_only_grpo_SEED: from forged, on 600 other forged tasks
 #   compact             as forged, with the compact prompt
@@ -33,7 +33,7 @@ with_critic=(--group_baseline true --critic_lr 1e-3 --critic_detach true)
 export OMP_NUM_THREADS=1
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(base|forged|compact|some|all|(forged|forged_only|some|all)_(tppo|grpo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(base|forged|forged_[2-9]|compact|some|all|(forged|forged_only|some|all)_(tppo|grpo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -42,9 +42,10 @@ prompt_of() { [ "$1" != compact ] || echo --prompt_style compact; } # flags for 
 declare -A models # of the rows that are made
 make_row() { # name of a row: makes its model and those that it starts from
     [ -z "${models[$1]:-}" ] || return 0
-    local start=${1%%_*} tasks=$folder/train.jsonl
+    local start=${1%%_*} tasks=$folder/train.jsonl learn_more=()
     case $1 in
     forged | compact) start=base tasks=$folder/forged.jsonl ;;
+    forged_[0-9]) start=base tasks=$folder/forged.jsonl learn_more=(--seed "${1##*_}") ;;
     forged_only_*) tasks=$folder/more_forged.jsonl ;;
     some) start=forged tasks=$folder/demonstrations.jsonl ;;
     all) start=forged ;;
@@ -55,10 +56,10 @@ make_row() { # name of a row: makes its model and those that it starts from
     case $1 in
     *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" ;;
     *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" ;;
-    *) "${learn[@]}" "${demonstrations[@]}" $(prompt_of "$1") ;;
+    *) "${learn[@]}" "${demonstrations[@]}" "${learn_more[@]}" $(prompt_of "$1") ;;
     esac
     models[$1]=$(checkpoint "$1")
-    [[ $1 != *_* ]] || { merge_adapter "$1" && models[$1]=$folder/${1}_model; }
+    [[ $1 != *_*_* ]] || { merge_adapter "$1" && models[$1]=$folder/${1}_model; }
 }
 
 kinds=(simple_python multiple irrelevance)
