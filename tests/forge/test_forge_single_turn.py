@@ -26,7 +26,14 @@ from fctncalling.forge.single_turn.made_functions import (
     MadeParameter,
     make_function,
 )
-from fctncalling.forge.single_turn.measures import OVERLAPPING, content_words, word_overlap
+from fctncalling.forge.single_turn.measures import (
+    OVERLAPPING,
+    content_words,
+    is_derived,
+    measure_single_turn,
+    skeleton,
+    word_overlap,
+)
 from fctncalling.forge.single_turn.proof import proof_fault
 from fctncalling.forge.single_turn.requests import request, with_articles
 from fctncalling.forge.single_turn.table_files import related_nouns
@@ -198,25 +205,46 @@ def test_numbers_follow_from_words_and_from_other_units() -> None:
     ]
 
 
-def test_shares_of_derived_numbers_articles_and_options_are_near_the_official_ones() -> None:
-    numbers, derived, words, articles, of_dicts, decimals = 0, 0, 0, 0, 0, set[bool]()
-    for entry in (*entries("simple_python", 700), *entries("multiple", 700)):
-        said = entry["question"][0][0]["content"].replace(",", "")
-        [[accepted]] = [list(call.values()) for call in entry["ground_truth"]]
-        for value, *_ in accepted.values():
-            numbers += value != ""
-            if type(value) in (int, float):
-                derived += not re.search(rf"(?<![\d.]){re.escape(f'{value:g}')}(?!\d)", said)
-            if isinstance(value, str) and value:
-                words, articles = words + 1, articles + value.startswith(("the ", "The "))
-            if isinstance(value, list) and isinstance(value[0], dict):
-                of_dicts += 1
-            if isinstance(value, list) and isinstance(value[0], float):
-                decimals.update(item.is_integer() for item in value)
-    assert 0.05 < derived / numbers < 0.1
-    assert articles / words < 0.01
-    assert of_dicts > 5
-    assert decimals == {True, False}
+def test_shares_of_derived_numbers_articles_and_forms_are_near_the_official_ones() -> None:
+    made = [*entries("simple_python", 700), *entries("multiple", 700)]
+    shares = measure_single_turn(map(task_of, made)).shares
+    assert 0.05 < shares["numbers that the question does not hold"] < 0.1
+    assert shares["texts that begin with an article"] < 0.01
+    assert shares["arguments left unsaid"] > 0.12
+    lists = [
+        values[0]
+        for entry in made
+        for call in entry["ground_truth"]
+        for accepted in call.values()
+        for values in accepted.values()
+        if values[0] and isinstance(values[0], list)
+    ]
+    assert sum(isinstance(each[0], dict) for each in lists) > 5
+    decimals = [each for each in lists if isinstance(each[0], float)]
+    assert {item.is_integer() for each in decimals for item in each} == {True, False}
+
+
+def test_a_number_is_derived_where_the_question_does_not_hold_it() -> None:
+    assert is_derived(4, "paid quarterly for 40 years, 4.5 of them")
+    assert not is_derived(4.0, "4 people")
+    assert not is_derived(12000, "12,000 dollars")
+    assert is_derived(0.03, "at 3 %")
+    assert not is_derived(True, "with it")
+
+
+def test_a_skeleton_is_a_question_without_its_values() -> None:
+    def made(city: str, nights: int) -> Task:
+        question = [[{"role": "user", "content": f"A room in {city} for {nights} nights at 'Ox'."}]]
+        truth = [{"book": {"city": [city, "there"], "nights": [nights]}}]
+        return Task("simple_python_0", "simple_python", question, ground_truth=truth)
+
+    assert (
+        skeleton(made("Lima", 3))
+        == skeleton(made("New York", 12))
+        == "A room in _ for _ nights at _."
+    )
+    shares = measure_single_turn([made("Lima", 3), made("New York", 12)]).shares
+    assert shares["questions that recur but for their values"] == 1.0
 
 
 def test_the_form_that_the_user_says_is_the_first_one_accepted() -> None:

@@ -93,6 +93,8 @@ def make_call(
             if derived and rng.random() < DERIVED_SHARE:
                 value = rng.choice(derived)
         arguments.append(MadeArgument(parameter, value))
+    if all(each.value is None for each in arguments):
+        raise NoSuchTask("a call without arguments")
     call = MadeCall(function, tuple(arguments))
     if not call.is_sensible():
         raise NoSuchTask("two arguments that name the same")
