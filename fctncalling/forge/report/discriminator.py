@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,6 +23,24 @@ _CHUNK = 2000  # columns that stand in memory as numbers
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
+def words(text: str) -> Iterable[str]:
+    """Return the words and marks of a text: a bag of words."""
+    return _WORD.findall(text.lower())
+
+
+def ngrams(text: str) -> Iterator[str]:
+    """Yield n-grams of 2 to 5 characters, words and pairs of words."""
+    text = f" {' '.join(text.split())} "
+    for length in _LENGTHS:
+        yield from (text[start : start + length] for start in range(len(text) - length + 1))
+    found = _WORD.findall(text.lower())
+    yield from (f" {word} " for word in found)
+    yield from (f" {first} {second} " for first, second in pairwise(found))
+
+
+Terms = Callable[[str], Iterable[str]]
+
+
 class Discrimination(NamedTuple):
     """What a discriminator found on texts it was not fitted on."""
 
@@ -31,12 +49,13 @@ class Discrimination(NamedTuple):
     official_ngrams: list[str]
 
 
-def discriminate(forged: Sequence[str], official: Sequence[str], seed: int = 0) -> Discrimination:
+def discriminate(
+    forged: Sequence[str], official: Sequence[str], seed: int = 0, terms: Terms = ngrams
+) -> Discrimination:
     """Fit on four fifths of the texts and judge the fifth, five times; the mean AUC.
 
-    Logistic regression on which n-grams of 2 to 5 characters, words and pairs of words occur
-    (TF-IDF, rows of unit length), with as many texts of either side. Raises ValueError for too few
-    of a side.
+    Logistic regression on which terms occur (TF-IDF, rows of unit length), with as many texts of
+    either side. Raises ValueError for too few of a side.
     """
     count = min(len(forged), len(official), MAX_TEXTS)
     if count < MIN_TEXTS:
@@ -47,7 +66,7 @@ def discriminate(forged: Sequence[str], official: Sequence[str], seed: int = 0) 
         *(official[int(i)] for i in rng.permutation(len(official))[:count]),
     ]
     labels = np.repeat([1.0, 0.0], count)
-    features = _Features(texts)
+    features = _Features([set(terms(text)) for text in texts])
     kernel = _STRENGTH * features.products()
     fold = np.arange(2 * count) % count % min(NUM_FOLDS, count)
     aucs = []
@@ -69,18 +88,17 @@ def auc(scores: Floats, labels: Floats) -> float:
 
 
 class _Features:
-    """Texts as rows of unit length, one column an n-gram, and a column of ones."""
+    """Texts as rows of unit length, one column a term, and a column of ones."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        found = [set(_ngrams(text)) for text in texts]
-        counts = Counter(ngram for ngrams in found for ngram in ngrams)
+    def __init__(self, texts: Sequence[set[str]]) -> None:
+        counts = Counter(term for terms in texts for term in terms)
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_NUM_FEATURES]
-        self.vocabulary = [ngram for ngram, count in ranked if count > 1]
+        self.vocabulary = [term for term, count in ranked if count > 1]
         self._rarity = np.log(len(texts) / np.array([counts[each] for each in self.vocabulary])) + 1
-        column = {ngram: index for index, ngram in enumerate(self.vocabulary)}
+        column = {term: index for index, term in enumerate(self.vocabulary)}
         self._columns = [
-            np.array(sorted(column[each] for each in ngrams if each in column), dtype=np.intp)
-            for ngrams in found
+            np.array(sorted(column[each] for each in terms if each in column), dtype=np.intp)
+            for terms in texts
         ]
 
     def _chunks(self) -> Iterator[Floats]:
@@ -102,17 +120,8 @@ class _Features:
         return found
 
     def weights(self, dual: Floats) -> Floats:
-        """Return the weight of each n-gram: the sum of the rows, weighted."""
+        """Return the weight of each term: the sum of the rows, weighted."""
         return np.concatenate([np.zeros(0), *(chunk.T @ dual for chunk in self._chunks())])
-
-
-def _ngrams(text: str) -> Iterator[str]:
-    text = f" {' '.join(text.split())} "
-    for length in _LENGTHS:
-        yield from (text[start : start + length] for start in range(len(text) - length + 1))
-    words = _WORD.findall(text.lower())
-    yield from (f" {word} " for word in words)
-    yield from (f" {first} {second} " for first, second in pairwise(words))
 
 
 def _fit(kernel: Floats, labels: Floats) -> Floats:
