@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.python_values import Fault
-from fctncalling.checkers.said_values import Value, is_said
+from fctncalling.checkers.said_values import is_said
 from fctncalling.data.types import Task, Verdict
 
 MISSING = "missing_parameters"  # field of a task: names
@@ -46,7 +46,7 @@ def question_fault(task: Task, record: ClarifyRecord) -> Fault | None:
     if record.answers is None:
         return None
     told = " | ".join(record.answers)
-    unsaid = [name for name in missing if not any(is_said(v, told) for v in _values(task, name))]
+    unsaid = [name for name in missing if not any(_is_told(v, told) for v in _values(task, name))]
     return _guessed(questions, unsaid) if unsaid else None
 
 
@@ -58,11 +58,20 @@ def _guessed(questions: int, unsaid: Sequence[str]) -> Fault:
     )
 
 
-def _values(task: Task, name: str) -> Iterator[Value]:
+def _is_told(value: Any, told: str) -> bool:
+    """Whether an accepted value is said; an object lists the accepted values of each key."""
+    if isinstance(value, dict):
+        return all(any(_is_told(v, told) or v == "" for v in each) for each in value.values())
+    if isinstance(value, list | tuple):
+        return bool(value) and all(_is_told(each, told) for each in value)
+    return value is not None and is_said(value, told)
+
+
+def _values(task: Task, name: str) -> Iterator[Any]:
     """Yield the values of a parameter that the truth accepts."""
     for call in task.ground_truth or ():
         for arguments in call.values():
-            yield from (each for each in arguments.get(name, ()) if isinstance(each, Value))
+            yield from arguments.get(name, ())
 
 
 def calls_are_right(verdict: Verdict) -> bool:

@@ -21,6 +21,7 @@ from fctncalling.data.categories import CATEGORIES, category_of
 from fctncalling.data.json_stream import CHUNK_CHARS, read_entries
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import SCHEMA, explain, is_answer, is_function_doc, is_task
+from fctncalling.envs.judging.judge import judge
 
 DOC = {
     "name": "add",
@@ -636,3 +637,75 @@ def test_iterating_needs_the_same_memory_for_ten_times_the_file(form: str, tmp_p
 
     # Not 1: a chunk of a small file is a small chunk.
     assert peak(1000) < 1.5 * peak(100)
+
+
+ORDER = {
+    "name": "order",
+    "description": "Order a pizza.",
+    "parameters": {
+        "type": "dict",
+        "properties": {
+            "toppings": {"type": "array", "items": {"type": "string"}},
+            "size": {"type": "string", "default": "large"},
+            "count": {"type": "integer", "default": 1},
+            "note": {"type": "string"},
+        },
+        "required": ["toppings"],
+    },
+}
+
+
+def pizza(path: Path, accept: Any, **arguments: Any) -> Path:
+    truth = [{"order": {"toppings": [["ham", "egg", "corn"]], **arguments}}]
+    fields = {"question": [[{"role": "user", "content": "A pizza."}]], "function": [ORDER]}
+    entry = {"id": "simple_python_0", **fields, "ground_truth": truth, "accept": accept}
+    return write(path, entry)
+
+
+def test_what_a_task_accepts_is_written_out_and_judged(tmp_path: Path) -> None:
+    file = pizza(tmp_path / "own.json", {"defaults": True, "any_order": True}, size=["large"])
+    [task] = load_tasks(file)
+    [truth] = task.ground_truth or ()
+    assert truth["order"]["size"] == ["large", ""]
+    assert truth["order"]["count"] == ["", 1]
+    assert set(truth["order"]) == {"toppings", "size", "count"}
+    assert len(truth["order"]["toppings"]) == 6
+    assert truth["order"]["toppings"][0] == ["ham", "egg", "corn"]
+    for text, is_valid in (
+        ("[order(toppings=['egg', 'corn', 'ham'])]", True),
+        ("[order(toppings=['egg', 'corn', 'ham'], size='large', count=1)]", True),
+        ("[order(toppings=['egg', 'corn', 'ham'], count=2)]", False),
+        ("[order(toppings=['egg', 'ham'])]", False),
+        ("[order(toppings=['ham', 'egg', 'corn'], note='hot')]", False),
+    ):
+        assert judge(task, text, "prompting").valid is is_valid, text
+
+
+def test_only_the_lists_that_are_named_are_right_in_any_order(tmp_path: Path) -> None:
+    [task] = load_tasks(pizza(tmp_path / "own.json", {"any_order": ["others"]}))
+    assert (task.ground_truth or ())[0] == {"order": {"toppings": [["ham", "egg", "corn"]]}}
+
+
+@pytest.mark.parametrize(
+    ("accept", "told"),
+    [
+        ("defaults", 'expected {"defaults": true'),
+        ({"default": True}, 'expected {"defaults": true'),
+        ({"any_order": "toppings"}, 'expected {"defaults": true'),
+        ({"any_order": [1]}, 'expected {"defaults": true'),
+        ({"any_order": ["sides"]}, "expected lists of at most 5 items, found one of 6"),
+    ],
+)
+def test_what_cannot_be_accepted_is_told_with_its_place(
+    accept: Any, told: str, tmp_path: Path
+) -> None:
+    message = refusal(pizza(tmp_path / "own.json", accept, sides=[list("abcdef")]))
+    assert "own.json" in message
+    assert "accept" in message
+    assert told in message
+
+
+def test_a_task_that_lists_no_values_has_none_to_accept(tmp_path: Path) -> None:
+    fields = {"question": [[{"role": "user", "content": "Hi."}]], "function": [ORDER]}
+    file = write(tmp_path / "own.json", {"id": "irrelevance_0", **fields, "accept": {}})
+    assert "accept: expected none in a task of irrelevance" in refusal(file)
