@@ -2,7 +2,8 @@
 
 A task names the parameters whose values its request leaves open in its field `missing_parameters`.
 Each is worth one question, whose answer has to say the value. A right call without that was a
-guess, and a question beyond it needless.
+guess, and a question beyond it needless. A question is a message without calls that the user
+answered.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.checkers.python_values import Fault
 from fctncalling.checkers.said_values import is_said
-from fctncalling.data.types import Task, Verdict
+from fctncalling.data.types import StepRecord, Task, Verdict
 
 MISSING = "missing_parameters"  # field of a task: names
 GUESSED = "clarify:guessed"
@@ -23,8 +24,17 @@ class ClarifyRecord(NamedTuple):
     """The record of an episode: its last message, decoded, and the questions before it."""
 
     calls: Any  # as the single-turn checkers read it; None where decoding failed
-    questions: int  # messages without a call
+    questions: int  # messages without a call that were answered
     answers: Sequence[str] | None = None  # the user's, to them; None where they are not at hand
+
+
+def is_question(step: StepRecord) -> bool:
+    """Whether a step after which the episode went on was a question: one without a call, which the
+    user answered.
+
+    Calls that could not be read, and that the environment complained of, are "malformed".
+    """
+    return step.error == "no_call"
 
 
 def missing_parameters(task: Task) -> Sequence[str]:

@@ -109,7 +109,7 @@ FURTHER_ERRORS = {
     "value_error:dict_value": "a dict has another value",
     "value_error:list_dict_count": "a list has more or fewer dicts",
     "value_error:list/tuple": "a list has other items",
-    "answer:restated": "a symbolic answer that stands in the question",
+    "answer:restated": "a symbolic answer that repeats the question, or leaves something to be computed",
     "answer:undecided": "a symbolic answer that could not be compared in time",
 }
 """Error types that no example shows -> when they come."""

@@ -32,6 +32,7 @@ DOC = {
         "required": ["a", "b"],
     },
 }
+LISTED = {"type": "string", "description": "One.", "enum": ["x"]}
 OTHER_DOC = {**DOC, "name": "subtract"}
 USER = {"role": "user", "content": "What is 1 + 2?"}
 SINGLE = {
@@ -527,6 +528,25 @@ def test_answers_without_this_id_are_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("description", 5, "what it says (a string), found 5"),
+        ("type", ["string"], 'the name of its type (a string), found ["string"]'),
+        ("enum", 5, "a list of its values, found 5"),
+    ],
+)
+def test_a_parameter_doc_of_another_type_is_refused_by_file_line_and_field(
+    field: str, value: Any, expected: str, tmp_path: Path
+) -> None:
+    doc = {**DOC, "parameters": {"type": "dict", "properties": {"a": {**LISTED, field: value}}}}
+    entry = {**SINGLE, "id": "simple_java_1", "function": [doc]}
+    message = refusal(write(tmp_path / "tasks.json", SINGLE, entry))
+    place = f"function[0].parameters.properties.a.{field}"
+    assert 'tasks.json line 2 (id "simple_java_1"): ' in message
+    assert message.endswith(f"{place}: expected {expected}")
+
+
 def test_a_broken_function_doc_is_refused_in_its_own_file(tmp_path: Path) -> None:
     file = write(tmp_path / "tasks.json", MULTI)
     write(tmp_path / "multi_turn_func_doc" / "sums.json", DOC, {"name": "subtract"})
@@ -572,6 +592,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
         ("task", is_task, {**MULTI, "function": [DOC, "add"], "invoked_classes": []}),
         ("answer", is_answer, {"id": "simple_0", "ground_truth": [[]]}),
         ("function_doc", is_function_doc, {**DOC, "response": {}}),
+        ("function_doc", is_function_doc, {**DOC, "parameters": {"properties": {"a": LISTED}}}),
     ],
 )
 @given(data=st.data())
