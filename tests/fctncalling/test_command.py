@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+import fctncalling
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.cli.command import main
 from fctncalling.cli.train import main as train
 from fctncalling.cli.train import parse_settings
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.run_log import open_log
 
 
 def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,13 +107,19 @@ def test_flags_come_before_the_file_and_the_file_before_preset_and_environment(
 
 def test_the_config_of_a_run_gives_its_settings(tmp_path: Path) -> None:
     """Also where a setting is what another preset or environment would have changed."""
-    before = parse_settings(["--preset", "0.1B", "--lr", "0.001", "--env_name", "python_math"])
-    entries = {name: value for name, value in vars(before).items() if name != "config"}
-    entries |= {"command": "train", "machine": {}, "versions": {}, "resolved": {}, "resume": "auto"}
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(entries))
-    after = parse_settings(["--config", str(file)])
-    assert TrainConfig.from_args(after) == TrainConfig.from_args(before)
+    words = ["--preset", "0.1B", "--lr", "0.001", "--env_name", "python_math"]
+    before = parse_settings([*words, "--max_grad_norm", "inf", "--resume", "--tensorboard", "no"])
+    config = TrainConfig.from_args(before)
+    names = [each.name for each in fields(RunConfig)]
+    run_config = RunConfig(**{name: getattr(before, name) for name in names})
+    open_log(config, run_config, tmp_path, SINGLE_PROCESS).close()
+    after = parse_settings(["--config", str(tmp_path / "config.json")])
+    assert TrainConfig.from_args(after) == replace(config, resume=None)
+    assert all(getattr(after, name) == getattr(before, name) for name in names)
+    versions = json.loads((tmp_path / "config.json").read_text())["versions"]
+    assert versions["fctncalling"] == fctncalling.__version__
+    if (Path(fctncalling.__file__).resolve().parents[1] / ".git").exists():
+        assert re.fullmatch("[0-9a-f]{40}(-dirty)?", versions["commit"])
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from fctncalling.algorithms import ppo
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run.checkpoint import find_checkpoint, load_state
 from fctncalling.cli import train as train_command
-from fctncalling.cli.train import main
+from fctncalling.cli.train import main, parse_settings
 from fctncalling.data.token_file import read_token_file
 from fctncalling.training import prepare_run
 from fctncalling.training.task_split import load_bfcl_tasks
@@ -125,6 +125,10 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
         "compute_dtype": "float32",
     }
     assert {"command", "machine", "versions"} <= described.keys()
+    again = parse_settings(["--config", str(folder / "config.json")])
+    assert TrainConfig.from_args(again) == TrainConfig.from_args(
+        parse_settings(flags(model, tmp_path))
+    )
     assert evaluation["wall_seconds"] > 0
     kept = sorted(path.name for path in (folder / "checkpoints").glob("update_*"))
     assert kept == [
