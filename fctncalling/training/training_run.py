@@ -15,7 +15,7 @@ from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_s
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import groups_with_signal
-from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
+from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
 from fctncalling.algorithms.nan_guard import check_weights
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -139,8 +139,7 @@ class TrainingRun:
             metrics["env/informative_share"] = share
         if self._planner.max_rounds > 1:
             usable = groups_with_signal(usable, self.config)
-        factor = learning_rate_factor(self.config, self.counters.updates)
-        rates = (factor * self.config.lr, factor * self.config.critic_lr)
+        rates = learning_rates(self.config, self.counters.updates)
         trace = self.update_log.trace(self.counters.updates + 1)
         metrics |= self._update(usable, rates, trace) if usable else {}
         metrics |= self._notices.stage(self.counters.updates)
@@ -179,8 +178,8 @@ class TrainingRun:
         generator = torch.Generator().manual_seed(
             derive_seed(self.config.seed, self.counters.updates, 2)
         )
-        warming_up = self.counters.updates < self.config.critic_warmup_updates
-        optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
+        alone = self.config.critic_learns_alone(self.counters.updates)
+        optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
         config = adapted_config(self.config, self.counters, usable)
         figures = update(self.policy, optimisers, usable, config, generator, self.processes, trace)
         metrics: dict[str, float | None] = {**figures}
