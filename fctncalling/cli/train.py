@@ -26,6 +26,7 @@ from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
 from fctncalling.cli.shared.missing_library import missing_library
 from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
+from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.data.bfcl import TaskError
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.load_policy import ModelError
@@ -65,12 +66,16 @@ exactly.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 0, 1 at a NaN, 2 if the user can mend it, 130 where Ctrl-C
-    ended it.
+    ended it. A run goes on where nobody reads its lines any more.
     """
+    with standard_streams(goes_on=True):
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(words: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     level = logging.INFO if is_first_process() else logging.WARNING
     logging.getLogger("fctncalling").setLevel(level)
-    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         namespace = parse_settings(words)  # --help ends here, before torch is loaded
     except SettingError as error:
