@@ -28,7 +28,7 @@ from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.data.bfcl import TaskError
-from fctncalling.training.announce import announce, is_first_process
+from fctncalling.training.announce import announce, is_first_process, own_command
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
 from fctncalling.training.run_loop import report, run_loop
@@ -259,5 +259,5 @@ def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
         if not word.startswith("--resume")
         and not (number and words[number - 1] == "--resume" and word[:1] != "-")
     ]
-    program = "python" if num_processes == 1 else f"torchrun --nproc_per_node {num_processes}"
-    return f"{program} train_fctncalling.py {shlex.join([*kept, '--resume'])}"
+    launcher = f"torchrun --nproc_per_node {num_processes}" if num_processes > 1 else ""
+    return f"{own_command('train', launcher)} {shlex.join([*kept, '--resume'])}"

@@ -17,7 +17,8 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.cli.command import main
 from fctncalling.cli.train import main as train
-from fctncalling.cli.train import parse_settings
+from fctncalling.cli.train import command_to_resume, parse_settings
+from fctncalling.training.announce import own_command
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
 
@@ -160,3 +161,37 @@ def test_help_shows_the_basic_settings_and_help_all_every_one(
     assert "--help-all" in texts["--help"]
     for flag in ("--algorithm_name", "--importance_cap", "--lora_r"):
         assert flag in texts["--help-all"]
+
+
+@pytest.mark.parametrize(
+    ("program", "found", "wanted"),
+    [
+        ("bin/fctncalling", "bin", ("fctncalling train", "fctncalling view")),
+        ("bin/fctncalling", "", ("bin/fctncalling train", "bin/fctncalling view")),
+        ("clone/train_fctncalling.py", "", ("bin/python clone/train_fctncalling.py", "bin/fctn")),
+        ("mine.py", "", ("bin/fctncalling train", "bin/fctncalling view")),
+    ],
+)
+def test_a_command_to_be_copied_is_run_as_this_one_was(
+    program: str,
+    found: str,
+    wanted: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("bin/fctncalling", "bin/python", "clone/train_fctncalling.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / found) if found else "/nowhere")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / program)])
+    resume = command_to_resume(["--lr", "1e-3", "--resume", "last"])
+    assert resume == f"{wanted[0]} --lr 1e-3 --resume"
+    assert own_command("view").startswith(wanted[1])
+    if program.startswith("clone"):
+        several = command_to_resume(["--lr=1"], 2)
+        assert several == "torchrun --nproc_per_node 2 clone/train_fctncalling.py --lr=1 --resume"
+        (tmp_path / "bin" / "fctncalling").unlink()
+        assert own_command("view") == "bin/python clone/evaluate_fctncalling.py view"
