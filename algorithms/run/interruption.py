@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-
 ENDING = (signal.SIGINT, signal.SIGTERM)
 # and SIGHUP, of a terminal that is closed: under nohup it is ignored, and stays so
 SIGNALS = (*ENDING, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))

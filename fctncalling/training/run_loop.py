@@ -24,6 +24,8 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None =
     profiler = profiler or NoProfiler()
     while True:
         if run.evaluation_is_due():
+            if run.counters.updates == 0:
+                progress.evaluating(len(run.held_out_ids))
             progress.evaluation(run.evaluate())
         if run.save_is_due():
             run.save()

@@ -186,7 +186,10 @@ def test_an_alarms_episodes_are_written_and_its_name_stands_on_the_progress_line
     for at, line in enumerate(PLANTED["mismatch"][0][:25], 1):
         update_log.write(at, [record([0.9])], [], line | {"env/episodes": 1.0}, {}, None)
         run: Any = SimpleNamespace(
-            update_log=update_log, tokens_per_s=None, counters=SimpleNamespace(updates=at)
+            update_log=update_log,
+            tokens_per_s=None,
+            counters=SimpleNamespace(updates=at),
+            config=TrainConfig(),
         )
         progress.update(line, run)
     log.close()
@@ -196,7 +199,7 @@ def test_an_alarms_episodes_are_written_and_its_name_stands_on_the_progress_line
     ]
     assert update_log.active_alarms == ("mismatch",)
     lines = capsys.readouterr().out.splitlines()
-    shown = [number for number, line in enumerate(lines, 1) if line.endswith("alarms mismatch")]
+    shown = [number for number, line in enumerate(lines, 1) if "  alarms mismatch" in line]
     assert shown == list(range(alarm["update"], 26))
     assert not any("alarms" in line for line in lines[: alarm["update"] - 1])
 

@@ -16,8 +16,8 @@ import fctncalling
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.cli.command import main
-from fctncalling.cli.train import main as train
 from fctncalling.cli.train import command_to_resume, parse_settings
+from fctncalling.cli.train import main as train
 from fctncalling.training.announce import own_command
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
