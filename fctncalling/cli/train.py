@@ -128,11 +128,18 @@ def _refuse(error: Exception | str) -> int:
 
 def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
     """Print the memory plan after the checks of a start; return 0 if the run fits, else 1."""
+    from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
     from fctncalling.memory_plan import print_plan
     from fctncalling.training.rollouts.choose_rollout import check_rollout
+    from fctncalling.training.task_setup import make_task_setup
+    from fctncalling.training.teams import roles_of_run
 
     check_rollout(config, run_config)
-    return print_plan(config, run_config.plan)
+    roles: tuple[str, ...] = ()
+    if config.roles_apart or config.team_critic == "central":  # tasks and team are read for these
+        make_env = make_task_setup(config, run_config).make_env
+        roles = roles_of_run(config, make_env, SINGLE_PROCESS)
+    return print_plan(config, run_config.plan, roles)
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:
