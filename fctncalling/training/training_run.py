@@ -137,11 +137,12 @@ class TrainingRun:
         if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share
+        config = adapted_config(self.config, self.counters, usable)
         if self._planner.max_rounds > 1:
             usable = groups_with_signal(usable, self.config)
         rates = learning_rates(self.config, self.counters.updates)
         trace = self.update_log.trace(self.counters.updates + 1)
-        metrics |= self._update(usable, rates, trace) if usable else {}
+        metrics |= self._update(usable, config, rates, trace) if usable else {}
         metrics |= self._notices.stage(self.counters.updates)
         metrics.setdefault("update/policy_skipped", 1.0)
         skipped = bool(metrics["update/policy_skipped"])
@@ -170,17 +171,19 @@ class TrainingRun:
     def _update(
         self,
         usable: Sequence[EpisodeRecord],
+        config: TrainConfig,
         rates: tuple[float, float],
         trace: TokenTrace | None,
     ) -> dict[str, float | None]:
-        """Take the gradient steps of one update at learning rates (policy, critic)."""
+        """Take the gradient steps of one update, with the settings that the run has come to, at
+        learning rates (policy, critic).
+        """
         set_learning_rates(self.optimisers, rates)
         generator = torch.Generator().manual_seed(
             derive_seed(self.config.seed, self.counters.updates, 2)
         )
         alone = self.config.critic_learns_alone(self.counters.updates)
         optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
-        config = adapted_config(self.config, self.counters, usable)
         figures = update(self.policy, optimisers, usable, config, generator, self.processes, trace)
         metrics: dict[str, float | None] = {**figures}
         return metrics | update_adaptive_settings(config, self.counters, metrics)

@@ -274,6 +274,19 @@ def test_what_follows_the_run_goes_on_exactly_where_it_was_cut(model: Path, tmp_
     assert line["charts/reward_scale"] != 1.0
 
 
+def test_rewards_are_normalised_by_all_episodes_also_those_that_are_left_out(
+    model: Path, tmp_path: Path
+) -> None:
+    InterruptedEnv.generous = True
+    more = ["--normalize_rewards", "--group_size=2", "--dynamic_sampling=2", "--eval_interval=0"]
+    assert main(flags(model, tmp_path, *more, updates=2)) == 0
+    counters = load_state(run_folder(tmp_path) / "checkpoints" / "last")["counters"]
+    lines = (run_folder(tmp_path) / "metrics.jsonl").read_text().splitlines()
+    shares = [json.loads(line).get("env/informative_share", 1.0) for line in lines]
+    assert min(shares) < 1.0
+    assert counters["returns"][0] == counters["episodes"]
+
+
 def test_the_number_of_environments_changes_no_episode_of_the_first_rollout(
     model: Path, tmp_path: Path
 ) -> None:
