@@ -159,6 +159,27 @@ def test_ctrl_c_while_starting_is_told_in_one_line(
     assert not (run_folder(tmp_path) / "metrics.jsonl").exists()
 
 
+@pytest.mark.parametrize("flag", ["--mixture=multi_turn_bse=1", "--curriculum=multi_turn_bse:3"])
+def test_a_misspelt_category_is_refused_before_a_model_is_loaded(
+    flag: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(prepare_run, "load_policy", None)
+    assert main([flag, f"--results_dir={tmp_path}"]) == 2
+    assert "is multi_turn_base meant?" in capsys.readouterr().err
+
+
+def test_a_preset_too_large_for_the_embedded_model_is_named_with_the_flag_that_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--preset=8B", f"--results_dir={tmp_path}"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: --preset 8B: sets --max_episode_tokens 8192")
+    assert "give --model_name_or_path FOLDER" in error
+
+
 def test_the_progress_bar_is_closed_before_the_table_is_printed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
