@@ -144,6 +144,18 @@ def test_successes_that_differ_in_length_alone_are_not_compared_by_grpo_unless_a
     assert (settings().discount, grpo().discount, asked.discount) == (0.99, 1.0, 0.99)
 
 
+@pytest.mark.parametrize("algorithm", ["TPPO", "APPO"])
+def test_a_group_that_always_succeeds_tells_nothing_however_many_steps_it_took(
+    algorithm: str,
+) -> None:
+    """With the default discount of 0.99 its outcomes differ."""
+    solved = outcomes([0.0, 1.0], [0.0, 0.0, 1.0], task="solved")
+    both = outcomes([0.0, 1.0], [0.0, 0.0], task="both")
+    config = settings(algorithm_name=algorithm, group_size=2)
+    assert config.discount == 0.99
+    assert groups_with_signal([*solved, *both], config) == both
+
+
 def test_by_step_an_episode_is_informative_where_any_of_its_actions_is() -> None:
     episodes = outcomes([1.0, -1.0], [0.0, 0.0])
     assert groups_with_signal(episodes, grpo()) == []

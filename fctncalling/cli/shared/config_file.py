@@ -11,7 +11,7 @@ from typing import Any
 
 from fctncalling.algorithms.config.config_fields import Flag, SettingError, format_value
 
-DESCRIPTION_KEYS = ("command", "machine", "resolved", "versions")
+DESCRIPTION_KEYS = ("command", "machine", "num_processes", "resolved", "versions")
 """Entries of a run's config.json that are no settings."""
 
 
@@ -68,6 +68,8 @@ def _value(path: Path, name: str, value: Any, flag: Flag) -> Any:
     """Return a value as the command line would have it: YAML reads 1e-5 as text, say."""
     if flag.many and isinstance(value, list):
         value = flag.separator.join(map(str, value))
+    if value is None and flag.base is float and not flag.optional:
+        value = "inf"  # for which JSON has no number
     plain = value is None or isinstance(value, bool)
     try:
         return flag.parse(str(value).lower() if plain else str(value))
