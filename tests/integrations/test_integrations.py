@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import inspect
 import json
@@ -11,6 +12,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from chat_messages import CATEGORIES, FIRST, recorded_message, tool_calls_message
@@ -92,6 +94,61 @@ def test_a_reward_of_trl_reads_messages_and_texts() -> None:
     [calls] = oracle_calls(task)
     reward = trl.reward_func([task])
     assert reward([[tool_calls_message(calls)], "no idea"], task_id=[task.id] * 2) == [1.0, 0.0]
+
+
+MULTI_TURN = ("base", "miss_func", "miss_param", "long_context")
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the ids of the tasks that TRL's rollout function plays from now on."""
+    ids: list[str] = []
+    monkeypatch.setattr(trl, "play_episodes", lambda _m, _t, _e, given, **_: ids.extend(given) or [])
+    return ids
+
+
+def roll_out(tasks: list[Task], prompts: list[Any]) -> None:
+    """Hand prompts to the rollout function as TRL's trainer does: copies, without their rows."""
+    trainer: Any = MagicMock()
+    trl.rollout_func(tasks)(copy.deepcopy(prompts), trainer)
+
+
+@pytest.mark.parametrize("form", ["tool_call", "prompting"])
+def test_trl_plays_the_task_of_the_row_where_tasks_open_alike(
+    form: str, shared: SharedFolder, played: list[str]
+) -> None:
+    tasks = [
+        task
+        for category in MULTI_TURN
+        for task in load_tasks(shared / "bfcl/data" / f"BFCL_v4_multi_turn_{category}.json")[:6]
+    ]
+    rows = trl.dataset_rows(tasks, form)
+    openings = {json.dumps([each["content"] for each in row["prompt"]]) for row in rows}
+    assert len(openings) < len(tasks) == 24
+    roll_out(tasks, [row["prompt"] for row in reversed(rows)])
+    assert played == [task.id for task in reversed(tasks)]
+
+
+@pytest.mark.parametrize("form", ["tool_call", "prompting"])
+def test_trl_plays_rows_of_every_category_in_both_forms(form: str, played: list[str]) -> None:
+    roll_out(FIRST, [row["prompt"] for row in trl.dataset_rows(FIRST, form)])
+    assert played == [task.id for task in FIRST]
+
+
+def test_trl_refuses_prompts_and_tasks_that_say_not_which_is_played(played: list[str]) -> None:
+    one, two = FIRST[:2]
+    [row] = trl.dataset_rows([one])
+    changed = [{**each, "content": "Something else."} for each in row["prompt"]]
+    for tasks, prompt, told in (
+        ([one], [{"role": "user", "content": "?"}], "names no task"),
+        ([one], "?", "names no task"),
+        ([two], row["prompt"], f'"{one.id}", which rollout_func was not given'),
+        ([one], changed, "give both the same tasks"),
+        ([one, one], row["prompt"], f'several tasks are called "{one.id}"'),
+    ):
+        with pytest.raises(ValueError, match=told):
+            roll_out(tasks, [prompt])
+    assert played == []
 
 
 @pytest.mark.prove
