@@ -22,6 +22,7 @@ from typing import Any
 
 import gymnasium
 import pytest
+from mcp_http_fake import mcp_http
 from players import DONE, Shop, shop_task
 
 from evaluate_fctncalling import main
@@ -73,7 +74,7 @@ def fake_env(request: pytest.FixtureRequest) -> Iterator[FunctionCallingEnv]:
     yield env
     env.close()
     server.close()
-    assert not list(_processes(str(FAKE)))
+    _wait_until(lambda: not list(_processes(str(FAKE))))
 
 
 def _processes(word: str) -> Iterator[str]:
@@ -96,6 +97,11 @@ def _processes(word: str) -> Iterator[str]:
         ("changes", "other tools"),
         ("nonsense", "ValidationError"),
         ("big:9000000", "more than 8000000 bytes"),
+        ("parts:200000", "more than 8000000 bytes"),
+        ("parts:20000", "20000 parts as content: at most 10000 are taken"),
+        ("surrogate", "cannot be read: Invalid JSON"),
+        ("deep", "cannot be read: Invalid JSON: recursion limit"),
+        ("digits", "cannot be read: Invalid JSON: number out of range"),
     ],
     indirect=["fake_env"],
 )
@@ -117,6 +123,7 @@ def test_a_faulty_server_makes_episodes_invalid_and_leaves_nothing_behind(
         ("lies", "Tool error: McpToolError: a must be an integer"),
         ("big:1000000", "x" * 9950),
         ("chatty", "3"),
+        ("daemon", "3"),
     ],
     indirect=["fake_env"],
 )
@@ -137,6 +144,52 @@ def test_a_server_that_never_answers_is_refused_after_its_time() -> None:
     with pytest.raises(ToolDefinitionError, match="cannot be started: not ready after 1 s"):
         McpServer(f"mcp:{sys.executable} {FAKE} silent", start_timeout_s=1)
     _wait_until(lambda: not list(_processes(str(FAKE))))
+
+
+@needs_sdk
+@pytest.mark.parametrize("mode", ["surrogate", "deep", "digits"])
+def test_tools_that_cannot_be_read_are_told_at_once(mode: str) -> None:
+    with pytest.raises(ToolDefinitionError, match="cannot be started: it sent what cannot be read"):
+        McpServer(f"mcp:{sys.executable} {FAKE} listed_{mode}")
+
+
+@needs_sdk
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("500", "HTTP 500"),
+        ("500_rpc", "HTTP 500"),
+        ("html", "text/html"),
+        ("redirect", "edirect"),
+        ("unknown", "no such file"),
+        ("event:9000000", "more than 8000000 bytes"),
+        ("json:9000000", "more than 8000000 bytes"),
+        ("packed", "packed"),
+        ("cut", ""),
+        ("refuses", None),
+        ("moved", None),
+        ("event:5000", None),
+    ],
+)
+def test_only_what_a_server_says_of_a_call_reaches_the_model_over_http(
+    mode: str, reason: str | None
+) -> None:
+    """Whatever else comes back makes the episode invalid."""
+    with mcp_http(mode) as url:
+        server = McpServer(f"mcp:{url}", timeout_s=3)
+        env = FunctionCallingEnv(
+            tasks=[shop_task(["look()"], involved_classes=("Shop",))], tools=[Shop, server]
+        )
+        env.reset(seed=0)
+        *_, info = env.step("[add(a='1')]")
+        server.close()
+    if reason is None:
+        assert not info.get("invalid")
+        shown = {"refuses": "Tool error: McpToolError: a: no", "moved": "3", "event:5000": "xxx"}
+        assert info["messages"][0]["content"].startswith(shown[mode])
+    else:
+        assert info["invalid"]
+        assert reason in info["invalid_reason"]
 
 
 @needs_sdk
@@ -184,7 +237,7 @@ def test_environments_in_processes_have_servers_of_their_own() -> None:
         tasks=[shop_task([], involved_classes=())],
     )
     envs.reset(seed=0)
-    assert len([each for each in _processes(str(FAKE)) if "guard.py" in each]) == 2
+    assert len([each for each in _processes(str(FAKE)) if "guard.py" in each]) == 2 * 2
     observations, *_ = envs.step(("[add(a='1')]", "[add(a='2')]"))
     assert all("3" in observation for observation in observations)
     envs.close()
