@@ -8,6 +8,7 @@ environment of FCTNCALLING_PYTHON_MCP.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -17,6 +18,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.mcp import McpServer
 from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.integrations.mcp import ServedEpisode, mcp_server
 
 ROOT = Path(__file__).parents[2]
 FAKE = ROOT / "tests/support/mcp_stdio_fake.py"
@@ -40,6 +44,11 @@ FILESYSTEM = os.environ.get("FCTNCALLING_MCP_FILESYSTEM")
 TIME = shutil.which("mcp-server-time", path=str(Path(sys.executable).parent))
 needs_sdk = pytest.mark.skipif(
     importlib.util.find_spec("mcp") is None, reason="needs the extra [mcp]"
+)
+
+needs_mcp_2 = pytest.mark.skipif(
+    importlib.util.find_spec("mcp") is None or not hasattr(import_module("mcp"), "Client"),
+    reason="needs version 2 of mcp",
 )
 
 
@@ -258,7 +267,37 @@ def test_the_reference_server_of_files_is_played_in_an_episode(tmp_path: Path) -
     env.close()
 
 
-@needs_sdk
+@needs_mcp_2
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_clients_of_both_protocols_are_told_when_a_held_out_function_appears(mode: str) -> None:
+    from mcp import Client  # type: ignore[import-not-found, unused-ignore]
+
+    tasks = load_tasks(embedded_path("held_out"))
+    task = next(task for task in tasks if task.category == "multi_turn_miss_func")
+    told: list[str] = []
+
+    async def hear(message: Any) -> None:
+        told.append(type(message).__name__)
+
+    async def play() -> None:
+        episode = ServedEpisode(task)
+        async with Client(mcp_server(episode), mode=mode, message_handler=hear) as client:
+            num_tools = len((await client.list_tools()).tools)
+            if mode == "auto":
+                changes = await exits.enter_async_context(client.listen(tools_list_changed=True))
+            for _ in task.question:
+                await client.call_tool("end_turn", {"answer": "Done."})
+            if mode == "auto":
+                told.append(type(await anext(aiter(changes))).__name__)
+            assert len((await client.list_tools()).tools) == num_tools + 1
+            await exits.aclose()
+
+    exits = AsyncExitStack()
+    asyncio.run(play())
+    assert told[-1] == ("ToolsListChanged" if mode == "auto" else "ToolListChangedNotification")
+
+
+@needs_mcp_2
 def test_an_episode_served_over_http_is_played_through_our_own_client(tmp_path: Path) -> None:
     """The oracle's calls, through both directions at once, earn BFCL's verdict."""
     task = next(task for task in load_tasks(embedded_path("held_out")) if task.is_multi_turn)
