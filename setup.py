@@ -114,7 +114,7 @@ setup(
         "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
         "math": ["sympy>=1.12"],
         "multi-agent": ["pettingzoo>=1.25"],  # fctncalling.envs.team_aec
-        "mcp": ["mcp>=2,<3"],  # tools=["mcp:..."], --mcp, serve-mcp
+        "mcp": ["mcp>=1.24,<3"],  # tools=["mcp:..."], --mcp; serve-mcp takes 2
         "browser": ["playwright>=1.50"],  # tests of the viewer's page, with Chromium
         "gguf": ["gguf>=0.10"],  # import-model, --model_name_or_path FILE.gguf
         "vllm": [

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -330,6 +331,42 @@ def test_a_limit_of_verifiers_is_a_verdict_and_a_failure_of_tools_is_none(tmp_pa
     limited, failed = through("limits_of_verifiers", tmp_path)
     assert limited == [True, "max_turns", [0.0]]
     assert failed == [False, "harness_error", []]
+
+
+@pytest.mark.prove
+def test_inspect_finds_the_task_of_the_documented_file(tmp_path: Path) -> None:
+    """By the CLI's list, and by an evaluation of the file."""
+    python = os.environ.get("FCTNCALLING_PYTHON_INSPECT")
+    if python is None:
+        pytest.skip("needs FCTNCALLING_PYTHON_INSPECT: the Python that has the library")
+    section = (ROOT / "docs/integrations.md").read_text().split("## Inspect in a few lines")[1]
+    [block] = re.findall(r"^```\n(.*?)^```$", section.split("\n## ")[0], re.DOTALL | re.MULTILINE)
+    (tmp_path / "my_tasks.py").write_text(block)
+    program = (
+        "from inspect_ai import eval\n"
+        "from inspect_ai.model import ModelOutput, ModelUsage, get_model\n"
+        "def answer(*_):\n"
+        "    output = ModelOutput.from_content('mockllm/model', 'No.')\n"
+        "    output.usage = ModelUsage()\n"
+        "    return output\n"
+        "model = get_model('mockllm/model', custom_outputs=answer)\n"
+        "[log] = eval('my_tasks.py', model=model, limit=3, display='none')\n"
+        "print(log.status, log.eval.task, len(log.samples))\n"
+    )
+    for words, printed in (
+        (["-m", "inspect_ai", "list", "tasks", "my_tasks.py"], "my_tasks.py@bfcl"),
+        (["-c", program], "success bfcl 3"),
+    ):
+        done = subprocess.run(
+            [python, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert printed in done.stdout, done.stderr[-2000:]
 
 
 def through(name: str, folder: Path) -> list[Any]:
