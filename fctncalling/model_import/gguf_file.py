@@ -78,9 +78,7 @@ def read_gguf(gguf: Path, on_stage: Callable[[str], None] = lambda _: None) -> t
             "qwen2, qwen3 or gemma3, or a transformers folder"
         ) from None
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, gguf_file=name, trust_remote_code=False
-        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name, trust_remote_code=False)
         on_stage(f"reading the weights of {name}")
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,

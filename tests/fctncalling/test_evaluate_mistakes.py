@@ -95,11 +95,11 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({}, (*RUN, "--category", "simple_pythn"), "is simple_python meant?"),
     ({}, (*RUN, "--limit", "-1"), "--limit: got -1, expected at least 1"),
     ({}, (*RUN, "--temperature", "nan"), "--temperature: got nan, expected at least 0"),
-    ({"tasks.json": "[]"}, (*RUN, "--dataset_path", "tasks.json"), "nothing was played"),
+    ({"tasks.json": "[]"}, (*RUN[:-2], "--dataset_path", "tasks.json"), "nothing was played"),
     ({"out.jsonl": [ANSWER]}, RUN, "out.jsonl: is there already. Go on with it by --resume"),
     ({"out.jsonl/file": ""}, RUN, "out.jsonl: is a folder"),
     ({}, ("run", "--agent", "hf", *RUN[3:]), 'no agent is called "hf"'),
-    ({}, (*RUN[:-1], "nowhere"), "`fctncalling import-bfcl`, or pass --data_dir"),
+    ({}, (*RUN[:-1], "nowhere"), "nowhere: no such file"),
     ({"in.jsonl": "no json\n"}, SCORE, "in.jsonl line 1: expected a JSON object"),
     (
         {"in.jsonl": [{**ANSWER, "category": "simple_pythn"}]},

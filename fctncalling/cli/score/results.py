@@ -147,7 +147,7 @@ def model_category_form(line: Line) -> tuple[str, str, str]:
 
 def _part_entry(line: Line) -> dict[str, Any]:
     """Return an answer as an entry of a result file, with its line number."""
-    optional = ("sample", CONTEXT_OVERFLOW)
+    optional = ("sample", CONTEXT_OVERFLOW, "ground_truth", "messages", "dataset_path")
     return {
         "id": line.field("id", str, "a task's id"),
         "result": line.record["response"],
