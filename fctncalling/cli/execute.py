@@ -108,7 +108,7 @@ class RecordExecutor:
 
     def _session(self, line: Line) -> ToolSession:
         task = self._finder.task_of(line)
-        origin = self._finder.origin
+        origin = self._finder.path
         user_classes = self._tools.classes_for((task,), origin) if self._tools else None
         return ToolSession(
             task.involved_classes,

@@ -48,6 +48,15 @@ from fctncalling.evaluation.episode_differences import episode_differences
 from fctncalling.evaluation.episode_log import logged_user, play_episode
 from fctncalling.training.task_split import EMBEDDED_TASKS
 
+_SETTINGS = {
+    "seed": int,
+    "handler": str,
+    "reward": str,
+    "max_steps_per_turn": int,
+    "prompt_style": str,
+    "form": str,
+}
+"""Settings that a logged line may have -> their types."""
 _TOLD = 20  # differences that are printed
 
 
@@ -158,6 +167,11 @@ class Replayer:
         """
         if line.record.get("invalid"):
             return None
+        for name, expected in _SETTINGS.items():
+            if line.record.get(name) is not None:
+                line.field(name, expected, f"{expected.__name__} or none")
+        if int(line.record.get("seed") or 0) < 0:
+            raise line.error("seed", "expected a number from 0")
         steps = line.field("steps", list, "the logged steps")
         texts = [
             step["text"]
@@ -180,12 +194,10 @@ class Replayer:
 
     def _env(self, line: Line, task: Task) -> FunctionCallingEnv:
         def setting(name: str, default: Any) -> Any:
-            given = getattr(self._args, name)
-            return (
-                given
-                if given is not None
-                else line.record.get(name, self._config.get(name, default))
-            )
+            for value in (getattr(self._args, name), line.record.get(name)):
+                if value is not None:
+                    return value
+            return self._config.get(name, default)
 
         reward = setting("reward", "success")
         if self._config.get("env_name") == "clarify":

@@ -69,7 +69,7 @@ class RecordJudge:
                 kind_of(category)
             task = self._finder.task_of(line)
             user_classes = (
-                self._tools.classes_for((task,), self._finder.origin) if self._tools else None
+                self._tools.classes_for((task,), self._finder.path) if self._tools else None
             )
             truth = self._truth_of(task, user_classes) if task.is_multi_turn else None
             verdict = judge(

@@ -130,7 +130,7 @@ class _TaskOfEpisode:
         task_id = record.get("task_id", record.get("id"))
         try:
             task = self._tasks.get(str(task_id)) or self._found({**record, "id": task_id})
-            return task, self._tools.classes_for((task,), self._finder.origin)
+            return task, self._tools.classes_for((task,), self._finder.path)
         except (InputError, TaskError, LookupError, ValueError):
             return None, {}
 

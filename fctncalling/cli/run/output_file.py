@@ -46,6 +46,16 @@ class Totals:
         self.strict_tasks.add(line["id"], success=bool(line["strict_valid"]))
 
 
+def _is_counted(line: Mapping[str, Any]) -> bool:
+    """Whether a line has all that the totals take from it."""
+    if not all(isinstance(line.get(name), str) for name in ("id", "category")):
+        return False
+    if line.get("invalid"):
+        return "response" in line
+    numbers = isinstance(line["progress"], int | float) and type(line.get("sample", 0)) is int
+    return numbers and {"response", "valid", "strict_valid"} <= set(line)
+
+
 def require_new(path: Path, *, resume: bool) -> None:
     """Raise InputError if writing the output would overwrite existing results."""
     if path.is_dir():
@@ -147,8 +157,8 @@ class OutputFile:
             settings = {"user": None, **self._settings}  # a line names a user that was named
             line.setdefault("user", None)
             different = [key for key, value in settings.items() if line[key] != value]
-            if missing := {"id", "category", "response"} - set(line):
-                raise LookupError(missing)
+            if not _is_counted(line):
+                raise LookupError(number)
         except (ValueError, LookupError, TypeError):
             raise InputError(
                 f"{self._path} line {number}: expected a line of `run`, got {text[:80]!r}"

@@ -91,7 +91,7 @@ class TaskFinder:
         self._self_documented = self_documented
         self._indexes: dict[Path, TaskIndex] = {}
         self._given = [self._index(path) for path in given]
-        self.origin = ", ".join(map(str, given)) or "the record's tasks"
+        self.path = given[0] if given else official_data_folder()  # for messages
 
     def task_of(self, line: Line) -> Task:
         """Return the task of a line with "category" and "id"; InputError where there is none, or

@@ -101,11 +101,11 @@ def _reports(args: argparse.Namespace, tools: TaskTools) -> tuple[Reports, int]:
             continue
         categories = reports.setdefault(answer.results.model, {})
         report = categories.setdefault(answer.results.category, CategoryReport(args.examples))
-        _add(report, answer, tools, finder.origin)
+        _add(report, answer, tools, finder.path)
     return reports, num_invalid
 
 
-def _add(report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origin: str) -> None:
+def _add(report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origin: Path) -> None:
     """Diagnose one answer; where tools of ours fail, or no checker judges it, it is counted
     apart.
     """
