@@ -44,6 +44,8 @@ def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of every entry of the file; raises TaskError where it is missing, empty
     or broken.
     """
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise TaskError(f"{path}: is a device or a pipe: expected a file")  # it may have no end
     try:
         with path.open(encoding="utf-8-sig") as stream:
             window = _Window(stream, path)
