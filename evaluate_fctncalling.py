@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import sys
 import warnings
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling
     """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130
     after Ctrl-C; SystemExit where nobody reads its output any more.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # models' texts may hold half characters
     with standard_streams(goes_on=False):
         return _run(argv, prog)
 

@@ -135,10 +135,6 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
     try:
         if checkpoint is not None and not (checkpoint / VALUE_HEAD_FILE).is_file():
             raise OSError(f"{VALUE_HEAD_FILE} is missing")
-        if source.startswith(("/", ".", "~")) and not Path(source).is_dir():
-            raise OSError(
-                "there is no such folder. Give that of a transformers model, or a name on the hub"
-            )
         yield
     except SettingError:
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import tracemalloc
 import warnings
@@ -399,6 +400,15 @@ def test_broken_files_are_refused_at_their_line(text: str, expected: str, tmp_pa
     file.write_text(text)
     with pytest.raises(TaskError, match=expected):
         load_tasks(file)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "tasks.json"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(TaskError, match=f"{path}: is a device or a pipe: expected a file"):
+            load_tasks(path)
 
 
 def test_what_is_not_a_text_file_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from players import DONE, Replay, doc, shop_env, shop_task, simple_task, user
 
 from fctncalling.checkers.agentic import answer_fault
 from fctncalling.cli.score.extra_metrics import steps_of
-from fctncalling.cli.shared.jsonl_records import TaskIndex, read_records
+from fctncalling.cli.shared.jsonl_records import read_records
+from fctncalling.cli.shared.task_finder import TaskIndex
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs.judging.strict import forgiven_in_turn, strict_verdict
 

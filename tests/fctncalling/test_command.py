@@ -123,6 +123,12 @@ def test_the_config_of_a_run_gives_its_settings(tmp_path: Path) -> None:
         assert re.fullmatch("[0-9a-f]{40}(-dirty)?", versions["commit"])
 
 
+ALIAS_BOMB = "[&a0 {x: 1}, " + ", ".join(
+    f"&a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(12)
+)
+ALIAS_BOMB += "]"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -132,6 +138,10 @@ def test_the_config_of_a_run_gives_its_settings(tmp_path: Path) -> None:
         ("- lr", "expected settings by name, such as lr: 1e-5, got list"),
         ("lr: [", "cannot be parsed:"),
         (None, "cannot be read: No such file or directory"),
+        ("lr: " + "[" * 5000, "it is nested too deep"),
+        ("lr: 1\n" * 60_000, "has more than 262,144 characters"),
+        (f"lr: {ALIAS_BOMB}", "aliases (*name) are not read"),
+        (f"<<: {ALIAS_BOMB}", "aliases (*name) are not read"),
     ],
 )
 def test_a_file_that_cannot_be_is_one_line(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
+from fctncalling.data.replaced_file import replaced_file
 from fctncalling.data.types import Task
 from fctncalling.forge.report.category_report import (
     ForgedCategoryReport,
@@ -50,12 +50,8 @@ def write_report(
         for category, (forged, recurrence) in _by_category(tasks).items()
     ]
     text = _page(tasks.name, reports, ledger)
-    part = page.with_name(f".{os.getpid()}.{page.name}")
-    try:
+    with replaced_file(page) as part:
         part.write_text(text, encoding="utf-8")
-        part.replace(page)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _measurer(category: str) -> Measurer:
