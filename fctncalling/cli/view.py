@@ -14,22 +14,27 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, Line
+from fctncalling.cli.shared.jsonl_records import InputError, Line, use_sibling_tables
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.cli.why.recorded_answers import TaskFinder
-from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.bfcl import embedded_path, iter_tasks, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.viewer import ViewError, load_run, page_data, write_page
+from fctncalling.viewer.page_data import MAX_EPISODES
 
 POLL_SECONDS = 2.0
+EMBEDDED_SETS = ("held_out", "train")
+_TASK_SETTINGS = ("dataset_path", "eval_dataset_path")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a training run, or .jsonl[.gz] file")
     add("--update", type=int, metavar="N", help="default: the last one with a token file")
-    add("--worst", type=int, metavar="N", help="the N episodes of lowest return; default: 64")
+    add(
+        "--worst",
+        type=int,
+        default=MAX_EPISODES,
+        metavar="N",
+        help="the N worst episodes: invalid ones, then those of lowest return; default: %(default)s",
+    )
     add("--output", type=Path, metavar="FILE", help="default: view.html in RUN, or beside it")
     add("--follow", action="store_true", help="make the page again when the run grows")
     add("--json", action="store_true", help="print JSON instead of text")
@@ -56,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the page; return 0, or 2 if it cannot be made."""
     output: Path = args.output or _default_output(args.run)
     try:
-        if args.worst is not None and args.worst < 1:
+        if args.worst < 1:
             raise ViewError(f"--worst {args.worst}: expected at least 1")
         _make(args, output)
         if args.follow:
@@ -72,7 +83,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _make(args: argparse.Namespace, output: Path) -> None:
     loaded = load_run(args.run, args.update)
-    data = page_data(loaded, _TaskOfEpisode(args, loaded.config), args.worst)
+    task_of = _TaskOfEpisode(args, loaded.config)
+    data = page_data(loaded, task_of, args.worst)
+    if loaded.kind != "histories":
+        files = ["--input", str(loaded.episodes_file.resolve())]
+        data["replay"] = shlex.join(["fctncalling", "replay", *files, *task_of.replay_flags()])
     size = write_page(output, data)
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -123,22 +138,64 @@ class _TaskOfEpisode:
     """Finds the task of an episode record: the run's own files first, then --data_dir."""
 
     def __init__(self, args: argparse.Namespace, config: Mapping[str, Any]) -> None:
+        configured = str(config.get("tools") or "").split()
+        self._args = argparse.Namespace(
+            tools=args.tools or configured, allow_task_tools=args.allow_task_tools
+        )
         self._tools = TaskTools(args)
         self._finder = TaskFinder(args.data_dir, self._tools.given)
-        paths = [config.get(name) for name in ("dataset_path", "eval_dataset_path")]
+        self._own_files = _existing(config.get(name) for name in _TASK_SETTINGS)
+        self._is_run = bool(config)  # whose log names its tasks; those of the embedded set by none
+        self._names_tasks = not config or bool(config.get("dataset_path"))
+        self._found_elsewhere: Task | None = None
         self._tasks: dict[str, Task] = {}
-        for path in (Path(str(each)) for each in paths if each):
-            if path.exists():
-                tasks = load_tasks(path, self_documented=self._tools.given)
-                self._tasks |= {task.id: task for task in tasks}
+        for path in self._own_files:
+            self._tasks |= {task.id: task for task in self._loaded(path)}
 
     def __call__(self, record: dict[str, Any]) -> tuple[Task | None, Mapping[str, Any]]:
         task_id = record.get("task_id", record.get("id"))
         try:
+            for path in _existing([record.get("dataset_path")]):
+                if path not in self._own_files:
+                    self._own_files.append(path)
+                    self._tasks |= {task.id: task for task in self._loaded(path)}
             task = self._tasks.get(str(task_id)) or self._found({**record, "id": task_id})
             return task, self._tools.classes_for((task,), self._finder.path)
         except (InputError, TaskError, LookupError, ValueError):
             return None, {}
 
+    def replay_flags(self) -> list[str]:
+        """Return the flags with which `replay` finds the tasks and tools that were found here."""
+        files = list(self._own_files) if self._names_tasks else []
+        folder = self._finder.path
+        if folder.is_file():
+            files.insert(0, folder)
+        elif self._found_elsewhere and not self._is_run:
+            files += _embedded_file_of(self._found_elsewhere)
+        flags = ["--dataset_path", *(str(path.resolve()) for path in files)] if files else []
+        if folder.is_dir():
+            flags += ["--data_dir", str(folder.resolve())]
+        flags += ["--tools", *self._args.tools] if self._args.tools else []
+        return flags + ["--allow_task_tools"] * self._args.allow_task_tools
+
+    def _loaded(self, path: Path) -> list[Task]:
+        use_sibling_tables(path)
+        return load_tasks(path, self_documented=self._tools.given)
+
     def _found(self, record: dict[str, Any]) -> Task:
-        return self._finder.task_of(Line(self._finder.path, record["line"], record))
+        task = self._finder.task_of(Line(self._finder.path, record["line"], record))
+        self._found_elsewhere = self._found_elsewhere or task
+        return task
+
+
+def _existing(paths: Iterable[Any]) -> list[Path]:
+    return [path for path in (Path(str(each)) for each in paths if each) if path.exists()]
+
+
+def _embedded_file_of(task: Task) -> list[Path]:
+    """Return the embedded file that a task stands in."""
+    with suppress(TaskError):  # a package may come without the embedded tasks
+        for path in (embedded_path(name) for name in EMBEDDED_SETS):
+            if any(each.id == task.id and each.category == task.category for each in iter_tasks(path)):
+                return [path]
+    return []
