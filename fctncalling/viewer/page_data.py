@@ -24,6 +24,8 @@ FORMAT_VERSION = 2
 MAX_EPISODES = 64
 MAX_MEMBERS = 4096
 """Episodes of which groups and the ones left out are drawn."""
+MAX_CHARACTERS = 8_000_000
+"""Length of their answers."""
 MAX_ERRORS = 200
 """Error types of a category that are counted apart."""
 _SETTINGS = (
@@ -117,6 +119,7 @@ def _survey(run: LoadedRun, worst: int) -> _Survey:
     records: dict[int, Record] = {}
     members: list[Record] = []
     tally: dict[str, Record] = {}
+    length = 0
     for record in run.episodes:
         entry = history_entry(record) if run.kind == "histories" else episode_entry(record, run)
         line = entry["line"]
@@ -124,13 +127,15 @@ def _survey(run: LoadedRun, worst: int) -> _Survey:
             entry |= _described(run, entry, described[line])
             records[line] = record
         _count(tally.setdefault(entry["category"], _empty_count()), entry)
-        if len(members) < MAX_MEMBERS:
-            members.append(member_entry(entry))
+        member = member_entry(entry)
+        length += sum(map(len, member["texts"]))
+        if len(members) < MAX_MEMBERS and length <= MAX_CHARACTERS:
+            members.append(member)
         goodness = tuple(-each for each in _badness(entry, surprises))
         item = ((*goodness, -float(line)), entry, record)
         (heapq.heappush if len(heap) < worst else heapq.heappushpop)(heap, item)
-    if sum(each["episodes"] for each in tally.values()) > MAX_MEMBERS:
-        run.notes.append(f"groups and left out: of the first {MAX_MEMBERS:,} episodes")
+    if sum(each["episodes"] for each in tally.values()) > len(members):
+        run.notes.append(f"groups and left out: of the first {len(members):,} episodes")
     chosen = {entry["line"]: entry for _, entry, _ in heap}
     records |= {entry["line"]: record for _, entry, record in heap}
     return _Survey({line: chosen[line] for line in sorted(chosen)}, records, members, tally)

@@ -36,6 +36,7 @@ class Expected(NamedTuple):
     words: str
     test: Callable[[Any], bool]
     required: bool = False  # else it may be absent or null
+    fields: Mapping[str, Expected] | None = None  # of each object of a list
 
 
 def _is_number(value: Any) -> bool:
@@ -50,6 +51,13 @@ def _is_span(value: Any) -> bool:
     return _list_of(lambda each: isinstance(each, int))(value) and len(value) == 2
 
 
+def _is_verdict(value: Any) -> bool:
+    turns = value.get("per_turn") or [] if isinstance(value, dict) else None
+    return _list_of(lambda each: isinstance(each, bool))(turns) and isinstance(
+        value.get("error_type"), str | None
+    )
+
+
 _TEXT = Expected("a text", lambda value: isinstance(value, str))
 _NUMBER = Expected("a number", _is_number)
 _INDEX = Expected("a number from 0", lambda value: type(value) is int and 0 <= value < 1e6)
@@ -57,34 +65,22 @@ _LIST = Expected("a list", lambda value: isinstance(value, list))
 _OBJECTS = Expected("a list of objects", _list_of(lambda each: isinstance(each, dict)))
 _CALLS = Expected("a list of calls", _list_of(lambda each: isinstance(each, str | dict)))
 _INTEGERS = Expected("a list of integers", _list_of(lambda each: type(each) is int))
-_FLAGS = Expected("a list of true and false", _list_of(lambda each: isinstance(each, bool)))
 _STEP_TYPES = {
     **{"turn": _INDEX, "calls": _CALLS, "executed": _CALLS, "results": _LIST, "reward": _NUMBER},
     **{"messages": _OBJECTS, "role": _TEXT},
 }
 
 
-def _objects_of(types: Mapping[str, Expected]) -> Callable[[Any], bool]:
-    return _list_of(lambda each: isinstance(each, dict) and not type_fault(each, types))
-
-
 EPISODE_TYPES = {
-    "steps": Expected(
-        "a list of objects, each with what a step has", _objects_of(_STEP_TYPES), required=True
-    ),
-    "verdict": Expected(
-        "an object", lambda value: isinstance(value, dict) and not type_fault(value, _VERDICT_TYPES)
-    ),
+    "steps": _OBJECTS._replace(required=True, fields=_STEP_TYPES),
+    "verdict": Expected("an object with a list of turns", _is_verdict),
     **dict.fromkeys(("return", "progress", "num_actions_truncated"), _NUMBER),
     **dict.fromkeys(("error_type", "strict_error_type", "strict_message"), _TEXT),
     **dict.fromkeys(("invalid_reason", "not_learned_from", "category"), _TEXT),
     "messages": _OBJECTS,
-    "tokens": Expected(
-        "a list of rows", _objects_of({"shared": _INDEX, "ids": _INTEGERS, "runs": _INTEGERS})
-    ),
+    "tokens": _OBJECTS._replace(fields={"shared": _INDEX, "ids": _INTEGERS, "runs": _INTEGERS}),
 }
 """Fields of an episode that a page takes apart."""
-_VERDICT_TYPES = {"per_turn": _FLAGS, "error_type": _TEXT}
 HISTORY_TYPES = {
     "text_spans": Expected("a list of (first, end)", _list_of(_is_span), required=True),
     "system_spans": _LIST,
@@ -102,6 +98,9 @@ def type_fault(record: Record, types: Mapping[str, Expected]) -> str:
         if not expected.test(value):
             got = json.dumps(value)[:60] if name in record else "no such field"
             return f'field "{name}": expected {expected.words}, got {got}'
+        for index, each in enumerate(value if expected.fields else ()):
+            if fault := type_fault(each, expected.fields or {}):
+                return fault.replace('"', f'"{name}[{index}].', 1)
     return ""
 
 
@@ -199,7 +198,8 @@ def _record(text: str, types: Mapping[str, Expected]) -> tuple[Record, str]:
         return {}, f"it has more than {MAX_LINE:,} characters"
     try:
         record = json.loads(text)
-        fault = type_fault(record, types) if isinstance(record, dict) else f"got {text[:40]}"
+        is_object = isinstance(record, dict)
+        fault = type_fault(record, types) if is_object else f"expected a JSON object, got {text.strip()[:40]}"
     except (ValueError, RecursionError) as error:
         return {}, f"expected a JSON object, but {error}"
     return record, fault

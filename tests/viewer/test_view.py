@@ -175,9 +175,9 @@ def test_a_crashed_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (".", [], "runs below it"),
         ("run", ["--update", "2"], "there are: 1, 3"),
         ("run", ["--worst", "0"], "expected at least 1"),
-        ("words.jsonl", [], 'no field "steps"'),
-        ("steps.jsonl", [], 'line 2: no field "steps"'),
-        ("broken.jsonl", [], "line 1: expected a JSON object"),
+        ("words.jsonl", [], 'field "steps": expected a list of objects'),
+        ("steps.jsonl", [], 'line 1 is left out: field "steps"'),
+        ("broken.jsonl", [], "line 1 is left out: expected a JSON object"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_one_line(
@@ -185,8 +185,8 @@ def test_what_cannot_be_shown_is_refused_in_one_line(
 ) -> None:
     write_sample_run(tmp_path / "run")
     (tmp_path / "words.jsonl").write_text('{"a": 1}\n')
-    (tmp_path / "steps.jsonl").write_text('{"steps": []}\n{"steps": [1]}\n')
-    (tmp_path / "broken.jsonl").write_text('{"a"\n{"steps": []}\n')
+    (tmp_path / "steps.jsonl").write_text('{"steps": [1]}\n{"steps": {}}\n')
+    (tmp_path / "broken.jsonl").write_text('{"a"\n{"b": []}\n')
     output = tmp_path / "page.html"
     assert main(["view", str(tmp_path / path), "--output", str(output), *flags]) == 2
     error = capsys.readouterr().err
