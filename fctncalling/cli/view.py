@@ -17,7 +17,7 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ from fctncalling.data.bfcl import embedded_path, iter_tasks, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
-from fctncalling.viewer import ViewError, load_run, page_data, write_page
+from fctncalling.viewer import ViewError, compared_runs, load_run, page_data, write_page
 from fctncalling.viewer.page_data import MAX_EPISODES
+from fctncalling.viewer.run_files import runs_below
 
 POLL_SECONDS = 2.0
 EMBEDDED_SETS = ("held_out", "train")
@@ -40,7 +41,14 @@ _TASK_SETTINGS = ("dataset_path", "eval_dataset_path")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     add = parser.add_argument
-    add("run", type=Path, metavar="RUN", help="folder of a training run, or .jsonl[.gz] file")
+    add(
+        "run",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="folder of a training run, or .jsonl[.gz] file; several, or a folder of runs, are "
+        "compared, and the page is of the first (in a folder the newest)",
+    )
     add("--update", type=int, metavar="N", help="default: the last one with a token file")
     add(
         "--worst",
@@ -65,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page; return 0, or 2 if it cannot be made."""
-    output: Path = args.output or _default_output(args.run)
+    output: Path = args.output or _default_output(args.run[0])
     try:
         if args.worst < 1:
             raise ViewError(f"--worst {args.worst}: expected at least 1")
@@ -82,12 +90,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _make(args: argparse.Namespace, output: Path) -> None:
-    loaded = load_run(args.run, args.update)
+    paths = [run for path in args.run for run in runs_below(path)]
+    loaded = load_run(paths[0], args.update)
     task_of = _TaskOfEpisode(args, loaded.config)
     data = page_data(loaded, task_of, args.worst)
     if loaded.kind != "histories":
         files = ["--input", str(loaded.episodes_file.resolve())]
         data["replay"] = shlex.join(["fctncalling", "replay", *files, *task_of.replay_flags()])
+    if len(paths) > 1:
+        data["compared"] = compared_runs([loaded, *(load_run(path) for path in paths[1:])])
     size = write_page(output, data)
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -113,10 +124,12 @@ def _follow(args: argparse.Namespace, output: Path) -> None:
         seen = now
 
 
-def _state(path: Path, output: Path) -> list[tuple[str, int, int]]:
+def _state(paths: Sequence[Path], output: Path) -> list[tuple[str, int, int]]:
     """Return size and time of each file that a page is made of."""
     parts = ("episodes/*.jsonl", "tokens/*.npz", "*.jsonl", "*.json")
-    files = [each for part in parts for each in path.glob(part)] if path.is_dir() else [path]
+    runs = [run for path in paths for run in runs_below(path)]
+    files = [run for run in runs if not run.is_dir()]
+    files += [each for part in parts for run in runs for each in run.glob(part)]
     found = []
     for each in sorted(files):
         try:
@@ -196,6 +209,8 @@ def _embedded_file_of(task: Task) -> list[Path]:
     """Return the embedded file that a task stands in."""
     with suppress(TaskError):  # a package may come without the embedded tasks
         for path in (embedded_path(name) for name in EMBEDDED_SETS):
-            if any(each.id == task.id and each.category == task.category for each in iter_tasks(path)):
+            if any(
+                each.id == task.id and each.category == task.category for each in iter_tasks(path)
+            ):
                 return [path]
     return []

@@ -99,8 +99,7 @@ def _truncation(checked: Checked) -> Iterator[Contradiction]:
                 yield Contradiction("truncation", index, part.stop - 1, text)
             if episode["terminated"] and value != 0.0:
                 text = (
-                    "the episode has ended, but is trained as if it went on: bootstrap "
-                    f"{value:.4g}"
+                    f"the episode has ended, but is trained as if it went on: bootstrap {value:.4g}"
                 )
                 yield Contradiction("truncation", index, part.stop - 1, text)
 

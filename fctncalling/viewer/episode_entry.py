@@ -9,7 +9,17 @@ from typing import Any
 
 from fctncalling.viewer.run_files import LoadedRun, Record
 
-_STEP_FIELDS = ("turn", "text", "calls", "executed", "results", "error", "reward", "messages", "role")
+_STEP_FIELDS = (
+    "turn",
+    "text",
+    "calls",
+    "executed",
+    "results",
+    "error",
+    "reward",
+    "messages",
+    "role",
+)
 
 
 def episode_entry(record: Record, run: LoadedRun) -> Record:

@@ -38,15 +38,13 @@ FindTask = Callable[[Record], tuple[Task | None, Mapping[str, Any]]]
 """Episode record -> its task (None if unknown) and the tool classes that a user brings."""
 
 
-def page_data(
-    run: LoadedRun, find_task: FindTask, worst: int | None = None
-) -> dict[str, Any]:
+def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> dict[str, Any]:
     """Return a page's data, of the `worst` episodes of the file, else of the worst 64.
 
     The file is read line by line, and what is not shown is not kept. Raises ViewError if a token
     file and its episode file do not belong together.
     """
-    seen = _survey(run, MAX_EPISODES if worst is None else worst)
+    seen = survey(run, MAX_EPISODES if worst is None else worst)
     token_parts, checks = _token_parts(run, seen)
     for line, entry in seen.chosen.items():
         entry |= _world(entry, seen.records[line], find_task) | token_parts.get(line, {})
@@ -102,7 +100,7 @@ def _questions(task: Task, style: str) -> list[list[Record]]:
         return said
 
 
-class _Survey(NamedTuple):
+class Survey(NamedTuple):
     """What one pass over a file keeps."""
 
     chosen: dict[int, Record]  # entries to show, by line
@@ -111,7 +109,7 @@ class _Survey(NamedTuple):
     tally: dict[str, Record]  # of each category: how many episodes, and what came of them
 
 
-def _survey(run: LoadedRun, worst: int) -> _Survey:
+def survey(run: LoadedRun, worst: int) -> Survey:
     """Read the file once; the worst are invalid ones, lowest returns, most surprising."""
     described = {each["line"]: each for each in run.tokens.episodes} if run.tokens else {}
     surprises = _surprises(run)
@@ -138,7 +136,7 @@ def _survey(run: LoadedRun, worst: int) -> _Survey:
         run.notes.append(f"groups and left out: of the first {len(members):,} episodes")
     chosen = {entry["line"]: entry for _, entry, _ in heap}
     records |= {entry["line"]: record for _, entry, record in heap}
-    return _Survey({line: chosen[line] for line in sorted(chosen)}, records, members, tally)
+    return Survey({line: chosen[line] for line in sorted(chosen)}, records, members, tally)
 
 
 def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
@@ -198,7 +196,7 @@ def _badness(entry: Record, surprises: Mapping[int, float]) -> tuple[float, ...]
     )
 
 
-def _token_parts(run: LoadedRun, seen: _Survey) -> tuple[dict[int, Record], list[Record]]:
+def _token_parts(run: LoadedRun, seen: Survey) -> tuple[dict[int, Record], list[Record]]:
     """Return the lanes of the chosen episodes by line, and the checks over all of them."""
     tokens = run.tokens
     if tokens is None:

@@ -14,7 +14,18 @@ from typing import Any
 
 SCRIPTS = (
     *("state", "elements", "numbers", "theme", "lanes", "curve", "formula", "environment"),
-    *("episode", "list", "tree", "updates", "discarded", "overview", "export", "keys", "main"),
+    *(
+        "episode",
+        "list",
+        "tree",
+        "updates",
+        "discarded",
+        "overview",
+        "compared",
+        "export",
+        "keys",
+        "main",
+    ),
 )
 """Script files in the order they are joined: the page starts at the end of the last one."""
 MAX_DEPTH = 100

@@ -25,6 +25,8 @@ from fctncalling.data.token_file import (
 Record = dict[str, Any]
 MAX_LINE = 1 << 26
 """Characters of the longest line that is read."""
+MAX_RUNS = 40
+"""Runs of a folder that are compared."""
 MAX_TOLD = 5
 """Lines of a file that are named when they are left out."""
 _EPISODE_FILE = re.compile(r"(train|greedy|sampled)_(\d+)\.jsonl$")
@@ -199,7 +201,11 @@ def _record(text: str, types: Mapping[str, Expected]) -> tuple[Record, str]:
     try:
         record = json.loads(text)
         is_object = isinstance(record, dict)
-        fault = type_fault(record, types) if is_object else f"expected a JSON object, got {text.strip()[:40]}"
+        fault = (
+            type_fault(record, types)
+            if is_object
+            else f"expected a JSON object, got {text.strip()[:40]}"
+        )
     except (ValueError, RecursionError) as error:
         return {}, f"expected a JSON object, but {error}"
     return record, fault
@@ -319,10 +325,16 @@ def _optional_lines(
     return list(read_lines(path, notes, types)) if path.is_file() else []
 
 
+def runs_below(path: Path) -> list[Path]:
+    """Return the runs of a folder of runs, the newest first; a run's own path for itself."""
+    if not path.is_dir() or (path / "episodes").is_dir():
+        return [path]
+    found = {each.parent.parent for each in path.glob("**/episodes/*.jsonl")}
+    newest = sorted(found, key=lambda run: (-(run / "episodes").stat().st_mtime, str(run)))
+    return newest[:MAX_RUNS] or [path]
+
+
 def _no_run(folder: Path) -> str:
-    below = sorted({path.parent.parent for path in folder.glob("**/episodes/*.jsonl")})[:5]
-    if below:
-        return f"{folder}: not a run's folder; runs below it: {', '.join(map(str, below))}"
     return (
         f"{folder}: no episodes/*.jsonl in it: expected the folder of a training run "
         "(--log_episodes_interval 1 writes the episodes of every update)"

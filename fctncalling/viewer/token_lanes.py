@@ -143,9 +143,7 @@ def lanes_json(
         "steps": lanes.steps,
         "parts": [
             {"end": part.stop, "bootstrap": _number(bootstrap)}
-            for part, bootstrap in zip(
-                lanes.parts, bootstraps(tokens, episode, lanes), strict=True
-            )
+            for part, bootstrap in zip(lanes.parts, bootstraps(tokens, episode, lanes), strict=True)
         ],
         "credit": {
             name: rounded(of.advantages) if each and (of := each[episode]) else None

@@ -111,7 +111,9 @@ def test_the_log_names_the_rule_that_the_strict_verdict_found_broken(tmp_path: P
     template = ChatTemplate(AutoTokenizer.from_pretrained(str(embedded_path("model"))))
     played = {}
     for text in (f"[{name}({arguments})]", f"```[{name}({arguments})]```", "[nothing()]"):
-        engine = ScriptedEngine(lambda *_, text=text: text, template.encode, template.end_of_turn_id)
+        engine = ScriptedEngine(
+            lambda *_, text=text: text, template.encode, template.end_of_turn_id
+        )
         env = FunctionCallingEnv(tasks=[task], reward="strict")
         (episode,) = collect([env], engine, template, [task.id], max_episode_tokens=800)
         played[text] = episode_json(episode)

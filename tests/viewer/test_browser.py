@@ -328,3 +328,15 @@ def test_alarms_and_left_out_episodes_lead_to_examples(browser: Any, tmp_path: P
         page.tab.click("main [data-open]")
         assert "the tool server died" in page.text(".verdict")
         assert "<b>not</b> removed" in page.value("page.byId.get('train_000003:2').message")
+
+
+def test_compared_runs_stand_side_by_side(browser: Any, pages: dict[str, Path]) -> None:
+    folder = pages["main"].parent
+    runs = [path.parent for path in sorted(folder.rglob("episodes"))]
+    assert evaluate(["view", *map(str, runs), "--output", str(folder / "compared.html")]) == 0
+    for width in (400, 1280):
+        with OpenPage(browser, folder / "compared.html", width=width) as page:
+            page.tab.click('[data-view="compared"]')
+            assert page.count("main .card") == 4
+            assert page.value("document.documentElement.scrollWidth") <= width
+            assert "env_name" in page.text("main .card:last-child")

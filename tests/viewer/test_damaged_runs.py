@@ -92,9 +92,7 @@ def test_no_value_of_any_field_stops_the_page(tmp_path: Path) -> None:
     assert page_file.page_html(data)
 
 
-def test_long_files_are_read_line_by_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_files_are_read_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of 20 MB in 4 MB: what is not shown is not kept."""
     monkeypatch.setitem(page_data.__globals__, "MAX_MEMBERS", 10)
     text = "x" * 10_000

@@ -177,7 +177,7 @@ def test_a_crashed_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ("path", "flags", "message"),
     [
         ("nothing", [], "there is no such file"),
-        (".", [], "runs below it"),
+        ("empty", [], "no episodes/*.jsonl in it"),
         ("run", ["--update", "2"], "there are: 1, 3"),
         ("run", ["--worst", "0"], "expected at least 1"),
         ("words.jsonl", [], 'field "steps": expected a list of objects'),
@@ -189,6 +189,7 @@ def test_what_cannot_be_shown_is_refused_in_one_line(
     path: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_sample_run(tmp_path / "run")
+    (tmp_path / "empty").mkdir()
     (tmp_path / "words.jsonl").write_text('{"a": 1}\n')
     (tmp_path / "steps.jsonl").write_text('{"steps": [1]}\n{"steps": {}}\n')
     (tmp_path / "broken.jsonl").write_text('{"a"\n{"b": []}\n')
@@ -284,7 +285,9 @@ def test_pieces_that_a_tokenizer_marks_or_cuts_are_no_contradiction(tmp_path: Pa
     ):  # fmt: skip
         contents = sample_contents()
         new = [len(contents.header["pieces"]) + number for number in range(2)]
-        contents.header["pieces"] |= {str(key): piece for key, piece in zip(new, pieces, strict=True)}
+        contents.header["pieces"] |= {
+            str(key): piece for key, piece in zip(new, pieces, strict=True)
+        }
         contents.ids[places] = new
         end = int(np.flatnonzero(contents.ends_action)[0])
         between = contents.ids[places[1] + 1 : end].tolist()
@@ -320,7 +323,7 @@ def test_the_command_that_the_page_prints_replays_the_file(
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_tools.py").write_text(
         "class Lamp:\n    def __init__(self):\n        self.lit = False\n"
-        "    def switch(self, on: bool):\n        \"\"\"Switch the lamp.\"\"\"\n"
+        '    def switch(self, on: bool):\n        """Switch the lamp."""\n'
         "        self.lit = on\n"
     )
     task = {
@@ -348,3 +351,31 @@ def test_the_default_is_the_64_worst(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     shown = [each["line"] for each in data_of(tmp_path / "a.jsonl")["episodes"]]
     assert shown == [*range(1, 55), *range(71, 81)]
+
+
+def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 1, 1], "c": [1, 1, 0]}
+    for name, valid in outcomes.items():
+        lines = [
+            {"id": f"t{n}", "category": f"c{n % 2}", "steps": [], "valid": bool(each)}
+            for n, each in enumerate(valid)
+        ]
+        lines[-1]["error_type"] = "x"
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    files = [str(tmp_path / f"{name}.jsonl") for name in outcomes]
+    assert main(["view", *files]) == 0
+    data = data_in(tmp_path / "a.html")
+    assert data["title"] == files[0]
+    first, second = data["compared"]["changes"]
+    assert (first["gained"], first["lost"], first["both"]) == (["t2", "t3"], ["t1"], 4)
+    assert (second["num_gained"], second["num_lost"], second["both"]) == (0, 0, 3)
+    assert [each["c0"]["success"] for each in data["compared"]["tallies"]] == [1, 2, 1]
+    for name, gamma in (("one", 0.9), ("two", 0.8)):
+        write_sample_run(tmp_path / "runs" / name, sample_contents(), lam=gamma)
+    assert main(["view", str(tmp_path / "runs")]) == 0
+    compared = data_in(tmp_path / "runs" / "view.html")["compared"]
+    assert sorted(Path(title).name for title in compared["titles"]) == ["one", "two"]
+    (differing,) = compared["settings"]
+    assert (differing[0], sorted(differing[1:])) == ("lam", [0.8, 0.9])
+    assert "4 episodes" in capsys.readouterr().out

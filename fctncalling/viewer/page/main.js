@@ -1,7 +1,7 @@
 // The page as a whole: header, views, start.
 const VIEWS = {
   episodes: ["Episodes", null], groups: ["Groups", drawGroups], updates: ["Over updates", drawUpdates],
-  discarded: ["Left out", drawDiscarded], run: ["Run", drawRun],
+  discarded: ["Left out", drawDiscarded], run: ["Run", drawRun], compared: ["Compared", drawCompared],
 };
 
 function drawTop() {
@@ -12,7 +12,7 @@ function drawTop() {
     el("div", { class: "bar" }, el("h1", { title: data.title }, `\u200e${data.title}`),
       el("div", { class: "facts" }, data.algorithm ? chip(data.algorithm) : null, data.update === null ? null : chip(`update ${data.update}`),
         data.header ? chip(`γ ${number(data.header.gamma)} λ ${number(data.header.lam)}`) : null, chip(`${percent(all.success, all.valid)} of ${all.valid.toLocaleString("en")} succeed`)),
-      el("nav", { "aria-label": "Views" }, Object.entries(VIEWS).map(([name, [words]]) =>
+      el("nav", { "aria-label": "Views" }, Object.entries(VIEWS).filter(([name]) => name !== "compared" || data.compared).map(([name, [words]]) =>
         button(count[name] === undefined ? words : `${words} ${count[name]}`, () => go({ view: name }), { "data-view": name, "aria-current": place.view === name ? "page" : null })),
       button("", switchTheme, { id: "theme" }), button("?", toggleHelp, { "aria-label": "Keys", id: "keys" }))),
     checkStrip() ?? "");
@@ -23,7 +23,7 @@ function drawTop() {
 let drawnView = "";
 let drawnEpisode = null;
 function draw() {
-  if (!(place.view in VIEWS)) place.view = "episodes";
+  if (!(place.view in VIEWS) || (place.view === "compared" && !page.data.compared)) place.view = "episodes";
   const scroll = window.scrollY, listScroll = document.querySelector(".list")?.scrollTop ?? 0;
   updateVisible();
   drawTop();
