@@ -113,6 +113,8 @@ class EpisodeRecord:
     invalid_reason: str = ""  # what failed
     success: bool = False
     strict_success: bool | None = None  # success by the strict verdict; None without one
+    strict_error_type: str | None = None  # the strict verdict's, with its message
+    strict_message: str = ""
     episode_return: float = 0.0
     num_steps: int = 0
     num_actions_truncated: int = 0  # actions cut by --max_new_tokens
@@ -128,6 +130,7 @@ class EpisodeRecord:
     # info["role"] of each action in time order, empty where the environment names none; rows are
     # then sorted by role, each role's in time order
     roles: list[str] = field(default_factory=list)
+    role_rewards: list[dict[str, float]] = field(default_factory=list)  # info["rewards"] by step
     role: str = ""  # of a role's part of an episode (see role_trajectories)
     state: str = ""  # info["state"] of reset: what a central critic knows beside the conversation
 

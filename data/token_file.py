@@ -10,8 +10,9 @@ RUN/episodes/train_000012.jsonl. Reading it needs numpy alone: no torch, no toke
   the clip range, -1: below it, in both cases without gradient; else 0) and FLOAT_FIELDS, NaN where
   a number does not exist: context, episodes that nothing was learned from, no critic, no reference.
   `space_before`: a space stands before the token that no token spells (some tokenizers imply it).
-- `row_episode`: index of each row's episode in `header["episodes"]`. `bootstrap`: the critic's
-  value after the last token of an episode's last row, 0 if it terminated; NaN for other rows.
+- `row_episode`: index of each row's episode in `header["episodes"]`; a team's rows are sorted by
+  role. `bootstrap`: the critic's value after the last token of an episode, or of a role in it, at
+  its last row, 0 if it terminated; NaN for other rows.
 - `header`: a JSON object, see HEADER_FIELDS and EPISODE_FIELDS.
 
 An absent float array means NaN everywhere, an absent `space_before` no such space;
@@ -21,6 +22,7 @@ An absent float array means NaN everywhere, an absent `space_before` no such spa
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
 import zlib
@@ -50,6 +52,10 @@ FLOAT_FIELDS = {
 BOOL_FIELDS = ("acted", "ends_action", "in_loss")
 TOKEN_FIELDS = ("ids", *BOOL_FIELDS, "clipped", *FLOAT_FIELDS)
 ROW_FIELDS = ("row_offsets", "row_episode", "bootstrap")
+_ARRAYS = ("header", *TOKEN_FIELDS, "space_before", *ROW_FIELDS)
+MAX_BYTES = 1 << 29
+"""Size of a file's arrays together, some nine million tokens."""
+_BROKEN = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 HEADER_FIELDS = {
     "schema_version": (int,),
@@ -199,25 +205,48 @@ def read_token_file(path: str | os.PathLike[str]) -> TokenFile:
     found["row_episode"] = _checked(path, arrays, "row_episode", np.int32, num_rows)
     found["bootstrap"] = _checked(path, arrays, "bootstrap", np.float32, num_rows)
     _check_rows(path, found, len(ids), len(header["episodes"]))
+    _check_pieces(path, header["pieces"], np.unique(ids).tolist())
     return TokenFile(header=header, **found)
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise TokenFileError(f"{path}: a single array, expected a .npz file")
-            return {name: _array(path, file, name) for name in file.files}
+        with zipfile.ZipFile(path) as archive:
+            names = [each for each in _ARRAYS if f"{each}.npy" in archive.namelist()]
+            _check_size(path, {name: _size(path, archive, name) for name in names})
+            return {name: _array(path, archive, name) for name in names}
     except TokenFileError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
         raise TokenFileError(f"{path}: not a readable .npz file ({error})") from error
 
 
-def _array(path: Path, file: Any, name: str) -> NDArray[Any]:
+def _size(path: Path, archive: zipfile.ZipFile, name: str) -> int:
+    """Return how many bytes an array says it has, before any of them is read."""
     try:
-        array: NDArray[Any] = file[name]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        with archive.open(f"{name}.npy") as entry:
+            version = np.lib.format.read_magic(entry)
+            read = getattr(np.lib.format, f"read_array_header_{version[0]}_{version[1]}")
+            shape, _, dtype = read(entry)
+    except (*_BROKEN, AttributeError) as error:
+        raise TokenFileError(f"{path}: field {name} is broken ({error})") from error
+    return math.prod(shape) * int(dtype.itemsize)
+
+
+def _check_size(path: Path, sizes: dict[str, int]) -> None:
+    largest = max(sizes, key=lambda name: sizes[name], default="")
+    if sum(sizes.values()) > MAX_BYTES:
+        raise TokenFileError(
+            f"{path}: {sum(sizes.values()):,} bytes of arrays, {sizes[largest]:,} of them in field "
+            f"{largest}, expected at most {MAX_BYTES:,}"
+        )
+
+
+def _array(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    try:
+        with archive.open(f"{name}.npy") as entry:
+            array: NDArray[Any] = np.lib.format.read_array(entry, allow_pickle=False)
+    except _BROKEN as error:
         raise TokenFileError(f"{path}: field {name} is broken ({error})") from error
     return array
 
@@ -245,7 +274,7 @@ def _checked(
 def _checked_header(path: object, array: NDArray[Any]) -> dict[str, Any]:
     try:
         header = json.loads(str(array))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TokenFileError(f"{path}: field header is no JSON ({error})") from error
     if not isinstance(header, dict):
         raise TokenFileError(f"{path}: field header is no JSON object")
@@ -274,6 +303,12 @@ def _check_types(
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             names = " or ".join("null" if each is type(None) else each.__name__ for each in types)
             raise TokenFileError(f"{path}: field {place}.{name} is {value!r}, expected {names}")
+
+
+def _check_pieces(path: object, pieces: dict[str, Any], ids: list[int]) -> None:
+    for token in ids:
+        if not isinstance(pieces.get(str(token)), str):
+            raise TokenFileError(f"{path}: field header.pieces has no text of token {token}")
 
 
 def _check_rows(

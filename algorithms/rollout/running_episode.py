@@ -43,6 +43,7 @@ class RunningEpisode:
     in_slot: RoleView | None = None  # whose sequence the engine's slot holds
     steps: list[StepRecord] = field(default_factory=list)
     roles: list[str] = field(default_factory=list)  # who acted in each step; empty without roles
+    role_rewards: list[dict[str, float]] = field(default_factory=list)  # of each step, if its own
     errors: list[str] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     state: str = ""  # info["state"] of reset
@@ -158,6 +159,7 @@ class RunningEpisode:
         """Return the record of the ended episode, for training and the episode log."""
         episode_return = sum(step.reward for step in self.steps)
         verdict = self.info.get("verdict")
+        strict = None if self.invalid else self.info.get("strict_verdict")
         category = str(self.info.get("category", ""))
         return EpisodeRecord(
             self.task_id,
@@ -168,7 +170,9 @@ class RunningEpisode:
             invalid=self.invalid,
             invalid_reason=self.invalid_reason,
             success=not self.invalid and _succeeded(self.info, episode_return),
-            strict_success=None if self.invalid else _strictly_succeeded(self.info),
+            strict_success=None if strict is None else bool(strict.valid),
+            strict_error_type=None if strict is None else strict.error_type,
+            strict_message="" if strict is None else strict.message,
             episode_return=episode_return,
             num_steps=len(self.steps),
             num_actions_truncated=len(self.cut_actions),
@@ -177,6 +181,7 @@ class RunningEpisode:
             errors=self.errors,
             messages=self.messages,
             roles=self.roles,
+            role_rewards=self.role_rewards,
             state=self.state,
             ground_truth=self.info.get("ground_truth"),
             env_seed=self.env_seed,
@@ -222,6 +227,8 @@ class RunningEpisode:
         self.steps.append(step)
         if self.role:
             self.roles.append(self.role)
+        if own := self.info.get("rewards"):
+            self.role_rewards.append({role: float(paid) for role, paid in own.items()})
         if step.error:
             self.errors.append(str(step.error))
 
@@ -231,12 +238,6 @@ def _messages(info: dict[str, Any], observation: Any) -> list[Message]:
     if "messages" in info:
         return list(info["messages"])
     return [{"role": "user", "content": str(observation)}]
-
-
-def _strictly_succeeded(info: dict[str, Any]) -> bool | None:
-    """Whether the strict verdict is valid; None without one."""
-    verdict = info.get("strict_verdict")
-    return None if verdict is None else bool(verdict.valid)
 
 
 def _succeeded(info: dict[str, Any], episode_return: float) -> bool:

@@ -236,8 +236,14 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
                 step["messages"] = others
         for step, role in zip(line["steps"], record.roles, strict=False):
             step["role"] = role
+        for step, paid in zip(line["steps"], record.role_rewards, strict=False):
+            step["rewards"] = paid
     line |= {"success": record.success, "return": record.episode_return}
-    line |= {} if record.strict_success is None else {"strict_success": record.strict_success}
+    if record.strict_success is not None:
+        line["strict_success"] = record.strict_success
+        line["strict_error_type"] = record.strict_error_type
+        forgiven = record.success and not record.strict_success
+        line |= {"strict_message": record.strict_message} if forgiven else {}
     line["num_tokens"] = sum(len(row.ids) for row in record.rows)
     line["num_actions_truncated"] = record.num_actions_truncated
     line["ground_truth"] = record.ground_truth

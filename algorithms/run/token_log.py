@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.ppo import ALGORITHMS
 from fctncalling.algorithms.run.token_texts import TokenTexts
 from fctncalling.algorithms.run.token_trace import TokenTrace
@@ -120,27 +120,28 @@ def token_contents(
         row_offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         row_episode=row_episode.astype(np.int32),
         rollout_logprobs=np.where(acted, logprobs, np.float32(np.nan)),
-        **_update_arrays(acted, row_episode, lengths, reasons, learned_numbers(trace, config)),
+        **_update_arrays(acted, row_episode, rows, reasons, learned_numbers(trace, config)),
     )
 
 
 def _update_arrays(
     acted: NDArray[np.bool_],
     row_episode: NDArray[Any],
-    lengths: Sequence[int],
+    rows: Sequence[TokenRecord],
     reasons: Sequence[str | None],
     numbers: Numbers,
 ) -> dict[str, Any]:
     """Return the arrays of what the update knows of its own tokens, NaN for the others."""
     in_update = np.array([bool(numbers) and reason is None for reason in reasons], dtype=np.bool_)
-    learned = acted & np.repeat(in_update[row_episode], lengths)
+    row = np.repeat(np.arange(len(rows)), [len(each.ids) for each in rows])
+    learned = acted & in_update[row_episode][row]
     found = {name: _scattered(numbers.get(name), learned) for name in FLOAT_FIELDS}
     found.pop("rollout_logprobs")
     return {
         **found,
         "in_loss": _scattered(numbers.get("in_loss"), learned) == 1.0,
         "clipped": np.nan_to_num(_scattered(numbers.get("clipped"), learned)).astype(np.int8),
-        "bootstrap": _bootstrap(numbers, learned, row_episode, lengths),
+        "bootstrap": _bootstrap(numbers, row[learned], row_episode, rows),
     }
 
 
@@ -244,18 +245,19 @@ def _scattered(numbers: NDArray[Any] | None, places: NDArray[np.bool_]) -> NDArr
 
 def _bootstrap(
     numbers: Numbers,
-    learned: NDArray[np.bool_],
+    row_of_token: NDArray[Any],
     row_episode: NDArray[Any],
-    lengths: Sequence[int],
+    rows: Sequence[TokenRecord],
 ) -> NDArray[np.float32]:
-    """Return the bootstrap value of each episode at its last row, NaN for the others."""
+    """Return the bootstrap value of each episode, or of each role in it, at its last row, NaN for
+    the others.
+    """
     found = np.full(len(row_episode), np.nan, dtype=np.float32)
     if "bootstrap" in numbers:
-        episode = np.repeat(row_episode, lengths)[learned]
-        of_episode = dict(zip(episode.tolist(), numbers["bootstrap"].tolist(), strict=True))
-        last = {int(index): row for row, index in enumerate(row_episode)}
-        for index, value in of_episode.items():
-            found[last[index]] = value
+        parts = [(int(episode), row.role) for episode, row in zip(row_episode, rows, strict=True)]
+        last = {part: row for row, part in enumerate(parts)}
+        for row, value in zip(row_of_token.tolist(), numbers["bootstrap"].tolist(), strict=True):
+            found[last[parts[row]]] = value
     return found
 
 

@@ -1,9 +1,10 @@
 """Offline page of a run: tokens, credit, environment, groups. Face: `load_run`, `page_data`,
-`write_page`.
+`compared_runs`, `write_page`.
 """
 
+from fctncalling.viewer.compared_runs import compared_runs
 from fctncalling.viewer.page_data import page_data
 from fctncalling.viewer.page_file import write_page
 from fctncalling.viewer.run_files import ViewError, load_run
 
-__all__ = ["ViewError", "load_run", "page_data", "write_page"]
+__all__ = ["ViewError", "compared_runs", "load_run", "page_data", "write_page"]

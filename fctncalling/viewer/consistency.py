@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fctncalling.data.token_file import TokenFile
-from fctncalling.viewer.credit import Credit, credit_of
+from fctncalling.viewer.credit import Credit
 from fctncalling.viewer.spelling import spelling_findings
-from fctncalling.viewer.token_lanes import EpisodeLanes, acted_episodes, last_bootstrap
+from fctncalling.viewer.token_lanes import EpisodeLanes, bootstraps, credit_of_lanes
 
 TOLERANCE = 1e-4
 """Relative to the largest number compared: sums of float32 in another order stay below it."""
@@ -50,9 +51,7 @@ def findings(checked: Checked) -> dict[str, list[Contradiction]]:
 
 def _mask_spells_answer(checked: Checked) -> Iterator[Contradiction]:
     for index, lane in enumerate(checked.lanes):
-        for token, message in spelling_findings(
-            checked.tokens, lane, checked.records[index].get("steps") or ()
-        ):
+        for token, message in spelling_findings(checked.tokens, lane, checked.records[index]):
             yield Contradiction("mask", index, token, message)
 
 
@@ -88,18 +87,21 @@ def _actions_end(checked: Checked) -> Iterator[Contradiction]:
 
 def _truncation(checked: Checked) -> Iterator[Contradiction]:
     config, tokens = checked.config, checked.tokens
+    is_fresh = not np.nan_to_num(tokens.values).any()  # a critic that has learned nothing says 0
     for index, lane in enumerate(checked.lanes):
         episode = tokens.episodes[index]
-        value = last_bootstrap(tokens, index)
-        if not lane.learned or math.isnan(value):
-            continue
         cut = not episode["terminated"] and config.get("truncation_bootstrap", True)
-        if cut and value == 0.0:
-            text = "the episode was cut off, but is trained as if it had ended: bootstrap is 0"
-            yield Contradiction("truncation", index, len(lane.acted) - 1, text)
-        if episode["terminated"] and value != 0.0:
-            text = f"the episode has ended, but is trained as if it went on: bootstrap {value:.4g}"
-            yield Contradiction("truncation", index, len(lane.acted) - 1, text)
+        for part, value in zip(lane.parts, bootstraps(tokens, index, lane), strict=True):
+            if not lane.learned or math.isnan(value):
+                continue
+            if cut and value == 0.0 and not is_fresh:
+                text = "the episode was cut off, but is trained as if it had ended: bootstrap is 0"
+                yield Contradiction("truncation", index, part.stop - 1, text)
+            if episode["terminated"] and value != 0.0:
+                text = (
+                    f"the episode has ended, but is trained as if it went on: bootstrap {value:.4g}"
+                )
+                yield Contradiction("truncation", index, part.stop - 1, text)
 
 
 def _cut_actions(checked: Checked) -> Iterator[Contradiction]:
@@ -139,17 +141,38 @@ def _rewards(checked: Checked) -> Iterator[Contradiction]:
         ends = np.flatnonzero(tokens.ends_action[lane.acted])
         if not lane.learned or len(ends) != len(steps):
             continue
-        expected = np.zeros(len(lane.acted))
-        expected[ends] = [float(step.get("reward") or 0.0) for step in steps]
+        expected = _expected_rewards(lane, ends, steps)
         stored = tokens.rewards[lane.acted].astype(np.float64)
         scale = _scale(stored, expected, config)
         for token in np.flatnonzero(~np.isclose(stored, scale * expected, atol=1e-5))[:2]:
-            where = int(np.searchsorted(ends, token))
+            where = lane.steps[int(np.searchsorted(ends, token))]
             text = (
                 f"reward {stored[token]:.4g} at a token of action {where}, but the log has "
                 f"{expected[token] * scale:.4g} there"
             )
             yield Contradiction("rewards", index, int(token), text)
+
+
+def _expected_rewards(
+    lane: EpisodeLanes, ends: NDArray[np.int64], steps: Sequence[Mapping[str, Any]]
+) -> NDArray[np.float64]:
+    """Return the reward of each acted token: what was paid from its action to its role's next."""
+    expected = np.zeros(len(lane.acted))
+    for part in lane.parts:
+        inside = np.flatnonzero((ends >= part.start) & (ends < part.stop))
+        own = [lane.steps[action] for action in inside]
+        role = str(steps[own[0]].get("role") or "") if own else ""
+        for number, (action, first) in enumerate(zip(inside, own, strict=True)):
+            until = own[number + 1] if number + 1 < len(own) else len(steps)
+            paid = [_paid(step, role) for step in steps[first:until]]
+            expected[ends[action]] = sum(paid)
+    return expected
+
+
+def _paid(step: Mapping[str, Any], role: str) -> float:
+    """Return what a step paid a role; a team whose roles are paid alike logs one reward."""
+    own = step.get("rewards")
+    return float((own.get(role, 0.0) if isinstance(own, dict) else step.get("reward")) or 0.0)
 
 
 def _scale(stored: Any, expected: Any, config: Mapping[str, Any]) -> float:
@@ -163,9 +186,10 @@ def _scale(stored: Any, expected: Any, config: Mapping[str, Any]) -> float:
 def _discount(checked: Checked) -> Iterator[Contradiction]:
     """The stored advantages before whitening are those of the header's gamma and lambda."""
     tokens, own = checked.tokens, checked.own
-    configured = (checked.config.get("resolved") or {}).get("gamma")
+    resolved = checked.config.get("resolved")
+    configured = resolved.get("gamma") if isinstance(resolved, dict) else None
     header = tokens.header["gamma"]
-    if configured is not None and not math.isclose(configured, header):
+    if isinstance(configured, int | float) and not math.isclose(configured, header):
         yield Contradiction(
             "credit", 0, None, f"gamma is {header} here, {configured} in config.json"
         )
@@ -195,11 +219,10 @@ def _contradictions(
 
 def _better_gamma(checked: Checked) -> str:
     """Return the discount that the stored advantages agree with, as a remark; or nothing."""
-    episodes = acted_episodes(checked.tokens, checked.lanes)
+    tokens, lanes = checked.tokens, checked.lanes
+    name = tokens.header["algorithm_name"]
     for gamma in GAMMAS:
-        header = {**checked.tokens.header, "gamma": gamma}
-        credits = iter(credit_of(header["algorithm_name"], episodes, header) or [])
-        own = [next(credits) if each.learned else None for each in checked.lanes]
+        own = credit_of_lanes(name, tokens, lanes, {**tokens.header, "gamma": gamma}) or []
         if not any(_contradictions(checked, own)):
             return (
                 f" with gamma {checked.tokens.header['gamma']:g}; they agree with gamma {gamma:g}"
@@ -218,7 +241,7 @@ def _whitening(checked: Checked) -> Iterator[Contradiction]:
         if not lane.learned or not len(places):
             continue
         raw = tokens.raw_advantages[places].astype(np.float64)
-        expected = raw if mean is None else (raw - mean) / deviation
+        expected = (raw - mean) / deviation if mean is not None and deviation else raw
         off = np.abs(tokens.advantages[places] - expected)
         if off.max() > TOLERANCE * max(1.0, float(np.abs(expected).max())):
             token = int(np.flatnonzero(lane.acted == places[off.argmax()])[0])

@@ -6,7 +6,7 @@ A page compares the five on the same episodes without torch. Formulas are those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ class ActedEpisode(NamedTuple):
     values: Floats  # (N,), NaN without critic
     ends_action: NDArray[np.bool_]  # (N,)
     bootstrap: float  # critic's value after the last token, 0 if terminated
-    group: int  # equal for episodes that GRPO compares
+    group: Hashable  # equal for episodes that GRPO compares
 
     @property
     def action(self) -> NDArray[np.int64]:
@@ -120,7 +120,7 @@ def _by_action(episode: ActedEpisode, gamma: float, lam: float) -> Credit:
 
 def _grpo(episodes: Sequence[ActedEpisode], settings: Settings) -> list[Credit]:
     by_step = settings.get("group_credit") == "step"
-    outcomes: dict[tuple[int, int], list[float]] = {}
+    outcomes: dict[tuple[Hashable, int], list[float]] = {}
     returns = [returns_to_go(each, settings["gamma"]) for each in episodes]
     for episode, found in zip(episodes, returns, strict=True):
         starts = np.flatnonzero(episode.begins_action).tolist() if len(found) else []

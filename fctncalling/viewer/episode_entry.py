@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-import shlex
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from fctncalling.viewer.run_files import LoadedRun, Record
 
-_STEP_FIELDS = ("turn", "text", "calls", "executed", "results", "error", "reward", "messages")
+_STEP_FIELDS = (
+    "turn",
+    "text",
+    "calls",
+    "executed",
+    "results",
+    "error",
+    "reward",
+    "messages",
+    "role",
+)
 
 
 def episode_entry(record: Record, run: LoadedRun) -> Record:
@@ -19,7 +29,7 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
     verdict = verdict if isinstance(verdict, dict) else {}
     per_turn: list[bool] = list(verdict.get("per_turn") or ())
     success = bool(record.get("success", record.get("valid", False)))
-    error_type = record.get("error_type", verdict.get("error_type"))
+    error_type = record.get("error_type") or verdict.get("error_type")
     if error_type is None and record.get("cut"):
         error_type = "cut"
     earned = record.get("return", record.get("progress", float(success)))
@@ -30,7 +40,7 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
         "category": str(record.get("category", "")),
         "model": record.get("model"),
         "success": success,
-        "strict": record.get("strict_success", record.get("strict_valid")),
+        **_strict_fields(record, success),
         "return": earned if isinstance(earned, int | float) else None,
         "terminated": bool(record.get("terminated")),
         "truncated": bool(record.get("truncated")),
@@ -50,7 +60,20 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
         "truth": record.get("ground_truth"),
         "environment": [],
         "environment_note": "",
-        "replay": replay_command(run),
+    }
+
+
+def _strict_fields(record: Record, success: bool) -> Record:
+    """Return the strict verdict, the rule that it broke and the turn that its message names."""
+    strict = record.get("strict_success", record.get("strict_valid"))
+    forgiven = strict is False and success
+    message = str(record.get("strict_message") or "") if forgiven else ""
+    turn = re.match(r"(?:step \d+ \()?turn (\d+)", message)
+    return {
+        "strict": strict,
+        "strict_error_type": record.get("strict_error_type") if forgiven else None,
+        "strict_message": message,
+        "strict_turn": int(turn[1]) if turn else None,
     }
 
 
@@ -85,25 +108,20 @@ def history_entry(record: Record) -> Record:
         "group": str(record.get("text", ""))[: (record["text_spans"] or [[0, 0]])[0][1]],
         "opening": opening,
         "steps": steps,
-        "replay": "",
     }
 
 
 def member_entry(entry: Record) -> Record:
     """Return what a group's tree and the comparison over updates need of an episode."""
-    names = ("id", "line", "task", "group", "success", "return", "invalid", "error_type")
+    names = ("id", "line", "task", "group", "success", "strict", "return", "invalid")
     return {
         **{name: entry[name] for name in names},
+        "error_type": entry["error_type"] or entry["strict_error_type"],
         "reason": entry["reason"],
         "learned": entry["learned"],
         "category": entry["category"],
         "texts": [step["text"] for step in entry["steps"]],
     }
-
-
-def replay_command(run: LoadedRun) -> str:
-    """Return the command that plays the file's episodes again."""
-    return f"evaluate_fctncalling.py replay --input {shlex.quote(str(run.episodes_file))}"
 
 
 def _step(step: Mapping[str, Any]) -> Record:

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Collection
 
 from fctncalling.viewer.episode_entry import episode_entry, member_entry
-from fctncalling.viewer.run_files import LoadedRun, Record, episode_files, read_lines
+from fctncalling.viewer.run_files import EPISODE_TYPES, LoadedRun, Record, episode_files, read_lines
 
 MAX_ANSWERS = 24
 """Answers to one task that a page holds."""
 MAX_EVALUATED = 40
-"""Tasks of the evaluation that a page holds besides those it shows."""
+"""Tasks of the evaluation that a page holds besides those it shows..."""
+MAX_SURVEYED = 1024
+"""...chosen among so many."""
 
 
 def over_updates(run: LoadedRun, tasks: Collection[str]) -> dict[str, list[Record]]:
@@ -25,9 +27,10 @@ def over_updates(run: LoadedRun, tasks: Collection[str]) -> dict[str, list[Recor
     shown: dict[str, list[Record]] = {}
     evaluated: dict[str, list[Record]] = {}
     for phase, update, path in episode_files(run.folder):
-        for record in read_lines(path, []):
+        for record in read_lines(path, [], EPISODE_TYPES):
             task = record.get("task_id")
-            if "steps" not in record or (task not in wanted and phase != "greedy"):
+            room = str(task) in evaluated or len(evaluated) < MAX_SURVEYED
+            if task not in wanted and not (phase == "greedy" and room):
                 continue
             entry = member_entry(episode_entry(record, run))
             entry |= {"phase": phase, "update": update, "id": f"{path.stem}:{entry['line']}"}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fctncalling.data.types import Task
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.viewer.consistency import Checked, findings
 from fctncalling.viewer.episode_entry import episode_entry, history_entry, member_entry
 from fctncalling.viewer.over_updates import over_updates
@@ -16,8 +20,14 @@ from fctncalling.viewer.run_files import LoadedRun, Record, ViewError
 from fctncalling.viewer.state_differences import environment_turns
 from fctncalling.viewer.token_lanes import episode_lanes, lanes_json, recomputed
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_EPISODES = 64
+MAX_MEMBERS = 4096
+"""Episodes of which groups and the ones left out are drawn."""
+MAX_CHARACTERS = 8_000_000
+"""Length of their answers."""
+MAX_ERRORS = 200
+"""Error types of a category that are counted apart."""
 _SETTINGS = (
     *("env_name", "algorithm_name", "experiment_name", "seed", "model_name_or_path"),
     *("dataset_path", "episodes_per_update", "group_size", "gamma", "lam", "lam_value", "lr"),
@@ -29,16 +39,15 @@ FindTask = Callable[[Record], tuple[Task | None, Mapping[str, Any]]]
 
 
 def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> dict[str, Any]:
-    """Return a page's data: of the `worst` episodes, else of the file's first 64.
+    """Return a page's data, of the `worst` episodes of the file, else of the worst 64.
 
-    Raises ViewError if a token file and its episode file do not belong together.
+    The file is read line by line, and what is not shown is not kept. Raises ViewError if a token
+    file and its episode file do not belong together.
     """
-    entries = _entries(run)
-    chosen = _chosen(entries, worst, _surprises(run))
-    token_parts, checks = _token_parts(run, chosen)
-    for index in chosen:
-        entries[index] |= _world(entries[index], run.episodes[index], find_task)
-    shown = [{**entries[index], **token_parts.get(index, {})} for index in chosen]
+    seen = survey(run, MAX_EPISODES if worst is None else worst)
+    token_parts, checks = _token_parts(run, seen)
+    for line, entry in seen.chosen.items():
+        entry |= _world(entry, seen.records[line], find_task) | token_parts.get(line, {})
     return {
         "format": FORMAT_VERSION,
         "title": str(run.path),
@@ -52,49 +61,116 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "notes": run.notes,
         "checks": checks,
         "pieces": run.tokens.header["pieces"] if run.tokens else {},
-        "episodes": shown,
-        "members": [member_entry(entry) for entry in entries],
-        "over_updates": over_updates(run, {entry["task"] for entry in shown}),
+        "episodes": list(seen.chosen.values()),
+        "members": seen.members,
+        "tally": seen.tally,
+        "over_updates": over_updates(run, {entry["task"] for entry in seen.chosen.values()}),
+        "replay": "",
     }
 
 
 def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
-    """Return what the task knows: the state of its tools, and the users' words if the log has
-    none.
+    """Return what the task knows: the state of its tools, and the users' words that the log does
+    not have.
     """
     executes = entry["category"].startswith("multi_turn")
-    if "steps" not in record or not (executes or not entry["opening"]):
+    silent = not entry["opening"] or any(
+        now.get("turn") != before.get("turn") and not before.get("messages")
+        for before, now in itertools.pairwise(entry["steps"])
+    )
+    if "steps" not in record or not (executes or silent):
         return {}
     task, tools = find_task(record)
     found: Record = {}
     if executes:
         turns, note = environment_turns(task, record["steps"], tools)
         found = {"environment": turns, "environment_note": note}
-    if task is not None and not entry["opening"]:
-        found["questions"] = [[dict(message) for message in turn] for turn in task.question]
+    if task is not None and silent:
+        found["questions"] = _questions(task, str(record.get("prompt_style", "bfcl")))
     return found
 
 
-def _entries(run: LoadedRun) -> list[Record]:
-    """Return the entry of each episode of the file, with what the token file knows of it."""
-    if run.kind == "histories":
-        return [history_entry(record) for record in run.episodes]
-    entries = [episode_entry(record, run) for record in run.episodes]
-    if run.tokens is not None:
-        by_line = {entry["line"]: entry for entry in entries}
-        for described in run.tokens.episodes:
-            entry = by_line.get(described["line"])
-            if entry is None:
-                continue
-            if entry["task"] != described["task_id"]:
-                raise ViewError(
-                    f"{run.episodes_file} line {entry['line']}: task {entry['task']}, but the "
-                    f"token file has {described['task_id']}: the two are of different runs"
-                )
-            reason = described["reason"] or entry["reason"]
-            entry |= {"group": str(described["group"]), "reason": reason}
-            entry["learned"] = described["learned_from"]
-    return entries
+def _questions(task: Task, style: str) -> list[list[Record]]:
+    """Return the users' messages of each turn, with the functions that are offered from then on."""
+    said = [[dict(message) for message in turn] for turn in task.question]
+    try:
+        prompt = TaskPrompt(task, get_handler("python_calls"), style)
+        return said[:1] + [prompt.messages(turn) for turn in range(1, len(said))]
+    except (LookupError, TypeError, ValueError, AttributeError):  # function docs of no known form
+        return said
+
+
+class Survey(NamedTuple):
+    """What one pass over a file keeps."""
+
+    chosen: dict[int, Record]  # entries to show, by line
+    records: dict[int, Record]  # of those, and of all that the token file describes
+    members: list[Record]
+    tally: dict[str, Record]  # of each category: how many episodes, and what came of them
+
+
+def survey(run: LoadedRun, worst: int) -> Survey:
+    """Read the file once; the worst are invalid ones, lowest returns, most surprising."""
+    described = {each["line"]: each for each in run.tokens.episodes} if run.tokens else {}
+    surprises = _surprises(run)
+    heap: list[tuple[tuple[float, ...], Record, Record]] = []
+    records: dict[int, Record] = {}
+    members: list[Record] = []
+    tally: dict[str, Record] = {}
+    length = 0
+    for record in run.episodes:
+        entry = history_entry(record) if run.kind == "histories" else episode_entry(record, run)
+        line = entry["line"]
+        if line in described:
+            entry |= _described(run, entry, described[line])
+            records[line] = record
+        _count(tally.setdefault(entry["category"], _empty_count()), entry)
+        member = member_entry(entry)
+        length += sum(map(len, member["texts"]))
+        if len(members) < MAX_MEMBERS and length <= MAX_CHARACTERS:
+            members.append(member)
+        goodness = tuple(-each for each in _badness(entry, surprises))
+        item = ((*goodness, -float(line)), entry, record)
+        (heapq.heappush if len(heap) < worst else heapq.heappushpop)(heap, item)
+    if sum(each["episodes"] for each in tally.values()) > len(members):
+        run.notes.append(f"groups and left out: of the first {len(members):,} episodes")
+    chosen = {entry["line"]: entry for _, entry, _ in heap}
+    records |= {entry["line"]: record for _, entry, record in heap}
+    return Survey({line: chosen[line] for line in sorted(chosen)}, records, members, tally)
+
+
+def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
+    """Return what the token file knows of an episode."""
+    if entry["task"] != described["task_id"]:
+        raise ViewError(
+            f"{run.episodes_file} line {entry['line']}: task {entry['task']}, but the token file "
+            f"has {described['task_id']}: the two are of different runs"
+        )
+    return {
+        "group": str(described["group"]),
+        "reason": described["reason"] or entry["reason"],
+        "learned": described["learned_from"],
+    }
+
+
+def _empty_count() -> Record:
+    names = ("episodes", "invalid", "success", "judged_strictly", "strict", "return")
+    return {**dict.fromkeys(names, 0), "errors": {}}
+
+
+def _count(count: Record, entry: Record) -> None:
+    """Add an episode to the counts of its category; rates are those of valid episodes."""
+    count["episodes"] += 1
+    if entry["invalid"]:
+        count["invalid"] += 1
+        return
+    count["success"] += entry["success"]
+    count["return"] += entry["return"] or 0
+    count["judged_strictly"] += entry["strict"] is not None
+    count["strict"] += entry["strict"] is True
+    if error := entry["error_type"] or entry["strict_error_type"]:
+        known = error if error in count["errors"] or len(count["errors"]) < MAX_ERRORS else "others"
+        count["errors"][known] = count["errors"].get(known, 0) + 1
 
 
 def _surprises(run: LoadedRun) -> dict[int, float]:
@@ -110,42 +186,29 @@ def _surprises(run: LoadedRun) -> dict[int, float]:
     return found
 
 
-def _chosen(entries: list[Record], worst: int | None, surprises: Mapping[int, float]) -> list[int]:
-    """Return the indices to show; the worst: invalid ones, lowest returns, most surprising."""
-    order = list(range(len(entries)))
-    if worst is None:
-        return order[:MAX_EPISODES]
-    order.sort(key=lambda index: _badness(entries[index], surprises))
-    return sorted(order[: max(1, worst)])
-
-
 def _badness(entry: Record, surprises: Mapping[int, float]) -> tuple[float, ...]:
     earned = entry["return"]
     return (
         float(not entry["invalid"]),
-        earned if isinstance(earned, int | float) and math.isfinite(earned) else -math.inf,
+        earned if earned is not None and math.isfinite(earned) else -math.inf,
         -surprises.get(entry["line"], 0.0),
         -float(len(entry["steps"])),
     )
 
 
-def _token_parts(run: LoadedRun, chosen: list[int]) -> tuple[dict[int, Record], list[Record]]:
-    """Return the lanes of the chosen episodes, and the checks over all of them."""
+def _token_parts(run: LoadedRun, seen: Survey) -> tuple[dict[int, Record], list[Record]]:
+    """Return the lanes of the chosen episodes by line, and the checks over all of them."""
     tokens = run.tokens
     if tokens is None:
         return {}, []
-    lanes = episode_lanes(tokens)
+    records = [seen.records.get(each["line"], {}) for each in tokens.episodes]
+    lanes = episode_lanes(tokens, records)
     credit = recomputed(tokens, lanes)
-    place = {entry["line"]: index for index, entry in enumerate(run.episodes)}
-    records = [
-        run.episodes[place[each["line"]]] if each["line"] in place else {}
-        for each in tokens.episodes
-    ]
-    parts = {}
-    for number, described in enumerate(tokens.episodes):
-        index = place.get(described["line"])
-        if index in chosen:
-            parts[index] = {"lanes": lanes_json(tokens, number, lanes[number], credit)}
+    parts = {
+        each["line"]: {"lanes": lanes_json(tokens, number, lanes[number], credit)}
+        for number, each in enumerate(tokens.episodes)
+        if each["line"] in seen.chosen
+    }
     own = credit[tokens.header["algorithm_name"]]
     found = findings(Checked(tokens, lanes, records, run.config, own))
     checks = [

@@ -15,9 +15,21 @@ from fctncalling.data.replaced_file import replaced_file
 
 SCRIPTS = (
     *("state", "elements", "numbers", "theme", "lanes", "curve", "formula", "environment"),
-    *("episode", "list", "tree", "updates", "discarded", "overview", "export", "keys", "main"),
+    *(
+        "episode",
+        "list",
+        "tree",
+        "updates",
+        "discarded",
+        "overview",
+        "compared",
+        "export",
+        "keys",
+        "main",
+    ),
 )
 """Script files in the order they are joined: the page starts at the end of the last one."""
+MAX_DEPTH = 100
 _FOLDER = files("fctncalling.viewer") / "page"
 
 
@@ -42,16 +54,20 @@ def _json(data: Any) -> str:
     """Return JSON that a browser reads: NaN and infinities, which a tool may return, as texts."""
     try:
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: Any, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        return "nested too deep"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _finite(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item, depth + 1) for item in value]
+    return value
 
 
 def write_page(path: Path, data: Mapping[str, Any]) -> int:

@@ -1,6 +1,7 @@
 """LoadedRun: the files of a training run, of `run`'s output or of text histories, as recorded.
 
 A run may be going on or have crashed: a half written last line is left out, absent files are empty.
+A line that is no record of its kind is noted and left out.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.data.token_file import (
     TokenFile,
@@ -20,7 +23,87 @@ from fctncalling.data.token_file import (
 )
 
 Record = dict[str, Any]
+MAX_LINE = 1 << 26
+"""Characters of the longest line that is read."""
+MAX_RUNS = 40
+"""Runs of a folder that are compared."""
+MAX_TOLD = 5
+"""Lines of a file that are named when they are left out."""
 _EPISODE_FILE = re.compile(r"(train|greedy|sampled)_(\d+)\.jsonl$")
+
+
+class Expected(NamedTuple):
+    """What a field has to be, in words and as a test."""
+
+    words: str
+    test: Callable[[Any], bool]
+    required: bool = False  # else it may be absent or null
+    fields: Mapping[str, Expected] | None = None  # of each object of a list
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e15)
+
+
+def _list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(test, value))
+
+
+def _is_span(value: Any) -> bool:
+    return _list_of(lambda each: isinstance(each, int))(value) and len(value) == 2
+
+
+def _is_verdict(value: Any) -> bool:
+    turns = value.get("per_turn") or [] if isinstance(value, dict) else None
+    return _list_of(lambda each: isinstance(each, bool))(turns) and isinstance(
+        value.get("error_type"), str | None
+    )
+
+
+_TEXT = Expected("a text", lambda value: isinstance(value, str))
+_NUMBER = Expected("a number", _is_number)
+_INDEX = Expected("a number from 0", lambda value: type(value) is int and 0 <= value < 1e6)
+_LIST = Expected("a list", lambda value: isinstance(value, list))
+_OBJECTS = Expected("a list of objects", _list_of(lambda each: isinstance(each, dict)))
+_CALLS = Expected("a list of calls", _list_of(lambda each: isinstance(each, str | dict)))
+_INTEGERS = Expected("a list of integers", _list_of(lambda each: type(each) is int))
+_STEP_TYPES = {
+    "turn": _INDEX, "calls": _CALLS, "executed": _CALLS, "results": _LIST, "reward": _NUMBER,
+    "messages": _OBJECTS, "role": _TEXT,
+}
+
+
+EPISODE_TYPES = {
+    "steps": _OBJECTS._replace(required=True, fields=_STEP_TYPES),
+    "verdict": Expected("an object with a list of turns", _is_verdict),
+    **dict.fromkeys(("return", "progress", "num_actions_truncated"), _NUMBER),
+    **dict.fromkeys(("error_type", "strict_error_type", "strict_message"), _TEXT),
+    **dict.fromkeys(("invalid_reason", "not_learned_from", "category"), _TEXT),
+    "messages": _OBJECTS,
+    "tokens": _OBJECTS._replace(fields={"shared": _INDEX, "ids": _INTEGERS, "runs": _INTEGERS}),
+}
+"""Fields of an episode that a page takes apart."""
+HISTORY_TYPES = {
+    "text_spans": Expected("a list of (first, end)", _list_of(_is_span), required=True),
+    "system_spans": _LIST,
+    "reward": _NUMBER,
+}
+ALARM_TYPES = {"episodes": _LIST}
+
+
+def type_fault(record: Record, types: Mapping[str, Expected]) -> str:
+    """Return which field is of another type than expected; "" if none is."""
+    for name, expected in types.items():
+        value = record.get(name)
+        if value is None and not expected.required:
+            continue
+        if not expected.test(value):
+            got = json.dumps(value)[:60] if name in record else "no such field"
+            return f'field "{name}": expected {expected.words}, got {got}'
+        for index, each in enumerate(value if expected.fields else ()):
+            if fault := type_fault(each, expected.fields or {}):
+                return fault.replace('"', f'"{name}[{index}].', 1)
+    return ""
 
 
 class ViewError(ValueError):
@@ -33,7 +116,7 @@ class LoadedRun:
 
     path: Path  # as given
     kind: str  # "training", "answers" (output of `run`) or "histories" (of a TextEnvironment)
-    episodes: list[Record]  # in the order of their file, each with its "line", from 1
+    episodes: Iterable[Record]  # in the order of their file, each with its "line", from 1
     episodes_file: Path
     update: int | None = None
     tokens: TokenFile | None = None
@@ -63,31 +146,86 @@ def load_run(path: Path, update: int | None = None) -> LoadedRun:
     return _training(path, update) if path.is_dir() else _file(path, update)
 
 
-def read_lines(path: Path, notes: list[str]) -> list[Record]:
-    """Return the JSON objects of a file, each with its "line"; a broken last one is noted.
+class EpisodeLines:
+    """The records of a file, read anew at each pass; what is no record of the kind is noted."""
 
-    Raises ViewError for another broken line.
+    def __init__(self, path: Path, notes: list[str], kind: str = "answers") -> None:
+        self._path = path
+        self._notes = notes
+        self._kind = kind
+
+    def __iter__(self) -> Iterator[Record]:
+        types = HISTORY_TYPES if self._kind == "histories" else EPISODE_TYPES
+        self._notes[:] = [note for note in self._notes if not note.startswith(self._path.name)]
+        return read_lines(self._path, self._notes, types)
+
+
+def read_lines(
+    path: Path, notes: list[str], types: Mapping[str, Expected] | None = None
+) -> Iterator[Record]:
+    """Yield the JSON objects of a file, each with its "line", that have the `types`.
+
+    Every other line is left out, and noted; so is one that is only half written. Raises ViewError
+    for a file that cannot be read.
     """
+    told = 0
+    broken = ""  # of the line before, which is the last one if none follows
+    number = 0
+    for number, text in _numbered_lines(path):
+        if broken:
+            told += 1
+            _note(notes, told, broken)
+        found, broken = _record(text, types or {})
+        if broken:
+            broken = f"{path.name}: line {number} is left out: {broken}"
+        else:
+            yield {**found, "line": number}
+    if "expected a JSON object, but " in broken:
+        broken = f"{path.name}: line {number} is only half written, and left out"
+    if broken:
+        told += 1
+        _note(notes, told, broken)
+    if told > MAX_TOLD:
+        notes.append(f"{path.name}: {told - MAX_TOLD} more lines are left out")
+
+
+def _note(notes: list[str], told: int, text: str) -> None:
+    if told <= MAX_TOLD:
+        notes.append(text)
+
+
+def _record(text: str, types: Mapping[str, Expected]) -> tuple[Record, str]:
+    """Return the object that a line holds, and what is wrong with it."""
+    if len(text) > MAX_LINE:
+        return {}, f"it has more than {MAX_LINE:,} characters"
+    try:
+        record = json.loads(text)
+        is_object = isinstance(record, dict)
+        fault = (
+            type_fault(record, types)
+            if is_object
+            else f"expected a JSON object, got {text.strip()[:40]}"
+        )
+    except (ValueError, RecursionError) as error:
+        return {}, f"expected a JSON object, but {error}"
+    return record, fault
+
+
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield each line that is not blank with its number; of an endless one, more than MAX_LINE."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8") as file:
-            texts = file.read().split("\n")
-    except (OSError, EOFError, UnicodeError) as error:
+            number = 0
+            while text := file.readline(MAX_LINE + 1):
+                number += 1
+                while len(text) > MAX_LINE and (rest := file.readline(MAX_LINE)):
+                    if rest[-1] == "\n":
+                        break
+                if text.strip():
+                    yield number, text
+    except (OSError, EOFError, UnicodeError, zlib.error) as error:
         raise ViewError(f"{path}: cannot be read ({error})") from None
-    numbered = [(number, text) for number, text in enumerate(texts, 1) if text.strip()]
-    records = []
-    for number, text in numbered:
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            if number == numbered[-1][0]:
-                notes.append(f"{path.name}: line {number} is only half written, and left out")
-                continue
-            raise ViewError(f"{path} line {number}: expected a JSON object, but {error}") from None
-        if not isinstance(record, dict):
-            raise ViewError(f"{path} line {number}: expected a JSON object, got {text[:40]}")
-        records.append({**record, "line": number})
-    return records
 
 
 def episode_files(folder: Path) -> list[tuple[str, int, Path]]:
@@ -106,21 +244,19 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
     notes: list[str] = []
     path, number = _chosen(folder, files, update)
     tokens = _tokens(folder, path, number, notes)
-    episodes = read_lines(path, notes)
-    if not episodes:
-        raise ViewError(f"{path}: there is no episode in it")
+    _require_episode(path, "training")
     if not (folder / "evaluation.json").is_file():
         notes.append("the run is going on, or was ended before its last evaluation")
     return LoadedRun(
         path=folder,
         kind="training",
-        episodes=episodes,
+        episodes=EpisodeLines(path, notes),
         episodes_file=path,
         update=number,
         tokens=tokens,
         config=_config(folder / "config.json", notes),
         metrics=_optional_lines(folder / "metrics.jsonl", notes),
-        alarms=_optional_lines(folder / "alarms.jsonl", notes),
+        alarms=_optional_lines(folder / "alarms.jsonl", notes, ALARM_TYPES),
         notes=notes,
     )
 
@@ -157,22 +293,21 @@ def _file(path: Path, update: int | None) -> LoadedRun:
     if update is not None:
         raise ViewError(f"--update {update}: {path} is a file; updates are those of a run's folder")
     notes: list[str] = []
-    records = read_lines(path, notes)
-    kind = "histories" if records and "text_spans" in records[0] else "answers"
-    needed = "text_spans" if kind == "histories" else "steps"
-    for record in records:
-        parts = record.get(needed)
-        kinds = dict if needed == "steps" else list
-        if not isinstance(parts, list) or not all(isinstance(each, kinds) for each in parts):
-            raise ViewError(
-                f'{path} line {record["line"]}: no field "{needed}": expected the output of `run`, '
-                "a run's episodes or text histories"
-            )
-    if not records:
-        raise ViewError(f"{path}: there is no episode in it")
+    first = next(read_lines(path, []), {})
+    kind = "histories" if "text_spans" in first else "answers"
+    _require_episode(path, kind)
     config = path.resolve().parent.parent / "config.json"
     found = _config(config, []) if path.resolve().parent.name == "episodes" else {}
-    return LoadedRun(path, kind, records, path, config=found, notes=notes)
+    lines = EpisodeLines(path, notes, kind)
+    return LoadedRun(path, kind, lines, path, config=found, notes=notes)
+
+
+def _require_episode(path: Path, kind: str) -> None:
+    """Raise ViewError, with the first fault, for a file without an episode."""
+    notes: list[str] = []
+    if next(iter(EpisodeLines(path, notes, kind)), None) is None:
+        hint = "expected the output of `run`, a run's episodes or text histories"
+        raise ViewError("; ".join([f"{path}: there is no episode in it", *notes[:1], hint]))
 
 
 def _config(path: Path, notes: list[str]) -> Record:
@@ -184,14 +319,22 @@ def _config(path: Path, notes: list[str]) -> Record:
     return config if isinstance(config, dict) else {}
 
 
-def _optional_lines(path: Path, notes: list[str]) -> list[Record]:
-    return read_lines(path, notes) if path.is_file() else []
+def _optional_lines(
+    path: Path, notes: list[str], types: Mapping[str, Expected] | None = None
+) -> list[Record]:
+    return list(read_lines(path, notes, types)) if path.is_file() else []
+
+
+def runs_below(path: Path) -> list[Path]:
+    """Return the runs of a folder of runs, the newest first; a run's own path for itself."""
+    if not path.is_dir() or (path / "episodes").is_dir():
+        return [path]
+    found = {each.parent.parent for each in path.glob("**/episodes/*.jsonl")}
+    newest = sorted(found, key=lambda run: (-(run / "episodes").stat().st_mtime, str(run)))
+    return newest[:MAX_RUNS] or [path]
 
 
 def _no_run(folder: Path) -> str:
-    below = sorted({path.parent.parent for path in folder.glob("**/episodes/*.jsonl")})[:5]
-    if below:
-        return f"{folder}: not a run's folder; runs below it: {', '.join(map(str, below))}"
     return (
         f"{folder}: no episodes/*.jsonl in it: expected the folder of a training run "
         "(--log_episodes_interval 1 writes the episodes of every update)"

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.checkers.multi_turn import differences, turn_fault
-from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.ground_truth import (
     ExtraTools,
     iter_ground_truth,
@@ -18,7 +16,6 @@ from fctncalling.envs.tools.snapshot import snapshot
 
 Record = dict[str, Any]
 _SHOWN = 400  # characters of a value
-_UNUSABLE = (LookupError, ValueError, ImportError, InfrastructureError, TaskError, RecursionError)
 
 
 def environment_turns(
@@ -34,12 +31,12 @@ def environment_turns(
         return [], ""
     calls: list[list[str]] = [[] for _ in task.ground_truth]
     for step in steps:
-        if 0 <= step.get("turn", -1) < len(calls):
-            calls[step["turn"]] += [str(call) for call in step.get("executed") or ()]
+        if (step.get("turn") or 0) < len(calls):
+            calls[step.get("turn") or 0] += [str(call) for call in step.get("executed") or ()]
     try:
         return _turns(task, calls, extra_tools), ""
-    except _UNUSABLE as error:
-        return [], f"the calls could not be executed again ({error})"
+    except Exception as error:  # whatever a damaged task or a user's tool raises
+        return [], f"the calls could not be executed again ({type(error).__name__}: {error})"
 
 
 def _turns(task: Task, calls: list[list[str]], extra_tools: ExtraTools | None) -> list[Record]:

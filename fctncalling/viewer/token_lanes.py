@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,68 +13,109 @@ from numpy.typing import NDArray
 from fctncalling.data.token_file import FLOAT_FIELDS, TokenFile
 from fctncalling.viewer.credit import ALGORITHM_NAMES, ActedEpisode, Credit, credit_of
 
+Record = Mapping[str, Any]
 DIGITS = 7
 """Significant digits of a number on the page: single precision has no more."""
 
 
 class EpisodeLanes(NamedTuple):
-    """The acted tokens of one episode of a token file."""
+    """The acted tokens of one episode of a token file.
+
+    Rows of a team are sorted by role. Time passes between a role's own actions, so each role's
+    tokens are a trajectory of their own.
+    """
 
     rows: list[slice]
     acted: NDArray[np.int64]  # (N,) places in the file's token arrays
     learned: bool  # numbers of the update exist
+    steps: list[int]  # of each action: the step of the log that it was
+    parts: list[slice]  # of the acted tokens: one trajectory, or one a role
 
 
-def episode_lanes(tokens: TokenFile) -> list[EpisodeLanes]:
-    """Return the lanes of each episode of the header."""
+def episode_lanes(tokens: TokenFile, records: Sequence[Record] = ()) -> list[EpisodeLanes]:
+    """Return the lanes of each episode of the header; `records`: the log's line of each."""
     found = []
     for index, episode in enumerate(tokens.episodes):
         rows = tokens.rows(index)
         parts = [row.start + np.flatnonzero(tokens.acted[row]) for row in rows]
         acted = np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
         known = len(acted) > 0 and not np.isnan(tokens.rewards[acted]).any()
-        found.append(EpisodeLanes(rows, acted, bool(episode["learned_from"] and known)))
+        steps = (records[index].get("steps") or ()) if records else ()
+        ends = np.flatnonzero(tokens.ends_action[acted])
+        order, sizes = _by_role([str(step.get("role") or "") for step in steps])
+        if len(order) != len(ends):  # another episode's log, or a broken mask: checks tell
+            order, sizes = list(range(len(ends))), [len(ends)]
+        bounds = [0, *(int(ends[last - 1]) + 1 for last in np.cumsum(sizes[:-1])), len(acted)]
+        trajectories = [slice(*pair) for pair in itertools.pairwise(bounds)]
+        learned = bool(episode["learned_from"] and known)
+        found.append(EpisodeLanes(rows, acted, learned, order, trajectories))
     return found
 
 
+def _by_role(roles: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Return the steps sorted by role, in order of who acted first, and how many each role has."""
+    places = {role: place for place, role in enumerate(dict.fromkeys(roles))}
+    order = sorted(range(len(roles)), key=lambda step: places[roles[step]])
+    return order, [roles.count(role) for role in places] or [0]
+
+
 def acted_episodes(tokens: TokenFile, lanes: Sequence[EpisodeLanes]) -> list[ActedEpisode]:
-    """Return what credit is computed from, of the episodes that were learned from."""
+    """Return what credit is computed from: the trajectories that were learned from."""
     return [
         ActedEpisode(
-            rewards=tokens.rewards[each.acted].astype(np.float64),
-            values=tokens.values[each.acted].astype(np.float64),
-            ends_action=tokens.ends_action[each.acted],
-            bootstrap=last_bootstrap(tokens, index),
-            group=tokens.episodes[index]["group"],
+            rewards=tokens.rewards[each.acted[part]].astype(np.float64),
+            values=tokens.values[each.acted[part]].astype(np.float64),
+            ends_action=tokens.ends_action[each.acted[part]],
+            bootstrap=bootstrap,
+            group=(tokens.episodes[index]["group"], number),
         )
         for index, each in enumerate(lanes)
         if each.learned
+        for number, (part, bootstrap) in enumerate(
+            zip(each.parts, bootstraps(tokens, index, each), strict=True)
+        )
     ]
 
 
-def last_bootstrap(tokens: TokenFile, episode: int) -> float:
-    """Return the critic's value after an episode's last token; NaN without one."""
+def bootstraps(tokens: TokenFile, episode: int, lanes: EpisodeLanes) -> list[float]:
+    """Return the critic's value after the last token of each trajectory; NaN without one.
+
+    Files of older versions hold that of a team's last role alone.
+    """
     rows = np.flatnonzero(tokens.row_episode == episode)
-    return float(tokens.bootstrap[rows[-1]]) if len(rows) else math.nan
+    starts = [lanes.acted[part][0] for part in lanes.parts[1:]]
+    first = np.searchsorted(tokens.row_offsets, starts, side="right") - 1
+    found: list[float] = []
+    for own in np.split(rows, np.searchsorted(rows, first)):
+        known = tokens.bootstrap[own][np.isfinite(tokens.bootstrap[own])]
+        found.append(float(known[-1]) if len(known) else math.nan)
+    return [found[-1] if math.isnan(each) else each for each in found]
+
+
+def credit_of_lanes(
+    name: str, tokens: TokenFile, lanes: Sequence[EpisodeLanes], settings: Mapping[str, Any]
+) -> list[Credit | None] | None:
+    """Return an algorithm's credit of each episode, None for one not learned from.
+
+    None instead of the list: the algorithm needs a critic, and the run has none.
+    """
+    credits = credit_of(name, acted_episodes(tokens, lanes), settings)
+    if credits is None:
+        return None
+    of_parts = iter(credits)
+    return [
+        Credit(*map(np.concatenate, zip(*(next(of_parts) for _ in each.parts), strict=True)))
+        if each.learned
+        else None
+        for each in lanes
+    ]
 
 
 def recomputed(
     tokens: TokenFile, lanes: Sequence[EpisodeLanes]
 ) -> dict[str, list[Credit | None] | None]:
-    """Return each algorithm's credit of each episode, None for one not learned from.
-
-    None instead of the list: the algorithm needs a critic, and the run has none.
-    """
-    episodes = acted_episodes(tokens, lanes)
-    found: dict[str, list[Credit | None] | None] = {}
-    for name in ALGORITHM_NAMES:
-        credits = credit_of(name, episodes, tokens.header)
-        if credits is None:
-            found[name] = None
-            continue
-        of_learned = iter(credits)
-        found[name] = [next(of_learned) if each.learned else None for each in lanes]
-    return found
+    """Return each algorithm's credit of each episode, as `credit_of_lanes`."""
+    return {name: credit_of_lanes(name, tokens, lanes, tokens.header) for name in ALGORITHM_NAMES}
 
 
 def lanes_json(
@@ -98,7 +140,11 @@ def lanes_json(
         "ends": np.flatnonzero(tokens.ends_action[acted]).tolist(),
         "in_loss": tokens.in_loss[acted].astype(int).tolist(),
         "clipped": tokens.clipped[acted].tolist(),
-        "bootstrap": _number(last_bootstrap(tokens, episode)),
+        "steps": lanes.steps,
+        "parts": [
+            {"end": part.stop, "bootstrap": _number(bootstrap)}
+            for part, bootstrap in zip(lanes.parts, bootstraps(tokens, episode, lanes), strict=True)
+        ],
         "credit": {
             name: rounded(of.advantages) if each and (of := each[episode]) else None
             for name, each in credit.items()

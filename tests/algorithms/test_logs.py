@@ -10,9 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.generation.engine_api import ScriptedEngine
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.run.episode_metrics import episode_metrics, success_metrics
 from fctncalling.algorithms.run.logs import (
     RunExistsError,
@@ -21,7 +25,9 @@ from fctncalling.algorithms.run.logs import (
     results_folder,
 )
 from fctncalling.algorithms.run.peak_memory import peak_memory_gb
+from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
+from fctncalling.envs.function_calling import FunctionCallingEnv
 
 
 def record(
@@ -95,6 +101,29 @@ def test_strict_success_is_told_beside_the_official_one_where_it_was_judged() ->
     # The third was cut before any verdict: it is solved in neither sense.
     assert metrics["env/success_rate_strict"] == pytest.approx(1 / 3)
     assert "env/success_rate_strict" not in episode_metrics([record()])
+
+
+def test_the_log_names_the_rule_that_the_strict_verdict_found_broken(tmp_path: Path) -> None:
+    """Played: BFCL reads a bare name as a string and forgives it, the strict reward does not."""
+    task = next(t for t in load_tasks(embedded_path("held_out")) if t.category == "simple_python")
+    ((name, values),) = task.ground_truth[0].items()
+    arguments = ", ".join(f"{key}={accepted[0]!r}" for key, accepted in values.items())
+    template = ChatTemplate(AutoTokenizer.from_pretrained(str(embedded_path("model"))))
+    played = {}
+    for text in (f"[{name}({arguments})]", f"```[{name}({arguments})]```", "[nothing()]"):
+        engine = ScriptedEngine(
+            lambda *_, text=text: text, template.encode, template.end_of_turn_id
+        )
+        env = FunctionCallingEnv(tasks=[task], reward="strict")
+        (episode,) = collect([env], engine, template, [task.id], max_episode_tokens=800)
+        played[text] = episode_json(episode)
+    right, fenced, wrong = played.values()
+    fields = ("success", "strict_success", "return", "strict_error_type", "strict_message")
+    assert [right.get(each) for each in fields] == [True, True, 1.0, None, None]
+    assert [fenced[each] for each in fields[:4]] == [True, False, 0.0, "strict:lenient_syntax"]
+    assert fenced["strict_message"].startswith("step 0 (turn 0): ")
+    assert wrong["strict_error_type"] == wrong["verdict"]["error_type"]
+    assert "strict_message" not in wrong
 
 
 def test_where_no_episode_is_valid_no_rate_is_made_up() -> None:

@@ -49,12 +49,25 @@ def planted_run(folder: Path, bug: str | None = None, *, algorithm: str = "TPPO"
             config,
         )
     )
+    return write_run(folder, template, logged, learned, config, trained_with)
+
+
+def write_run(
+    folder: Path,
+    template: ChatTemplate,
+    logged: Records,
+    learned: Records,
+    config: TrainConfig,
+    trained_with: TrainConfig | None = None,
+) -> Path:
+    """Write the folder of a run of one update from `learned`, and return it."""
     policy, trace = _policy(len(template.tokenizer)), TokenTrace()
+    trained_with = config if trained_with is None else trained_with
     optimisers, generator = make_optimisers(policy, config), torch.Generator().manual_seed(0)
     metrics = update(policy, optimisers, learned, trained_with, generator, trace=trace)
     log = RunLog(folder, dataclasses.asdict(config), tensorboard=False)
     log.metrics(1, {**episode_metrics(logged), **metrics})
-    reasons = reasons_not_learned_from(logged, logged, config)
+    reasons = reasons_not_learned_from(logged, [*logged, *learned], config)
     log.episodes("train_000001", logged, template.spell, reasons)
     tokens = TokenLog(folder, config, TokenTexts(template))
     tokens.write(1, logged, reasons, trace)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
 import pytest
 import torch
+from planted_runs import write_run
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
@@ -25,6 +28,8 @@ from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.rollout.role_trajectories import role_trajectories
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.data.types import Episode
+from fctncalling.viewer import load_run, page_data
 
 # who acts, what it says, what the step pays the team, what it pays each
 SCRIPT = [
@@ -188,3 +193,27 @@ def test_a_cut_episode_goes_on_from_values_that_are_learned(
             assert bootstrap == last
         else:  # as if it were cut before its last token
             assert row.rewards[-1] + 0.5 * bootstrap == last - 1
+
+
+@pytest.mark.parametrize(("own", "cut"), [(False, False), (True, False), (False, True)])
+def test_the_viewers_checks_know_roles(
+    own: bool, cut: bool, template: ChatTemplate, tmp_path: Path
+) -> None:
+    episode = played(template, own=own)
+    episode.terminated, episode.truncated = not cut, cut
+    assert isinstance(episode.episode, Episode)
+    episode.episode = dataclasses.replace(episode.episode, terminated=not cut, truncated=cut)
+    roles = role_trajectories([episode])
+    config = TrainConfig(num_mini_batch=1, target_kl=None, gamma=0.9, lam=0.8)
+    run = write_run(tmp_path / "run", template, [episode], roles, config)
+    data = page_data(load_run(run), lambda _: (None, {}))
+    found = {each["check"] for each in data["checks"] if each["findings"]}
+    assert found <= {"mismatch"}  # its log-probabilities as sampled are made up
+    lanes = data["episodes"][0]["lanes"]
+    assert lanes["steps"] == [0, 3, 1, 2, 4]  # the planner's rows, then the caller's
+    paid = {role: (OWN if own else SHARED)[role] for role in ("planner", "caller")}
+    assert [each for each in lanes["numbers"]["rewards"] if each] == sum(paid.values(), [])
+    assert [each["bootstrap"] == 0 for each in lanes["parts"]] == [not cut, not cut]
+    assert len({each["bootstrap"] for each in lanes["parts"]}) == 1 + cut
+    steps = data["episodes"][0]["steps"]
+    assert [step["role"] for step in steps] == [role for role, *_ in SCRIPT]

@@ -107,6 +107,85 @@ def test_tokens_formulas_and_the_five_algorithms(browser: Any, pages: dict[str, 
         assert page.count('[data-algorithm="NTPO"]') == page.count(".tok.acted")
 
 
+HIDDEN = """(algorithm) => {
+  const lane = algorithm ? `[data-compared="${place.t}"][data-algorithm="${algorithm}"]` : `[data-token="${place.t}"]`;
+  const box = document.querySelector(lane).getBoundingClientRect();
+  return box.bottom > document.getElementById("detail").getBoundingClientRect().top
+    || box.top < document.getElementById("top").getBoundingClientRect().bottom; }"""
+
+
+@pytest.mark.parametrize("width", [400, 1280, 1440, 1920])
+def test_the_panel_never_hides_the_token_that_opened_it(
+    width: int, browser: Any, pages: dict[str, Path]
+) -> None:
+    """The last token of each episode, in its own lane and in the lowest of those compared."""
+    with OpenPage(browser, pages["main"], width=width) as page:
+        for name in page.value("page.data.episodes.slice(0, 12).map((each) => each.id)"):
+            for compare, selector in (("", ".tok.acted"), ("1", '[data-algorithm="GRPO"]')):
+                page.value(f"go({{ e: {name!r}, t: '', compare: {compare!r} }}, true)")
+                page.value("window.scrollTo(0, 0)")
+                page.tab.locator(selector).last.click()
+                last = page.value("chosenEpisode().tokens.length - 1")
+                assert page.value("Number(place.t)") == last
+                assert not page.value(f"({HIDDEN})({'GRPO' if compare else ''!r})"), (name, compare)
+
+
+def test_a_strict_rule_explains_a_return_of_0(browser: Any, tmp_path: Path) -> None:
+    run = write_sample_run(tmp_path / "run")
+    path = run / "episodes" / "train_000003.jsonl"
+    first, *others = map(json.loads, path.read_text().splitlines())
+    first |= {"strict_success": False, "strict_error_type": "strict:nested_call", "return": 0.0}
+    first["strict_message"] = "step 1 (turn 1): 'ab'"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in [first, *others]))
+    assert evaluate(["view", str(run)]) == 0
+    with OpenPage(browser, run / "view.html", at="#e=train_000003:1") as page:
+        assert "strict:nested_call step 1 (turn 1)" in page.text("[data-strict]")
+        assert page.text(".head .chip.bad") == "fails strictly"
+        assert page.text("#turn-1 .chip") == "passes, not strictly"
+        assert "strict:nested_call" in page.text('.list [data-id="train_000003:1"]')
+        page.tab.click('[data-view="run"]')
+        assert "1 × strict:nested_call" in page.text("#categories")
+
+
+CONTRAST = """() => {
+  const parse = (text) => {
+    const numbers = text.match(/[\\d.e-]+/g).map(Number), unit = text.startsWith("rgb") ? 255 : 1;
+    const [r, g, b, a = 1] = numbers; return [r / unit, g / unit, b / unit, a]; };
+  const over = ([r, g, b, a], below) => [r, g, b].map((each, at) => a * each + (1 - a) * below[at]);
+  const light = (colour) => colour.map((each) => each <= 0.04045 ? each / 12.92
+    : ((each + 0.055) / 1.055) ** 2.4).reduce((sum, each, at) => sum + [0.2126, 0.7152, 0.0722][at] * each, 0);
+  let worst = [99, ""];
+  for (const node of document.querySelectorAll("body *")) {
+    if (![...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim())) continue;
+    if (!node.checkVisibility() || node.namespaceURI.endsWith("svg") || node.tagName === "OPTION") continue;
+    const layers = [];
+    for (let at = node; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    const back = layers.reverse().reduce((below, layer) => over(layer, below), [1, 1, 1]);
+    const front = over(parse(getComputedStyle(node).color), back);
+    const [low, high] = [light(back), light(front)].sort((one, other) => one - other);
+    const ratio = (high + 0.05) / (low + 0.05);
+    if (ratio < worst[0]) worst = [ratio, `${node.tagName}.${node.className} ${node.textContent.slice(0, 30)}`];
+  }
+  return worst; }"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_a_contrast_of_4_5(
+    scheme: str, browser: Any, pages: dict[str, Path]
+) -> None:
+    """WCAG's AA, also of tokens in the strongest colours of each measure."""
+    with OpenPage(browser, pages["main"], scheme=scheme, at="#t=0&compare=1") as page:
+        for measure in page.value("measuresOf(chosenEpisode()).map(([name]) => name)"):
+            for number in range(4):
+                page.value(f"go({{ m: {measure!r}, e: page.data.episodes[{number}].id }}, true)")
+                ratio, where = page.value(CONTRAST)
+                assert ratio >= 4.5, (measure, where)
+        for view in ("groups", "updates", "discarded", "run"):
+            page.tab.click(f'[data-view="{view}"]')
+            ratio, where = page.value(CONTRAST)
+            assert ratio >= 4.5, (view, where)
+
+
 @pytest.mark.parametrize("name", ["main", "math"])
 def test_the_formulas_of_the_page_give_the_trainers_advantages(
     name: str, browser: Any, pages: dict[str, Path]
@@ -205,7 +284,7 @@ def test_curve_exports_groups_updates_and_state(browser: Any, pages: dict[str, P
         messages = json.loads(page.saved('[data-export="messages"]'))
         assert {"user", "assistant"} <= {each["role"] for each in messages}
         replay = page.tab.locator('[data-export="replay"]').get_attribute("title")
-        assert replay.startswith("evaluate_fctncalling.py replay --input ")
+        assert replay.startswith("fctncalling replay --input ")
         assert evaluate(replay.split()[1:]) == 0
         failing = "page.data.episodes.find((each) => each.environment.some((e) => e.fault))"
         page.tab.keyboard.press("Escape")
@@ -249,3 +328,15 @@ def test_alarms_and_left_out_episodes_lead_to_examples(browser: Any, tmp_path: P
         page.tab.click("main [data-open]")
         assert "the tool server died" in page.text(".verdict")
         assert "<b>not</b> removed" in page.value("page.byId.get('train_000003:2').message")
+
+
+def test_compared_runs_stand_side_by_side(browser: Any, pages: dict[str, Path]) -> None:
+    folder = pages["main"].parent
+    runs = [path.parent for path in sorted(folder.rglob("episodes"))]
+    assert evaluate(["view", *map(str, runs), "--output", str(folder / "compared.html")]) == 0
+    for width in (400, 1280):
+        with OpenPage(browser, folder / "compared.html", width=width) as page:
+            page.tab.click('[data-view="compared"]')
+            assert page.count("main .card") == 4
+            assert page.value("document.documentElement.scrollWidth") <= width
+            assert "env_name" in page.text("main .card:last-child")

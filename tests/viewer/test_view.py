@@ -6,7 +6,9 @@ import base64
 import gzip
 import json
 import re
+import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,10 @@ from sample_runs import (
 )
 
 from evaluate_fctncalling import main
+from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.token_file import TokenFile
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.text_environment import TextHistory
 from fctncalling.viewer import ViewError, load_run, page_data
 
@@ -172,21 +177,22 @@ def test_a_crashed_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ("path", "flags", "message"),
     [
         ("nothing", [], "there is no such file"),
-        (".", [], "runs below it"),
+        ("empty", [], "no episodes/*.jsonl in it"),
         ("run", ["--update", "2"], "there are: 1, 3"),
         ("run", ["--worst", "0"], "expected at least 1"),
-        ("words.jsonl", [], 'no field "steps"'),
-        ("steps.jsonl", [], 'line 2: no field "steps"'),
-        ("broken.jsonl", [], "line 1: expected a JSON object"),
+        ("words.jsonl", [], 'field "steps": expected a list of objects'),
+        ("steps.jsonl", [], 'line 1 is left out: field "steps"'),
+        ("broken.jsonl", [], "line 1 is left out: expected a JSON object"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_one_line(
     path: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_sample_run(tmp_path / "run")
+    (tmp_path / "empty").mkdir()
     (tmp_path / "words.jsonl").write_text('{"a": 1}\n')
-    (tmp_path / "steps.jsonl").write_text('{"steps": []}\n{"steps": [1]}\n')
-    (tmp_path / "broken.jsonl").write_text('{"a"\n{"steps": []}\n')
+    (tmp_path / "steps.jsonl").write_text('{"steps": [1]}\n{"steps": {}}\n')
+    (tmp_path / "broken.jsonl").write_text('{"a"\n{"b": []}\n')
     output = tmp_path / "page.html"
     assert main(["view", str(tmp_path / path), "--output", str(output), *flags]) == 2
     error = capsys.readouterr().err
@@ -230,3 +236,146 @@ def test_files_of_two_runs_are_not_mixed(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("toy_1", "toy_9"))
     with pytest.raises(ViewError, match="of different runs"):
         data_of(run)
+
+
+def test_the_strict_rule_is_told_with_its_turn(tmp_path: Path) -> None:
+    run = write_sample_run(tmp_path / "run")
+    path = run / "episodes" / "train_000003.jsonl"
+    first, *others = map(json.loads, path.read_text().splitlines())
+    message = "step 1 (turn 1): 'c'"
+    rule = {"strict_error_type": "strict:call_in_empty_turn", "strict_message": message}
+    for fields, expected in (
+        ({**rule, "strict_success": False}, ("strict:call_in_empty_turn", message, 1)),
+        ({"strict_success": False}, (None, "", None)),  # a log of an older version
+        ({"strict_success": True, "strict_error_type": None}, (None, "", None)),
+    ):
+        lines = [first | fields | {"return": 0.0}, *others]
+        path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+        data = data_of(run)
+        shown = data["episodes"][0]
+        names = ("strict_error_type", "strict_message", "strict_turn")
+        assert tuple(shown[name] for name in names) == expected
+        errors = data["tally"]["toy"]["errors"]
+        assert errors.get("strict:call_in_empty_turn", 0) == int(expected[0] is not None)
+
+
+def test_users_words_are_the_tasks_where_a_log_has_none(tmp_path: Path) -> None:
+    """The oracle is what the environment says in each turn, held-out functions included."""
+    tasks = load_tasks(embedded_path("held_out"))
+    for category in ("multi_turn_base", "multi_turn_miss_func"):
+        task = next(each for each in tasks if each.category == category)
+        env = FunctionCallingEnv(tasks=[task])
+        played = play_episode(env, task.id, SimpleNamespace(answer=lambda *_: "Done."))
+        line = {"id": task.id, "category": category, **episode_json(played)}
+        (tmp_path / "answers.jsonl").write_text(json.dumps(line))
+        run = load_run(tmp_path / "answers.jsonl")
+        (shown,) = page_data(run, lambda record: (task, {}))["episodes"]
+        said = [json.loads(json.dumps(each)) for each in played.messages[1:-1]]
+        assert shown["opening"]
+        assert shown["questions"][1:] == said
+        assert len(said) == len(task.question) - 1 > 0
+
+
+def test_pieces_that_a_tokenizer_marks_or_cuts_are_no_contradiction(tmp_path: Path) -> None:
+    """An answer that begins within a word, and one with a character of two tokens; ids tell."""
+    sound = sample_contents()
+    places = np.flatnonzero(sound.acted[: sound.row_offsets[1]])[:2]
+    for pieces, text in (
+        (("b", "c"), "##bc"), (("[##Ã]", "[##©]"), "é"), (("b", "[<0xC3>]"), "b?"),
+    ):  # fmt: skip
+        contents = sample_contents()
+        new = [len(contents.header["pieces"]) + number for number in range(2)]
+        contents.header["pieces"] |= {
+            str(key): piece for key, piece in zip(new, pieces, strict=True)
+        }
+        contents.ids[places] = new
+        end = int(np.flatnonzero(contents.ends_action)[0])
+        between = contents.ids[places[1] + 1 : end].tolist()
+        spelled = "".join(contents.pieces[token] for token in between)
+        run = write_sample_run(tmp_path / text[:2].strip("#?"), contents)
+        path = run / "episodes" / "train_000003.jsonl"
+        first, *others = map(json.loads, path.read_text().splitlines())
+        row = contents.ids[: contents.row_offsets[1]].tolist()
+        edges = np.flatnonzero(np.diff([0, *contents.acted[: len(row)].astype(int)]))
+        runs = np.diff([0, *edges, len(row)]).tolist()
+        first["steps"][0]["text"] = text + spelled
+        first["tokens"] = [{"shared": 0, "ids": row, "runs": runs}]
+        path.write_text("".join(f"{json.dumps(each)}\n" for each in [first, *others]))
+        assert "mask" not in failing(data_of(run))
+        first["tokens"][0]["ids"][places[0]] += 1
+        path.write_text("".join(f"{json.dumps(each)}\n" for each in [first, *others]))
+        (fault,) = failing(data_of(run))["mask"]
+        assert "token 0 is not the sampled one" in fault["message"]
+
+
+def test_a_fresh_critic_may_say_zero_of_a_cut_episode(tmp_path: Path) -> None:
+    contents = sample_contents(bootstrap=np.zeros(4))
+    assert "truncation" in failing(data_of(write_sample_run(tmp_path / "trained", contents)))
+    contents.values[np.isfinite(contents.values)] = 0.0
+    assert "truncation" not in failing(data_of(write_sample_run(tmp_path / "fresh", contents)))
+
+
+def test_the_command_that_the_page_prints_replays_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a task file and a class of a user's own, from another folder than where it was made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_tools.py").write_text(
+        "class Lamp:\n    def __init__(self):\n        self.lit = False\n"
+        '    def switch(self, on: bool):\n        """Switch the lamp."""\n'
+        "        self.lit = on\n"
+    )
+    task = {
+        "id": "multi_turn_base_1", "involved_classes": ["Lamp"], "initial_config": {},
+        "question": [[{"role": "user", "content": "Light, please."}]],
+        "ground_truth": [["switch(on=True)"]],
+    }
+    (tmp_path / "tasks.json").write_text(json.dumps([task]))
+    flags = ["--dataset_path", "tasks.json", "--tools", "Lamp=my_tools:Lamp"]
+    assert main(["run", "--agent", "oracle", "--output", "answers.jsonl", *flags]) == 0
+    view = ["--data_dir", "tasks.json", "--tools", "Lamp=my_tools:Lamp"]
+    assert main(["view", "answers.jsonl", *view]) == 0
+    data = data_in(tmp_path / "answers.html")
+    assert data["episodes"][0]["environment"]
+    program, *arguments = shlex.split(data["replay"])
+    assert (program, arguments[0]) == ("fctncalling", "replay")
+    monkeypatch.chdir(tmp_path.parent)
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert "1 episodes identical" in capsys.readouterr().out
+
+
+def test_the_default_is_the_64_worst(tmp_path: Path) -> None:
+    lines = [{"id": str(n), "steps": [], "progress": float(n < 70)} for n in range(80)]
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    shown = [each["line"] for each in data_of(tmp_path / "a.jsonl")["episodes"]]
+    assert shown == [*range(1, 55), *range(71, 81)]
+
+
+def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 1, 1], "c": [1, 1, 0]}
+    for name, valid in outcomes.items():
+        lines = [
+            {"id": f"t{n}", "category": f"c{n % 2}", "steps": [], "valid": bool(each)}
+            for n, each in enumerate(valid)
+        ]
+        lines[-1]["error_type"] = "x"
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    files = [str(tmp_path / f"{name}.jsonl") for name in outcomes]
+    assert main(["view", *files]) == 0
+    data = data_in(tmp_path / "a.html")
+    assert data["title"] == files[0]
+    first, second = data["compared"]["changes"]
+    assert (first["gained"], first["lost"], first["both"]) == (["t2", "t3"], ["t1"], 4)
+    assert (second["num_gained"], second["num_lost"], second["both"]) == (0, 0, 3)
+    assert [each["c0"]["success"] for each in data["compared"]["tallies"]] == [1, 2, 1]
+    for name, gamma in (("one", 0.9), ("two", 0.8)):
+        write_sample_run(tmp_path / "runs" / name, sample_contents(), lam=gamma)
+    assert main(["view", str(tmp_path / "runs")]) == 0
+    compared = data_in(tmp_path / "runs" / "view.html")["compared"]
+    assert sorted(Path(title).name for title in compared["titles"]) == ["one", "two"]
+    (differing,) = compared["settings"]
+    assert (differing[0], sorted(differing[1:])) == ("lam", [0.8, 0.9])
+    assert "4 episodes" in capsys.readouterr().out

@@ -14,8 +14,8 @@ function valueCurve(episode) {
   if (!lanes || !lanes.numbers.rewards) return null;
   const values = lanes.numbers.values;
   const targets = lanes.numbers.returns || [];
-  const every = [...(values || []), ...targets, ...lanes.numbers.rewards, lanes.bootstrap, 0].filter((each) => each !== null && each !== undefined);
-  const low = Math.min(...every), top = Math.max(...every), high = top - low < 1e-3 ? low + 1 : top;
+  const every = [...(values || []), ...targets, ...lanes.numbers.rewards, bootstrapOf(episode), 0].filter((each) => each !== null && each !== undefined);
+  const [low, top] = rangeOf(every), high = top - low < 1e-3 ? low + 1 : top;
   const count = episode.tokens.length;
   const x = (index) => EDGE.left + (WIDTH - EDGE.left - EDGE.right) * (index / Math.max(1, count));
   const y = (value) => HEIGHT - EDGE.bottom - (HEIGHT - EDGE.top - EDGE.bottom) * ((value - low) / (high - low));
@@ -53,7 +53,7 @@ function turnMarks(episode, x) {
   const marks = [];
   let turn = null;
   for (const token of episode.tokens) {
-    const step = episode.steps[token.action];
+    const step = episode.steps[token.step];
     if (!token.first || !step || step.turn === turn) continue;
     turn = step.turn;
     marks.push(
@@ -70,9 +70,19 @@ function rewardBars(rewards, x, y) {
 }
 
 function bootstrapMark(episode, x, y) {
-  const value = episode.lanes.bootstrap;
+  const value = bootstrapOf(episode);
   if (value === null || episode.terminated) return null;
   return svg("circle", { cx: x(episode.tokens.length), cy: y(value), r: 5, fill: "none", stroke: "var(--warn)", "stroke-width": 2 }, svg("title", {}, `bootstrap ${number(value)}`));
+}
+
+// The critic's value after the trajectory of a token: of the last one, or of a role's in a team.
+function partOf(episode, index) {
+  const { parts } = episode.lanes;
+  return parts.find((each) => index < each.end) || parts[parts.length - 1];
+}
+
+function bootstrapOf(episode) {
+  return partOf(episode, episode.tokens.length).bootstrap;
 }
 
 function chosenMark(x, count) {
@@ -95,6 +105,6 @@ function curveCaption(episode, values) {
     values ? key("value V before the token", "border-color: var(--accent)") : "no critic: outcomes alone",
     key(values ? "target" : "outcome", "border-color: var(--seq); border-top-style: dashed"),
     key("reward", "border-color: var(--good)"),
-    episode.terminated || episode.lanes.bootstrap === null ? "" : `cut off: bootstrap ${number(episode.lanes.bootstrap)}`,
+    episode.terminated || bootstrapOf(episode) === null ? "" : `cut off: bootstrap ${number(bootstrapOf(episode))}`,
     el("span", {}, "click: that token"));
 }

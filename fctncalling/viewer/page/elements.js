@@ -15,7 +15,7 @@ function fill(node, properties, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(3).filter((each) => each !== null && each !== undefined && each !== false));
+  for (const each of children.flat(3)) if (each !== null && each !== undefined && each !== false) node.append(each);
   return node;
 }
 

@@ -7,10 +7,17 @@ function drawEpisode(episode) {
     episode.environment_note ? el("p", { class: "soft" }, episode.environment_note) : null);
 }
 
+// Words by the verdicts, colour by the return: what the policy was paid for.
 function outcomeOf(episode) {
   if (episode.invalid) return ["invalid", "warn"];
   if (episode.learned === false) return ["left out", "warn"];
-  return episode.success ? ["success", "good"] : ["failure", "bad"];
+  const words = !episode.success ? "failure" : episode.strict === false ? "fails strictly" : "success";
+  const paid = (episode.return ?? Number(episode.success)) > 0;
+  return [words, !paid ? "bad" : words === "success" ? "good" : "warn"];
+}
+
+function errorOf(episode) {
+  return episode.error_type || episode.strict_error_type;
 }
 
 function episodeHead(episode) {
@@ -18,15 +25,23 @@ function episodeHead(episode) {
   return el("div", { class: "head" }, el("h2", {}, episode.task), chip(outcome, kind), chip(episode.category),
     chip(`return ${number(episode.return)}`), episode.truncated ? chip("truncated", "warn") : null,
     episode.num_cut ? chip(`${episode.num_cut} cut action${episode.num_cut > 1 ? "s" : ""}`, "warn") : null,
-    episode.strict !== null && episode.strict !== undefined && episode.strict !== episode.success ? chip("not by the strict verdict", "warn") : null,
+    episode.success && episode.strict === false ? chip("official verdict: valid") : null,
     chip(episode.id), exportButtons(episode));
 }
 
 function verdictBox(episode) {
   if (episode.reason) return el("p", { class: "verdict" }, el("b", {}, "left out of the update: "), episode.reason);
+  if (episode.success && episode.strict === false) return strictBox(episode);
   if (episode.success) return null;
   if (!episode.error_type && !episode.message) return null;
   return el("p", { class: "verdict" }, el("b", {}, episode.error_type || "failed"), ` ${episode.message}`);
+}
+
+// The rule that an officially valid answer breaks; logs of older versions do not name it.
+function strictBox(episode) {
+  const rule = episode.strict_error_type || "not valid by the strict verdict";
+  return el("p", { class: "verdict", "data-strict": rule }, el("b", {}, rule), ` ${episode.strict_message}`,
+    el("span", { class: "soft" }, ` BFCL forgives it; the return is ${number(episode.return)}.`));
 }
 
 function toolbar(episode) {
@@ -63,20 +78,24 @@ function drawTurn(episode, turn) {
   const passed = episode.per_turn[turn.turn];
   return el("section", { class: "turn", id: `turn-${turn.turn}`, "aria-label": `turn ${turn.turn}` },
     el("header", {}, el("h3", {}, `Turn ${turn.turn}`),
-      passed === undefined ? null : chip(passed ? "passes" : "fails", passed ? "good" : "bad"),
+      passed === undefined ? null : turn.turn === episode.strict_turn ? chip("passes, not strictly", "warn") : chip(passed ? "passes" : "fails", passed ? "good" : "bad"),
       el("div", { class: "said" }, turn.said.map((message) => el("p", {}, el("span", { class: "soft" }, `${message.role}: `), String(message.content ?? ""))))),
     el("div", { class: "grid" }, turn.steps.flatMap(([index, step]) => [modelOfStep(episode, index, step), worldOfStep(step)])),
     stateOfTurn(episode, turn.turn));
 }
 
 function modelOfStep(episode, index, step) {
-  const tokens = episode.tokens.filter((token) => token.action === index);
+  const tokens = episode.tokens.filter((token) => token.step === index);
   if (!tokens.length) {
-    return el("div", { class: "step" }, el("h3", {}, `action ${index}`), el("div", { class: "lane" }, el("span", { class: "tok" }, visibleText(step.text) || "(empty)")));
+    return el("div", { class: "step" }, el("h3", {}, actionWords(index, step)), el("div", { class: "lane" }, el("span", { class: "tok" }, visibleText(step.text) || "(empty)")));
   }
   return el("div", { class: "step" }, contextBefore(episode, tokens[0], index),
-    el("h3", {}, `action ${index} · ${tokens.length} tokens`), actionLane(episode, tokens), place.compare ? comparedLanes(episode, tokens) : null,
+    el("h3", {}, `${actionWords(index, step)} · ${tokens.length} tokens`), actionLane(episode, tokens), place.compare ? comparedLanes(episode, tokens) : null,
     index === episode.steps.length - 1 ? contextAfter(episode, tokens[tokens.length - 1]) : null);
+}
+
+function actionWords(index, step) {
+  return step.role ? `action ${index} · ${step.role}` : `action ${index}`;
 }
 
 // What the policy was shown since its action before: tool results, users, the template's own.
@@ -93,10 +112,16 @@ function contextAfter(episode, token) {
   return token.at + 1 < row.ids.length ? contextLane(row, token.at + 1, row.ids.length, "after the last action") : null;
 }
 
-function showToken(index) {
-  const box = document.querySelector(`[data-token="${index}"]`);
+function chooseToken(episode, index, algorithm = "") {
+  go({ e: episode.id, t: String(index) }, true);
+  showToken(index, "nearest", algorithm);
+}
+
+function showToken(index, block = "center", algorithm = "") {
+  const compared = algorithm && document.querySelector(`[data-compared="${index}"][data-algorithm="${algorithm}"]`);
+  const box = compared || document.querySelector(`[data-token="${index}"]`);
   if (!box) return;
   for (let part = box.parentElement; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
-  box.scrollIntoView({ block: "center" });
+  box.scrollIntoView({ block });
   box.focus({ preventScroll: true });
 }

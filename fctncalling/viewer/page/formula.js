@@ -11,8 +11,9 @@ function tokenStep(episode, index, name) {
   const { rewards, values } = episode.lanes.numbers;
   const credit = episode.lanes.credit[name];
   const { g, l, ends } = recursion(episode, index, name);
-  const last = index + 1 >= episode.tokens.length;
-  const next = last ? episode.lanes.bootstrap : values[index + 1];
+  const part = partOf(episode, index);
+  const last = index + 1 >= part.end;
+  const next = last ? part.bootstrap : values[index + 1];
   const later = last ? 0 : credit[index + 1];
   const delta = rewards[index] + g * next - values[index];
   return { r: rewards[index], V: values[index], next, later, g, l, delta, A: delta + g * l * later, last, ends };
@@ -35,10 +36,11 @@ function actionStep(episode, index) {
   const { rewards, values } = episode.lanes.numbers;
   const action = episode.tokens[index].action;
   const own = episode.tokens.filter((token) => token.action === action);
-  const next = episode.tokens.find((token) => token.action === action + 1);
+  const part = partOf(episode, index);
+  const next = episode.tokens.find((token) => token.action === action + 1 && token.index < part.end);
   const r = own.reduce((sum, token) => sum + rewards[token.index], 0);
   const V = values[own[0].index];
-  const after = next ? values[next.index] : episode.lanes.bootstrap;
+  const after = next ? values[next.index] : part.bootstrap;
   const later = next ? episode.lanes.credit.APPO[next.index] : 0;
   const { gamma: g, lam: l } = page.data.header;
   const delta = r + g * after - V;
@@ -93,14 +95,14 @@ function showDetail(episode) {
   const panel = document.getElementById("detail");
   const token = episode && place.view === "episodes" && place.t !== "" ? episode.tokens[Number(place.t)] : null;
   panel.hidden = !token;
-  if (!token) return;
+  if (!token) { panelHeight(0); return; }
   const numbers = episode.lanes.numbers;
   const text = pieceOf(episode.lanes.rows[token.row], token.at);
   const algorithm = page.data.algorithm;
   const others = Object.keys(episode.lanes.credit).filter((name) => name !== algorithm);
   const found = findingsAt(episode, token.index);
   panel.replaceChildren(
-    el("header", {}, el("code", {}, JSON.stringify(text)), chip(`id ${token.id}`), chip(`token ${token.index} · action ${token.action}`),
+    el("header", {}, el("code", {}, JSON.stringify(text)), chip(`id ${token.id}`), chip(`token ${token.index} · action ${token.step}`),
       chip(maskReason(episode, token)), found.map((each) => chip(`${each.check}: ${each.message}`, "bad")),
       button("Close", () => go({ t: "" }, true), { class: "close", "aria-label": "Close the token's details" })),
     el("div", { class: "cols" },
@@ -110,4 +112,10 @@ function showDetail(episode) {
           el("span", {}, `${words} `, el("b", { "data-field": name }, number(numbers[name][token.index], 6)))),
         el("span", {}, clipWords(episode.lanes.clipped[token.index])))),
       el("div", { class: "algebra others" }, others.map((name) => [el("h3", {}, name), el("div", { "data-algebra": name }, algebraOf(episode, token.index, name))]))));
+  panelHeight(panel.offsetHeight);
+}
+
+// The page can be scrolled past the panel, and what is scrolled to stays above it.
+function panelHeight(pixels) {
+  document.documentElement.style.setProperty("--detail", `${pixels}px`);
 }

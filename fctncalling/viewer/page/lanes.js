@@ -24,7 +24,7 @@ function contextLane(row, first, end, label) {
 
 function actionLane(episode, tokens, measure = place.m) {
   const [, , kind] = MEASURES.find(([name]) => name === measure) || MEASURES[0];
-  return el("div", { class: "lane action", role: "group", "aria-label": `action ${tokens[0].action}` },
+  return el("div", { class: "lane action", role: "group", "aria-label": `action ${tokens[0].step}` },
     tokens.map((token) => tokenBox(episode, token, measure, kind)));
 }
 
@@ -44,7 +44,7 @@ function tokenBox(episode, token, measure, kind) {
     class: classes.join(" "), style: `--fill:${colour(share, kind)}`, role: "button", tabindex: "-1",
     "data-token": token.index, title: `${JSON.stringify(text)}  ${shown}`,
     "aria-label": `${text.trim() || "space"}, ${shown}`,
-    onclick: () => go({ e: episode.id, t: String(token.index) }, true),
+    onclick: () => chooseToken(episode, token.index),
   }, visibleText(text));
 }
 
@@ -55,13 +55,13 @@ function comparedLanes(episode, tokens) {
     const numbers = episode.lanes.credit[name];
     const own = name === page.data.algorithm ? " ●" : "";
     if (!numbers) return [el("span", {}, name + own), el("span", { class: "soft" }, missingCredit(episode, name))];
-    const peak = Math.max(...numbers.map((each) => Math.abs(each ?? 0)));
+    const peak = largestSize(numbers);
     return [el("span", {}, name + own), el("div", { class: "lane" }, tokens.map((token) => {
       const share = strength(numbers[token.index], "diverging", peak);
       return el("span", {
-        class: "tok", style: `--fill:${colour(share, "diverging")}`, "data-algorithm": name,
+        class: String(token.index) === place.t ? "tok chosen" : "tok", style: `--fill:${colour(share, "diverging")}`, "data-algorithm": name, "data-compared": token.index,
         title: `${name}: ${number(numbers[token.index], 6)}`,
-        onclick: () => go({ t: String(token.index) }, true),
+        onclick: () => chooseToken(episode, token.index, name),
       }, visibleText(pieceOf(episode.lanes.rows[token.row], token.at)));
     }))];
   }));

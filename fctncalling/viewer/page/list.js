@@ -18,7 +18,7 @@ const REWARDS = { "": "any return", zero: "return 0", some: "0 < return < 1", fu
 function fits(episode) {
   const tests = {
     category: (wanted) => episode.category === wanted,
-    error: (wanted) => (episode.error_type || "none") === wanted,
+    error: (wanted) => (errorOf(episode) || "none") === wanted,
     turn: (wanted) => String(episode.first_failing_turn) === wanted,
     q: (wanted) => episode.search.includes(wanted.toLowerCase()),
     outcome: (wanted) => hasOutcome(episode, wanted),
@@ -57,7 +57,7 @@ function filterBox() {
     el("input", { type: "search", id: "search", placeholder: "Search texts and results …", "aria-label": "Search", value: place.q, oninput: (event) => searchLater(event.target.value) }),
     select("Category", "category", named("all categories", distinct(episodes.map((each) => each.category)))),
     select("Outcome", "outcome", Object.entries(OUTCOMES)),
-    select("Error type", "error", named("all errors", distinct(episodes.map((each) => each.error_type)))),
+    select("Error type", "error", named("all errors", distinct(episodes.map(errorOf)))),
     select("First failing turn", "turn", named("any failing turn", distinct(episodes.map((each) => each.first_failing_turn)))),
     select("Return", "reward", Object.entries(REWARDS)),
     select("Order", "sort", Object.entries(ORDERS).map(([name, [words]]) => [name, words])),
@@ -90,6 +90,6 @@ function episodeList() {
       type: "button", "data-id": episode.id, "aria-current": String(episode === chosen),
       onclick: () => go({ e: episode.id, t: "" }),
     }, el("span", { class: "name" }, episode.task), chip(outcome, kind),
-      el("small", {}, `${episode.category} · ${episode.steps.length} step${episode.steps.length === 1 ? "" : "s"} · return ${number(episode.return)}${episode.error_type ? ` · ${episode.error_type}` : ""}`)));
+      el("small", {}, `${episode.category} · ${episode.steps.length} step${episode.steps.length === 1 ? "" : "s"} · return ${number(episode.return)}${errorOf(episode) ? ` · ${errorOf(episode)}` : ""}`)));
   }));
 }

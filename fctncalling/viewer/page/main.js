@@ -1,19 +1,18 @@
 // The page as a whole: header, views, start.
 const VIEWS = {
   episodes: ["Episodes", null], groups: ["Groups", drawGroups], updates: ["Over updates", drawUpdates],
-  discarded: ["Left out", drawDiscarded], run: ["Run", drawRun],
+  discarded: ["Left out", drawDiscarded], run: ["Run", drawRun], compared: ["Compared", drawCompared],
 };
 
 function drawTop() {
   const { data } = page;
   const count = { discarded: discarded().length, episodes: data.episodes.length };
-  const valid = data.members.filter((each) => !each.invalid);
-  const rate = valid.length ? Math.round(100 * valid.filter((each) => each.success).length / valid.length) : 0;
+  const all = Object.values(data.tally).reduce((sum, each) => ({ valid: sum.valid + each.episodes - each.invalid, success: sum.success + each.success }), { valid: 0, success: 0 });
   document.getElementById("top").replaceChildren(
     el("div", { class: "bar" }, el("h1", { title: data.title }, `\u200e${data.title}`),
       el("div", { class: "facts" }, data.algorithm ? chip(data.algorithm) : null, data.update === null ? null : chip(`update ${data.update}`),
-        data.header ? chip(`γ ${number(data.header.gamma)} λ ${number(data.header.lam)}`) : null, chip(`${rate} % of ${valid.length} succeed`)),
-      el("nav", { "aria-label": "Views" }, Object.entries(VIEWS).map(([name, [words]]) =>
+        data.header ? chip(`γ ${number(data.header.gamma)} λ ${number(data.header.lam)}`) : null, chip(`${percent(all.success, all.valid)} of ${all.valid.toLocaleString("en")} succeed`)),
+      el("nav", { "aria-label": "Views" }, Object.entries(VIEWS).filter(([name]) => name !== "compared" || data.compared).map(([name, [words]]) =>
         button(count[name] === undefined ? words : `${words} ${count[name]}`, () => go({ view: name }), { "data-view": name, "aria-current": place.view === name ? "page" : null })),
       button("", switchTheme, { id: "theme" }), button("?", toggleHelp, { "aria-label": "Keys", id: "keys" }))),
     checkStrip() ?? "");
@@ -24,7 +23,7 @@ function drawTop() {
 let drawnView = "";
 let drawnEpisode = null;
 function draw() {
-  if (!(place.view in VIEWS)) place.view = "episodes";
+  if (!(place.view in VIEWS) || (place.view === "compared" && !page.data.compared)) place.view = "episodes";
   const scroll = window.scrollY, listScroll = document.querySelector(".list")?.scrollTop ?? 0;
   updateVisible();
   drawTop();

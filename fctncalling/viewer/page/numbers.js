@@ -19,10 +19,25 @@ const MEASURES = [
 
 function number(value, digits = 4) {
   if (value === null || value === undefined) return "–";
+  if (typeof value !== "number") return String(value); // NaN and infinities are texts
   if (value === 0) return "0";
   const size = Math.abs(value);
   const text = size < 1e-3 || size >= 1e5 ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
   return text.replace("-", "−");
+}
+
+// Smallest and largest number; as arguments of Math.max, 125,000 numbers are too many.
+function rangeOf(numbers) {
+  let low = Infinity, top = -Infinity;
+  for (const each of numbers) {
+    if (each < low) low = each;
+    if (each > top) top = each;
+  }
+  return [low, top];
+}
+
+function largestSize(numbers) {
+  return numbers.reduce((largest, each) => Math.max(largest, Math.abs(each ?? 0)), 0);
 }
 
 function measuresOf(episode) {

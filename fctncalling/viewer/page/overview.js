@@ -44,7 +44,7 @@ function openFinding(finding) {
 }
 
 function drawRun() {
-  return el("div", { class: "sheet" }, alarmBox(), checkTable(), metricCards(), settingsTable(),
+  return el("div", { class: "sheet" }, alarmBox(), checkTable(), categoryTable(), metricCards(), settingsTable(),
     page.data.notes.length ? el("section", { class: "card" }, el("h2", {}, "Notes"), el("ul", {}, page.data.notes.map((each) => el("li", {}, each)))) : null);
 }
 
@@ -65,6 +65,23 @@ function checkTable() {
         button(`${finding.episode}${finding.token === null ? "" : ` token ${finding.token}`}`, () => openFinding(finding)), ` ${finding.message}`))) : el("span", { class: "good" }, "✓")])));
 }
 
+function percent(part, whole) {
+  return whole ? `${Number((100 * part / whole).toFixed(1))} %` : "–";
+}
+
+// Every episode of the file by category, also those that are not shown, with what went wrong.
+function categoryTable() {
+  const rows = Object.entries(page.data.tally).map(([category, each]) => {
+    const valid = each.episodes - each.invalid;
+    const errors = Object.entries(each.errors).sort((one, other) => other[1] - one[1]);
+    return [category || "–", String(each.episodes), String(each.invalid), percent(each.success, valid),
+      each.judged_strictly ? percent(each.strict, valid) : "–", valid ? number(each.return / valid) : "–",
+      el("span", {}, errors.slice(0, 12).map(([name, count]) => [chip(`${count} × ${name}`), " "]), errors.length > 12 ? `and ${errors.length - 12} more` : "")];
+  });
+  return el("section", { class: "card", id: "categories" }, el("h2", {}, "Categories"),
+    table(["category", "episodes", "invalid", "success", "strictly", "mean return", "errors"], rows));
+}
+
 const CURVES = [
   "env/success_rate", "charts/episodic_return", "eval/greedy_success_rate", "eval/sampled_success_rate",
   "losses/entropy", "losses/explained_variance", "losses/approx_kl", "losses/clipfrac", "losses/policy_loss",
@@ -81,7 +98,7 @@ function metricCards() {
 
 function spark(name, points) {
   const values = points.map((each) => each[1]);
-  const low = Math.min(...values), high = Math.max(...values), span = high - low || 1, updates = points[points.length - 1][0] - points[0][0] || 1;
+  const [low, high] = rangeOf(values), span = high - low || 1, updates = points[points.length - 1][0] - points[0][0] || 1;
   const drawn = points.map(([update, value]) => `${(200 * (update - points[0][0]) / updates).toFixed(1)},${(40 - 36 * (value - low) / span).toFixed(1)}`).join(" ");
   return el("div", { class: "card", "data-metric": name }, el("h3", {}, name), el("span", { class: "soft" }, `${number(values[0])} → ${number(values[values.length - 1])}`),
     svg("svg", { class: "spark", viewBox: "0 0 200 44", preserveAspectRatio: "none", role: "img", "aria-label": `${name} from ${number(values[0])} to ${number(values[values.length - 1])}` },

@@ -35,7 +35,7 @@ function later(owner, name, compute) {
 function searchText(episode) {
   const said = [...episode.opening, ...episode.questions.flat(), ...episode.steps.flatMap((step) => step.messages || [])];
   return [
-    episode.task, episode.category, episode.error_type || "", episode.reason || "",
+    episode.task, episode.category, errorOf(episode) || "", episode.reason || "",
     ...said.map((message) => String(message.content || "")),
     ...episode.steps.flatMap((step) => [step.text, ...(step.results || [])]),
   ].join("\n").toLowerCase();
@@ -45,7 +45,7 @@ function searchText(episode) {
 function largestNumbers(episode) {
   const peak = {};
   for (const [name, numbers] of Object.entries(episode.lanes ? episode.lanes.numbers : {})) {
-    peak[name] = Math.max(0, ...numbers.map((each) => Math.abs(each ?? 0)));
+    peak[name] = largestSize(numbers);
   }
   return peak;
 }
@@ -59,7 +59,8 @@ function actedTokens(episode) {
       for (let at = row.acted[pair]; at < row.acted[pair + 1]; at++) {
         const index = tokens.length;
         const first = index === 0 || tokens[index - 1].ends;
-        tokens.push({ index, row: number, at, id: row.ids[at], action, ends: ends.has(index), first });
+        const step = episode.lanes.steps[action] ?? action; // a team's rows are sorted by role
+        tokens.push({ index, row: number, at, id: row.ids[at], action, step, ends: ends.has(index), first });
         if (ends.has(index)) action++;
       }
     }

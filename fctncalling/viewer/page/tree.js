@@ -48,7 +48,7 @@ function branch(text, members, depth) {
 
 function leaves(members) {
   return members.map((member) => el("li", {}, el("div", { class: "node" },
-    chip(member.invalid ? "invalid" : member.success ? "success" : "failure", member.success ? "good" : "bad"),
+    chip(...outcomeOf(member)),
     el("span", {}, `return ${number(member.return)}`), el("span", { class: "soft" }, member.error_type || ""), openLink(member.id))));
 }
 

@@ -1,0 +1,40 @@
+// Several runs side by side; the first one is the page's own.
+function drawCompared() {
+  const { titles, files, tallies, changes, settings, metrics } = page.data.compared;
+  const letters = titles.map((_, index) => String.fromCharCode(65 + index % 26) + (index < 26 ? "" : String(Math.floor(index / 26))));
+  return el("div", { class: "sheet" }, el("h2", {}, `${titles.length} runs`),
+    el("section", { class: "card" }, table(["", "run", "episodes of", "success", "strictly", ...CURVES.slice(4, 7)], titles.map((title, index) => {
+      const all = Object.values(tallies[index]).reduce(addCounts, NO_COUNT);
+      return [letters[index], title, files[index], rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...CURVES.slice(4, 7).map((name) => number(metrics[index][name]))];
+    }))),
+    comparedCategories(tallies, letters), comparedTasks(changes, letters),
+    settings.length ? el("section", { class: "card" }, el("h2", {}, "Settings that differ"),
+      table(["setting", ...letters], settings.map(([name, ...values]) => [el("code", {}, name), ...values.map((each) => el("code", {}, each === null ? "–" : String(each)))]))) : null);
+}
+
+const NO_COUNT = { valid: 0, success: 0, strict: 0, judged_strictly: 0 };
+
+function addCounts(sum, each) {
+  const counted = { ...each, valid: each.episodes - each.invalid };
+  return Object.fromEntries(Object.keys(NO_COUNT).map((name) => [name, sum[name] + counted[name]]));
+}
+
+// A rate, and how it differs from the first run's.
+function rateCell(count, name, first) {
+  if (!count.valid || (name === "strict" && !count.judged_strictly)) return "–";
+  const points = first.valid ? 100 * (count[name] / count.valid - first[name] / first.valid) : 0;
+  return el("span", {}, `${percent(count[name], count.valid)} `, Math.abs(points) < 0.05 ? "" : el("span", { class: points > 0 ? "good" : "bad" }, `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`));
+}
+
+function comparedCategories(tallies, letters) {
+  const categories = distinct(tallies.flatMap(Object.keys));
+  const counts = tallies.map((tally) => (category) => tally[category] ? addCounts(NO_COUNT, tally[category]) : NO_COUNT);
+  return el("section", { class: "card", id: "compared-categories" }, el("h2", {}, "Success by category"),
+    table(["category", ...letters], categories.map((category) => [category, ...counts.map((of) => rateCell(of(category), "success", counts[0](category)))])));
+}
+
+function comparedTasks(changes, letters) {
+  const list = (words, count, names) => count ? el("details", {}, el("summary", {}, `${count} ${words}`), el("p", { class: "soft" }, names.join(", "), names.length < count ? " …" : "")) : el("span", {}, `0 ${words}`);
+  return el("section", { class: "card", id: "compared-tasks" }, el("h2", {}, `Tasks against run ${letters[0]}`),
+    table(["run", "tasks of both", "gained", "lost"], changes.map((each, index) => [letters[index + 1], String(each.both), list("gained", each.num_gained, each.gained), list("lost", each.num_lost, each.lost)])));
+}
