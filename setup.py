@@ -111,7 +111,7 @@ setup(
         "dev": DEV,
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5", "mkdocstrings[python]>=0.27"],
         "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
-        "openai": ["httpx>=0.27,<1"],  # evaluate_fctncalling.py run --agent openai:...
+        "openai": ["httpx>=0.27,<1"],  # fctncalling run --agent openai:...
         "math": ["sympy>=1.12"],
         "multi-agent": ["pettingzoo>=1.25"],  # fctncalling.envs.team_aec
         "mcp": ["mcp>=2,<3"],  # tools=["mcp:..."], --mcp, serve-mcp

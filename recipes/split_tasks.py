@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         entries = [it for name in split["test"] for it in official_entries(options.data_dir, name)]
     except FileNotFoundError as error:
         print(
-            f"error: {error.filename}: there is no such file; `evaluate_fctncalling.py import-bfcl`"
+            f"error: {error.filename}: there is no such file; `fctncalling import-bfcl`"
             " gets the official data (--data_dir)",
             file=sys.stderr,
         )

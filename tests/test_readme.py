@@ -71,7 +71,7 @@ def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = commands(OWN, ".venv/bin/python evaluate_fctncalling.py")
+    lines = [line for line in commands(OWN, "fctncalling ") if not line.startswith("train ")]
     assert [line.split()[0] for line in lines] == ["lint", "run"]
     for line in lines:
         assert main(shlex.split(line)) == 0
@@ -162,9 +162,7 @@ def test_a_class_given_by_name_is_judged_strictly_by_every_subcommand(
 @pytest.mark.prove
 @pytest.mark.usefixtures("_own_files")
 def test_the_class_of_the_readme_is_trained_on_as_written() -> None:
-    [line] = commands(
-        OWN, ".venv/bin/python train_fctncalling.py --dataset_path my_tasks.json --allow_task_tools"
-    )
+    [line] = commands(OWN, "fctncalling train --dataset_path my_tasks.json --allow_task_tools")
     words = shlex.split(line)
     assert train(["--dataset_path", "my_tasks.json", "--allow_task_tools", *words]) == 0
     [evaluation] = Path("results/thermostat").rglob("evaluation.json")
@@ -200,16 +198,14 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
     shutil.rmtree(tree / "data/bfcl", ignore_errors=True)
     (tree / "data/bfcl").symlink_to(shared / "bfcl/data")
     lines = "".join(blocks(LEADERBOARD, "")).replace("\\\n", " ").splitlines()
-    asked = [shlex.split(line)[1] for line in lines if line.startswith("evaluate ")]
+    asked = [shlex.split(line)[1] for line in lines if line.startswith("fctncalling ")]
     assert set(asked) | ON_OTHER_PAGES == set(SUBCOMMANDS), "each subcommand has its example"
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
-    assert all(f"evaluate_fctncalling.py {name} " in pages for name in ON_OTHER_PAGES)
+    assert all(f"fctncalling {name} " in pages for name in ON_OTHER_PAGES)
     with endpoint(lambda *_: {"role": "assistant", "content": "Done."}) as stub:
         for line in lines:
-            if line.startswith("evaluate ") and shlex.split(line)[1] not in ELSEWHERE:
-                done = run_shell(
-                    f"{lines[0]}\n{line.replace('http://localhost:8000/v1', stub.url)}", tree
-                )
+            if line.startswith("fctncalling ") and shlex.split(line)[1] not in ELSEWHERE:
+                done = run_shell(line.replace("http://localhost:8000/v1", stub.url), tree)
                 assert done.returncode == (FOUND_FAULTS in line.split()[:2]), (
                     f"{line}\n{done.stderr}"
                 )
@@ -223,15 +219,14 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
 
 
 def run_shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a shell script in a copy of the source tree, whose `.venv/bin/python` is this
-    interpreter.
-    """
-    python = folder / ".venv/bin/python"
-    if not python.exists():
-        python.parent.mkdir(parents=True)
-        python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-        python.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(folder), "OPENAI_API_KEY": "none"}
+    """Run a shell script in a copy of the source tree, whose `fctncalling` is that copy's."""
+    program = folder / ".venv/bin/fctncalling"
+    if not program.exists():
+        program.parent.mkdir(parents=True)
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m fctncalling "$@"\n')
+        program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "OPENAI_API_KEY": "none"}
     return subprocess.run(
         ["bash", "-c", script],
         cwd=folder,

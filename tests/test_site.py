@@ -24,9 +24,11 @@ CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-COMMAND = re.compile(  # of train, or of a subcommand, and its words
-    r"^(?:\$ )?(?:(?:\S*/)?python )?(?:\S*/)?(?:(train)_fctncalling\.py"
-    r"|evaluate_fctncalling\.py (\S+)|fctncalling (?:evaluate )?(\S+)|evaluate ([a-z-]+))( .*|)$"
+COMMAND = re.compile(  # a command and its words
+    r"^(?:\$ )?(?:(?:torchrun|accelerate launch) .* -m )?fctncalling (\S+)( .*|)$"
+)
+OLD_COMMAND = re.compile(
+    r"\.venv/bin/(?!pip|activate)|python (?:\S*/)?(?:train|evaluate)_fctncalling"
 )
 PARTS = "Start|Environment|Algorithms|Recipes|Tools|Integrations|Compare|Paper index|Results"
 
@@ -100,9 +102,14 @@ def command_lines(text: str) -> list[tuple[str, list[str]]]:
         if language in ("", "bash", "sh", "console"):
             for line in block.replace("\\\n", " ").splitlines():
                 if match := COMMAND.match(line.split("  #")[0].rstrip()):
-                    name = match[1] or match[2] or match[3] or match[4]
-                    found.append((name, shlex.split(match[5].split(" | ")[0].split(" > ")[0])))
+                    words = shlex.split(match[2].split(" | ")[0].split(" > ")[0])
+                    found.append((match[1], words))
     return found
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_every_command_is_written_in_one_way(page: Path) -> None:
+    assert OLD_COMMAND.findall(page.read_text("utf-8")) == []
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:

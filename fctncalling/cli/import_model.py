@@ -8,7 +8,7 @@ chat template, generation settings, licence and SOURCE.json; it is there whole o
 pip install 'fctncalling[train,gguf]'.
 
 example:
-  evaluate_fctncalling.py import-model smollm2-135m --output models/smollm2
+  fctncalling import-model smollm2-135m --output models/smollm2
 """
 
 from __future__ import annotations
