@@ -113,6 +113,7 @@ def test_the_agent_of_the_readme_plays_an_episode_as_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     [program] = blocks("An agent in ten lines", "python")
+    assert len([line for line in program.splitlines() if line]) == 10
     names: dict[str, Any] = {}
     exec(program, names)
     assert "Verdict(valid=False" in capsys.readouterr().out

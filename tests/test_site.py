@@ -59,7 +59,7 @@ def test_the_navigation_has_every_page_and_the_parts_a_reader_looks_for(hook: An
     listed = [page for _, page in hook.pages_of(CONFIG["nav"])]
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
     names = [next(iter(entry)) for entry in CONFIG["nav"]]
-    wanted = [*PARTS.split("|"), "Past one machine", "Architecture", "Reference"]
+    wanted = [*PARTS.split("|"), "Several GPUs and machines", "Architecture", "Reference"]
     assert [name for name in names if name != "Home"] == wanted
 
 
