@@ -1,11 +1,13 @@
 // Search, loaded before the theme's scripts (mkdocs.yml). On pages opened as files a browser starts
-// no worker: its script then runs in a hidden frame. And "--plan" is searched for as "plan": the
-// search would take leading dashes as "without this word", and fail on two of them.
+// no worker: its script then runs in a hidden frame. And queries are made plain: "--plan" becomes
+// "plan", as leading dashes would mean "without this word"; "out of memory" becomes "memory", as
+// the search takes every word for the beginning of any longer one ("of": offered, "out": output).
 (() => {
   const QUERY = 2; // the theme's type of message
+  const SMALL = /(^|\s)(a|an|and|at|by|for|from|how|in|is|it|my|of|on|or|out|the|to|with)(?=\s)/gi;
   const plain = (message) =>
     message.type === QUERY
-      ? { ...message, data: message.data.replace(/(^|\s)-+(?=\w)/g, "$1") }
+      ? { ...message, data: message.data.replace(/(^|\s)-+(?=\w)/g, "$1").replace(SMALL, "$1") }
       : message;
 
   class FrameWorker extends EventTarget {
