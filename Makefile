@@ -47,7 +47,8 @@ prove: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/pip install -q -e '.[docs]'
-	$(BIN)/mkdocs build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo 'Open site/index.html'
 
 warm-start: $(INSTALLED)
 	$(BIN)/python -m fctncalling.embedded.make_model --tokenizer data/embedded/model

@@ -2,8 +2,9 @@
 
 Deviations from the published code: 1. the default lam_token is 1, so that wording does not change
 credit for any lambda (the published code uses lam between tokens too: that is POAD). 2. Advantages
-are whitened once over the whole batch. 3. Truncated episodes bootstrap. 4. The value loss has its
-own clip range.
+are whitened once over the whole batch, within bounds set by the outcomes' spread; where that is 0
+the policy makes no step. 3. Truncated episodes bootstrap. 4. The value loss has its own clip range.
+5. All minibatches of an update divide by one number. 6. --target_kl ends an update early.
 """
 
 from __future__ import annotations

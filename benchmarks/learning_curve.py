@@ -1,36 +1,45 @@
 """The learning curve of README and docs: the main job's runs and its control experiment.
 
-Train with some seeds and with the control, then draw:
+Without arguments it draws the runs that docs/runs/main keeps: of each run what pages and picture
+say, in files named as the run's own. Train with some seeds and with the control, keep them, draw:
 
     for seed in 1 2 3; do
-        python train_fctncalling.py --seed $seed --experiment_name seed$seed
-        python train_fctncalling.py --seed $seed --experiment_name control$seed --permute_advantages
+        fctncalling train --seed $seed --experiment_name seed$seed
+        fctncalling train --seed $seed --experiment_name control$seed --permute_advantages
     done
-    python benchmarks/learning_curve.py --runs results/seed*/embedded/embedded/TPPO \\
-        --controls results/control*/embedded/embedded/TPPO --output docs/learning_curve.png
+    python benchmarks/learning_curve.py --keep results/{seed,control}*/embedded/embedded/TPPO
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pictures import GREY, goal, save, seeds, spread, subplots
 
-CURVES = {  # panel -> (metric, colour, label)
-    "Held-out tasks, greedy": (
-        ("eval/greedy_success_rate", "C0", "official verdict"),
-        ("eval/greedy_strict_success_rate", "C1", "strict verdict"),
-    ),
-    "Training episodes, sampled": (
-        ("env/success_rate", "C0", "official verdict"),
-        ("env/success_rate_strict", "C1", "strict verdict"),
-    ),
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+KEPT = DOCS / "runs/main"
+CURVES = {  # panel -> metric by the official verdict, and by the strict one
+    "Held-out tasks, greedy": ("eval/greedy_success_rate", "eval/greedy_strict_success_rate"),
+    "Training episodes, sampled": ("env/success_rate", "env/success_rate_strict"),
 }
+# The verdicts often agree: the wide pale line then shows on both sides of the narrow one.
+STYLES = (
+    ("official verdict", "C0", {"linewidth": 6, "alpha": 0.4}),
+    ("strict verdict", "C1", {"linewidth": 2}),
+)
 GOAL = 0.9
+SETTINGS = ("seed", "algorithm_name", "dataset_path", "model_name_or_path", "permute_advantages")
+METRICS = (  # that start.md tells the healthy values of
+    *("losses/approx_kl", "losses/entropy", "losses/explained_variance", "losses/clipfrac"),
+    *("losses/ratio_max", "losses/policy_grad_norm", "losses/first_ratio_deviation"),
+    *("critic/values_min", "critic/values_mean", "critic/values_max", "update/policy_skipped"),
+    *("mismatch/mean_logdiff", "tokens/action_truncated_rate"),
+)
 
 
 def main() -> None:
@@ -38,11 +47,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=Path, nargs="+", required=True, help="results folders")
-    parser.add_argument("--controls", type=Path, nargs="*", default=[], help="results folders")
-    parser.add_argument("--output", type=Path, default=Path("learning_curve.png"))
+    parser.add_argument("--keep", type=Path, nargs="+", default=[], help="results folders")
+    parser.add_argument("--output", type=Path, default=DOCS / "learning_curve.png")
     options = parser.parse_args()
-    draw(options.runs, options.controls, options.output)
+    for folder in options.keep:
+        keep(folder)
+    kept = sorted(KEPT.iterdir())
+    controls = [folder for folder in kept if folder.name.startswith("control")]
+    draw([folder for folder in kept if folder not in controls], controls, options.output)
+
+
+def keep(folder: Path) -> None:
+    """Copy of a run what pages and picture say."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    name = ("control" if config["permute_advantages"] else "seed") + str(config["seed"])
+    target = KEPT / name
+    target.mkdir(parents=True, exist_ok=True)
+    told = {setting: config[setting] for setting in SETTINGS}
+    (target / "config.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    evaluation = (folder / "evaluation.json").read_text(encoding="utf-8")
+    (target / "evaluation.json").write_text(evaluation, encoding="utf-8")
+    metrics = ("update", *(each for pair in CURVES.values() for each in pair), *METRICS)
+    lines = [{key: line[key] for key in metrics if key in line} for line in _metrics(folder)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (target / "metrics.jsonl").write_text(text, encoding="utf-8")
+
+
+def medians(run: str = "seed1") -> dict[str, float]:
+    """Return the median over the updates of each metric of a kept run."""
+    log = _metrics(KEPT / run)
+    return {
+        name: statistics.median(line[name] for line in log if line.get(name) is not None)
+        for name in METRICS
+    }
 
 
 def draw(runs: Sequence[Path], controls: Sequence[Path], path: Path) -> None:
@@ -51,11 +88,11 @@ def draw(runs: Sequence[Path], controls: Sequence[Path], path: Path) -> None:
     """
     figure, panels = subplots(1, 2, size=(11, 4.8))
     logs, control_logs = (list(map(_metrics, folders)) for folders in (runs, controls))
-    for axes, (title, curves) in zip(panels, CURVES.items(), strict=True):
-        for metric, colour, label in curves:
-            _add(axes, logs, metric, colour, label, "-")
+    for axes, (title, metrics) in zip(panels, CURVES.items(), strict=True):
+        for metric, (label, colour, line) in zip(metrics, STYLES, strict=True):
+            _add(axes, logs, metric, colour, label, **line)
         name = f"control, advantages shuffled ({seeds(len(controls))})"
-        _add(axes, control_logs, curves[0][0], GREY, name, "--")
+        _add(axes, control_logs, metrics[0], GREY, name, linewidth=2, linestyle="--")
         axes.set(title=title, xlabel="update")
     goal(panels[0], GOAL, f"goal: {GOAL:.0%} by the official verdict")
     panels[0].set_ylabel("success rate")
@@ -75,7 +112,7 @@ def _add(
     metric: str,
     colour: str,
     label: str,
-    style: str,
+    **line: Any,
 ) -> None:
     curves = [
         {line["update"]: line[metric] for line in log if line.get(metric) is not None}
@@ -84,7 +121,7 @@ def _add(
     shared = sorted(set.intersection(*map(set, curves))) if curves else []
     if shared:
         rows = [[curve[update] for update in shared] for curve in curves]
-        spread(axes, shared, rows, colour, label, style)
+        spread(axes, shared, rows, colour, label, **line)
 
 
 def _subject(folder: Path) -> str:

@@ -38,30 +38,30 @@ def spread(
     rows: Sequence[Sequence[float]],
     colour: str,
     label: str,
-    style: str = "-",
+    **line: Any,
 ) -> None:
     """Draw the mean of rows, one a seed, and the range between the lowest and the highest
-    of them.
+    of them; `line` is matplotlib's style of the mean.
     """
     columns = list(zip(*rows, strict=True))
     mean = [sum(column) / len(column) for column in columns]
-    axes.plot(across, mean, style, color=colour, linewidth=2, label=label)
+    axes.plot(across, mean, color=colour, label=label, **{"linewidth": 2, **line})
     if len(rows) > 1:
         low, high = ([pick(column) for column in columns] for pick in (min, max))
         axes.fill_between(across, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def goal(axes: Any, value: float, label: str) -> None:
-    """Draw a dotted line at a value, with what it stands for under it."""
+    """Draw a dotted line at a value; what it stands for is at its left, where curves are low."""
     axes.axhline(value, color=GREY, linewidth=1, linestyle=":")
     axes.annotate(
         label,
-        (0.99, value),
+        (0.01, value),
         xycoords=("axes fraction", "data"),
-        xytext=(0, -3),
+        xytext=(0, 3),
         textcoords="offset points",
-        ha="right",
-        va="top",
+        ha="left",
+        va="bottom",
         fontsize=8,
         color=GREY,
     )

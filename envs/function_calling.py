@@ -45,6 +45,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     chat messages and tool schemas in `info`. At most `OBSERVATION_BYTES`: a longer one is cut.
 
     `info` holds, after `reset` and each `step` (its values are private copies):
+
     - `task_id`, `category`: str. `turn`: int, the turn that the next action belongs to, from 0.
     - `messages`: list of dict, new since the last action, in OpenAI form: opening messages, or the
       results (role "tool"), or the next turn. Without the action itself.
@@ -58,6 +59,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
       "text": the observation goes on inside the unfinished message).
 
     and where it applies:
+
     - `instructions`: str, the system text of the prompting form (`reset`).
     - `repairs`: list of str, what a lenient handler mended before it read the action.
     - `observation_bytes_cut`: int, by how much the observation was cut.
@@ -80,6 +82,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     infrastructure fails (a tool, the truth, the checker, `user`): reward 0, `invalid`; drop it.
 
     ## Arguments
+
     - `dataset_path` or `tasks`: what to play; neither gives the embedded training set.
     - `handler`: how calls are written. "auto" reads every form that is known (Java and JavaScript
       tasks: BFCL's form), "python_calls" exactly what BFCL's prompting models may write,

@@ -1,4 +1,4 @@
-"""Write a results page from the answers of `evaluate_fctncalling.py run`.
+"""Write a results page from the answers of `fctncalling run`.
 
     python recipes/results_page.py --answers base=base.jsonl sft=sft.jsonl tppo=tppo.jsonl \
         --dataset_path test.jsonl --output results.md

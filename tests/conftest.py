@@ -80,7 +80,7 @@ def verdict_counter(pytestconfig: pytest.Config) -> VerdictCounter:
     return pytestconfig.stash[_COUNTER]
 
 
-OFFICIAL_TASKS = "needs official tasks: `python evaluate_fctncalling.py import-bfcl` gets them"
+OFFICIAL_TASKS = "needs official tasks: `fctncalling import-bfcl` gets them"
 SHARED_TABLES = "needs the shared tables: FCTNCALLING_SHARED names their folder"
 
 

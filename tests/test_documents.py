@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from importlib import import_module
 from pathlib import Path
 
+import learning_curve
 import pytest
 from house_rules import tree_of
 
@@ -65,3 +67,72 @@ def test_the_containers_of_the_table_are_classes_of_their_files() -> None:
             node.name for node in tree_of(ROOT / file).body if isinstance(node, ast.ClassDef)
         }
         assert name in classes, file
+
+
+RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")
+CELL = re.compile(r"([\d.]+) -> +([\d.]+)")
+
+
+def rates_of(run: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the rows of a kept run's table: success in % before and after, as pages print it."""
+    text = (learning_curve.KEPT / run / "evaluation.json").read_text("utf-8")
+    before, after = (json.loads(text)[when] for when in ("before", "after"))
+    rows = {
+        "all": (before, after),
+        "all multi-turn": (before["multi_turn"], after["multi_turn"]),
+        **{
+            name: (rates, after["categories"][name]) for name, rates in before["categories"].items()
+        },
+    }
+    return {
+        name: [(f"{100 * old[rate]:.1f}", f"{100 * new[rate]:.1f}") for rate in RATES]
+        for name, (old, new) in rows.items()
+    }
+
+
+def test_the_tables_of_the_main_job_are_those_of_the_kept_runs() -> None:
+    kept, control = rates_of("seed1"), rates_of("control1")
+    rows = re.findall(r"^│ ([\w -]+?) +│ .*$", (ROOT / "README.md").read_text("utf-8"), re.M)
+    lines = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if "│" in line]
+    assert {name: CELL.findall(line) for name, line in zip(rows, lines, strict=True)} == kept
+    section = (ROOT / "docs/results.md").read_text("utf-8").split("\n## Main job\n")[1]
+    section = section.split("\n## ")[0]
+    told = dict(re.findall(r"^\| ([^|]+?) \| \d+ \| (.* -> .*)$", section, re.M))
+    wanted = {
+        "all": kept["all"],
+        "multi-turn": kept["all multi-turn"],
+        "multi_turn_miss_func": kept["multi_turn_miss_func"],
+        "control (`--permute_advantages`), all": control["all"],
+    }
+    assert {name: CELL.findall(line) for name, line in told.items()} == wanted
+    [home] = re.findall(
+        r"\*\*([\d.]+) to ([\d.]+) %\*\*", (ROOT / "docs/index.md").read_text("utf-8")
+    )
+    assert home == kept["all"][0]
+
+
+HEALTHY = {
+    "losses/approx_kl": "2e-5",
+    "losses/explained_variance": "0.13",
+    "losses/ratio_max": "1.1",
+    "losses/policy_grad_norm": "0.19",
+    "mismatch/mean_logdiff": "4e-8",
+    "critic/values_min": "-0.2",
+    "critic/values_max": "1.15",
+}
+
+
+def test_the_healthy_values_are_those_of_the_kept_run() -> None:
+    medians = learning_curve.medians()
+    lines = (ROOT / "docs/start.md").read_text("utf-8").splitlines()
+    for name, told in HEALTHY.items():
+        cell = f"`{name.replace('_max', '_min') if 'values' in name else name}`"
+        [row] = [line for line in lines if line.startswith("| `") and cell in line]
+        assert told in row
+        assert float(told) == pytest.approx(medians[name], rel=0.1), name
+
+
+def test_the_page_of_the_pretrained_model_names_its_quantisation() -> None:
+    text = (ROOT / "fctncalling/model_import/pinned_models.json").read_text("utf-8")
+    [kind] = set(re.findall(r"\.(Q\w+)\.gguf", text))
+    assert f"({kind})" in (ROOT / "docs/pretrained.md").read_text("utf-8")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pretrained_model import FOLDER, needs_smollm2
 from stub_endpoint import endpoint
 
 from evaluate_fctncalling import SUBCOMMANDS, main
@@ -24,7 +25,10 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-OWN, LEADERBOARD = "Your own tasks, your own model", "Leaderboard from the command line"
+OWN, LEADERBOARD = (
+    "Your own tools, and a model that learns them",
+    "Leaderboard from the command line",
+)
 # One needs a network, one a finished run: they have tests of their own. docs/ shows the rest.
 ELSEWHERE = ("import-bfcl", "export")
 ON_OTHER_PAGES = {"doctor", "forge", "import-model", "serve-mcp", "view", "why"}
@@ -58,11 +62,12 @@ def commands(section: str, begins: str) -> list[str]:
 @pytest.fixture
 def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make the section's files where the test then stands, as its reader does."""
-    [module] = [text for text in blocks(OWN, "python") if text.startswith("# my_tools.py\n")]
+    module, script = blocks(OWN, "python")
+    assert module.startswith("# my_tools.py\n")
     (tmp_path / "my_tools.py").write_text(module)
-    (tmp_path / "my_tasks.json").write_text("".join(blocks(OWN, "json")))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    exec(script, {})
     yield
     sys.modules.pop("my_tools", None)
 
@@ -71,33 +76,44 @@ def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = commands(OWN, ".venv/bin/python evaluate_fctncalling.py")
+    lines = [line for line in commands(OWN, "fctncalling ") if not line.startswith("train ")]
     assert [line.split()[0] for line in lines] == ["lint", "run"]
     for line in lines:
         assert main(shlex.split(line)) == 0
     assert "nothing found" in capsys.readouterr().out
-    [episode] = [json.loads(line) for line in Path("played.jsonl").read_text().splitlines()]
-    assert (episode["valid"], episode["strict_valid"]) == (True, True)
-    assert [step["results"] for step in episode["steps"]] == [
-        ['{"degrees": 23}'],
-        [],
-        ['{"degrees": 23}'],
-        [],
-    ]
+    episodes = [json.loads(line) for line in Path("played.jsonl").read_text().splitlines()]
+    assert len(episodes) == 20
+    assert all(episode["valid"] and episode["strict_valid"] for episode in episodes)
+    results = [step["results"] for step in episodes[0]["steps"]]
+    assert results == [['{"degrees": 8}'], [], ['{"degrees": 8}'], []]
     again = ["--dataset_path", "my_tasks.json", "--allow_task_tools"]
     assert main(["replay", "--input", "played.jsonl", *again]) == 0
     assert main(["canaries", *again]) == 0
     wrong = FunctionCallingEnv(dataset_path="my_tasks.json", allow_task_tools=True)
-    wrong.reset()
+    wrong.reset(options={"task_id": "multi_turn_base_0"})
     for text in ("[set_degrees(degrees=31)]", "Done.", "[get_degrees()]"):
         assert not wrong.step(text)[2]
     assert not wrong.step("Done.")[4]["verdict"].valid
+
+
+@pytest.mark.usefixtures("_own_files")
+def test_the_custom_reward_of_the_page_pays_for_success_and_takes_for_calls() -> None:
+    [module] = blocks("A custom reward", "python")
+    names: dict[str, Any] = {}
+    exec(module, names)
+    env = FunctionCallingEnv(
+        dataset_path="my_tasks.json", allow_task_tools=True, reward=names["brief"]
+    )
+    env.reset(options={"task_id": "multi_turn_base_3"})
+    actions = ("[set_degrees(degrees=11)]", "Done.", "[get_degrees()]", "11.")
+    assert [env.step(text)[1] for text in actions] == [-0.01, 0.0, -0.01, 1.0]
 
 
 def test_the_agent_of_the_readme_plays_an_episode_as_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     [program] = blocks("An agent in ten lines", "python")
+    assert len([line for line in program.splitlines() if line]) == 10
     names: dict[str, Any] = {}
     exec(program, names)
     assert "Verdict(valid=False" in capsys.readouterr().out
@@ -137,7 +153,8 @@ def test_official_files_are_found_by_their_names_once_imported(
 def test_a_class_given_by_name_is_judged_strictly_by_every_subcommand(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = Path("my_tasks.json").read_text().replace('"my_tools.Thermostat"', '"Thermostat"')
+    [task, *_] = json.loads(Path("my_tasks.json").read_text())
+    text = json.dumps([task | {"involved_classes": ["Thermostat"]}])
     Path("BFCL_v4_multi_turn_base.json").write_text(text)
     own = ["--tools", "Thermostat=my_tools:Thermostat"]
     data, here = ["--dataset_path", "BFCL_v4_multi_turn_base.json", *own], ["--data_dir", ".", *own]
@@ -160,15 +177,16 @@ def test_a_class_given_by_name_is_judged_strictly_by_every_subcommand(
 
 
 @pytest.mark.prove
+@needs_smollm2
 @pytest.mark.usefixtures("_own_files")
-def test_the_class_of_the_readme_is_trained_on_as_written() -> None:
-    [line] = commands(
-        OWN, ".venv/bin/python train_fctncalling.py --dataset_path my_tasks.json --allow_task_tools"
-    )
-    words = shlex.split(line)
-    assert train(["--dataset_path", "my_tasks.json", "--allow_task_tools", *words]) == 0
+def test_the_tasks_of_the_page_are_learned_as_written() -> None:
+    Path("models").mkdir()
+    Path("models/smollm2").symlink_to(FOLDER)
+    [line] = commands(OWN, "fctncalling train ")
+    assert train(shlex.split(line)) == 0
     [evaluation] = Path("results/thermostat").rglob("evaluation.json")
-    assert json.loads(evaluation.read_text())["episodes"] > 0
+    rates = json.loads(evaluation.read_text())
+    assert (rates["base"]["greedy"], rates["after"]["greedy"]) == (0.0, 1.0)
 
 
 @pytest.mark.prove
@@ -200,16 +218,14 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
     shutil.rmtree(tree / "data/bfcl", ignore_errors=True)
     (tree / "data/bfcl").symlink_to(shared / "bfcl/data")
     lines = "".join(blocks(LEADERBOARD, "")).replace("\\\n", " ").splitlines()
-    asked = [shlex.split(line)[1] for line in lines if line.startswith("evaluate ")]
+    asked = [shlex.split(line)[1] for line in lines if line.startswith("fctncalling ")]
     assert set(asked) | ON_OTHER_PAGES == set(SUBCOMMANDS), "each subcommand has its example"
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
-    assert all(f"evaluate_fctncalling.py {name} " in pages for name in ON_OTHER_PAGES)
+    assert all(f"fctncalling {name} " in pages for name in ON_OTHER_PAGES)
     with endpoint(lambda *_: {"role": "assistant", "content": "Done."}) as stub:
         for line in lines:
-            if line.startswith("evaluate ") and shlex.split(line)[1] not in ELSEWHERE:
-                done = run_shell(
-                    f"{lines[0]}\n{line.replace('http://localhost:8000/v1', stub.url)}", tree
-                )
+            if line.startswith("fctncalling ") and shlex.split(line)[1] not in ELSEWHERE:
+                done = run_shell(line.replace("http://localhost:8000/v1", stub.url), tree)
                 assert done.returncode == (FOUND_FAULTS in line.split()[:2]), (
                     f"{line}\n{done.stderr}"
                 )
@@ -223,15 +239,14 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
 
 
 def run_shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a shell script in a copy of the source tree, whose `.venv/bin/python` is this
-    interpreter.
-    """
-    python = folder / ".venv/bin/python"
-    if not python.exists():
-        python.parent.mkdir(parents=True)
-        python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-        python.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(folder), "OPENAI_API_KEY": "none"}
+    """Run a shell script in a copy of the source tree, whose `fctncalling` is that copy's."""
+    program = folder / ".venv/bin/fctncalling"
+    if not program.exists():
+        program.parent.mkdir(parents=True)
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m fctncalling "$@"\n')
+        program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "OPENAI_API_KEY": "none"}
     return subprocess.run(
         ["bash", "-c", script],
         cwd=folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import shlex
 import sys
@@ -15,7 +16,9 @@ import pytest
 import yaml
 
 from evaluate_fctncalling import SUBCOMMANDS
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.train import build_parser
+from fctncalling.training.run_config import RunConfig
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -24,9 +27,11 @@ CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-COMMAND = re.compile(  # of train, or of a subcommand, and its words
-    r"^(?:\$ )?(?:(?:\S*/)?python )?(?:\S*/)?(?:(train)_fctncalling\.py"
-    r"|evaluate_fctncalling\.py (\S+)|fctncalling (?:evaluate )?(\S+)|evaluate ([a-z-]+))( .*|)$"
+COMMAND = re.compile(  # a command and its words
+    r"^(?:\$ )?(?:(?:torchrun|accelerate launch) .* -m )?fctncalling (\S+)( .*|)$"
+)
+OLD_COMMAND = re.compile(
+    r"\.venv/bin/(?!pip|activate)|python (?:\S*/)?(?:train|evaluate)_fctncalling"
 )
 PARTS = "Start|Environment|Algorithms|Recipes|Tools|Integrations|Compare|Paper index|Results"
 
@@ -54,7 +59,7 @@ def test_the_navigation_has_every_page_and_the_parts_a_reader_looks_for(hook: An
     listed = [page for _, page in hook.pages_of(CONFIG["nav"])]
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
     names = [next(iter(entry)) for entry in CONFIG["nav"]]
-    wanted = [*PARTS.split("|"), "Past one machine", "Architecture", "Reference"]
+    wanted = [*PARTS.split("|"), "Several GPUs and machines", "Architecture", "Reference"]
     assert [name for name in names if name != "Home"] == wanted
 
 
@@ -74,6 +79,37 @@ def test_a_broken_link_would_be_seen() -> None:
     assert "playing-an-episode" in anchors_of(DOCS / "environment.md")
     assert "playing-episodes" not in anchors_of(DOCS / "environment.md")
     assert LINK.findall("![a](b.png) and [c](d.md#e)") == ["b.png", "d.md#e"]
+
+
+def docstrings_of(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the docstrings that the reference shows of a name: its own and its members'."""
+    home, _, last = name.rpartition(".")
+    thing = getattr(import_module(home), last, None) or import_module(name)
+    yield name, inspect.getdoc(thing) or ""
+    for member, value in vars(thing).items():
+        if not member.startswith("_") and (callable(value) or isinstance(value, property)):
+            yield f"{name}.{member}", inspect.getdoc(value) or ""
+
+
+def test_the_lists_of_the_reference_stay_lists() -> None:
+    names = re.findall(r"^::: ([\w.]+)", (DOCS / "reference.md").read_text("utf-8"), re.MULTILINE)
+    for name, text in (shown for each in names for shown in docstrings_of(each)):
+        for paragraph in text.split("\n\n"):
+            starts_as_list = paragraph.lstrip().startswith("- ")
+            assert starts_as_list or "\n- " not in paragraph, f"{name}: {paragraph[:60]}"
+    assert "info" in dict(docstrings_of(names[0]))[names[0]]
+
+
+@pytest.mark.usefixtures("hook")
+def test_the_page_of_the_settings_has_every_flag_and_its_default() -> None:
+    tables = import_module("settings_tables")
+    page = tables.on_page_markdown((DOCS / "settings.md").read_text("utf-8"))
+    assert tables.MARK not in page
+    rows = dict(re.findall(r"^\| `--(\w+)`.*? \| `(.*?)` \|", page, re.MULTILINE))
+    settings = {**vars(TrainConfig()), **vars(RunConfig())}
+    assert set(rows) == set(settings)
+    assert (rows["lr"], rows["algorithm_name"], rows["plan"]) == ("8e-05", "TPPO", "off")
+    assert "\n| `8B-lora` | `--episodes_per_update 128 " in page
 
 
 def test_every_picture_is_shown_somewhere() -> None:
@@ -100,9 +136,14 @@ def command_lines(text: str) -> list[tuple[str, list[str]]]:
         if language in ("", "bash", "sh", "console"):
             for line in block.replace("\\\n", " ").splitlines():
                 if match := COMMAND.match(line.split("  #")[0].rstrip()):
-                    name = match[1] or match[2] or match[3] or match[4]
-                    found.append((name, shlex.split(match[5].split(" | ")[0].split(" > ")[0])))
+                    words = shlex.split(match[2].split(" | ")[0].split(" > ")[0])
+                    found.append((match[1], words))
     return found
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_every_command_is_written_in_one_way(page: Path) -> None:
+    assert OLD_COMMAND.findall(page.read_text("utf-8")) == []
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
@@ -136,6 +177,7 @@ def test_a_flag_that_does_not_exist_would_be_seen(capsys: pytest.CaptureFixture[
 def test_nothing_of_the_site_comes_from_elsewhere() -> None:
     assert CONFIG["theme"]["font"] is False
     assert "extra_javascript" not in CONFIG
+    assert all((DOCS / script).is_file() for script in CONFIG["extra"]["polyfills"])
     assert "http" not in (DOCS / "site.css").read_text("utf-8")
     for page in PAGES:
         assert not re.search(r"<(?:script|link|iframe|img)\b", prose_of(page)), page

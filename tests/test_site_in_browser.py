@@ -75,12 +75,16 @@ class Watched:
         self.tab.on("console", self._console)
         self.tab.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
         self.tab.on("request", self._request)
-        self.tab.on("requestfailed", lambda request: self.faults.append(f"failed: {request.url}"))
+        self.tab.on("requestfailed", self._failed)
         self.tab.on("response", self._response)
 
     def _console(self, message: Any) -> None:
         if message.type == "error":
             self.faults.append(f"console: {message.text}")
+
+    def _failed(self, request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # the tab went on to the next page
+            self.faults.append(f"failed: {request.url}")
 
     def _request(self, request: Any) -> None:
         if not request.url.startswith((self._address, "data:", "blob:")):
@@ -116,7 +120,7 @@ def test_search_finds_a_page_by_a_word_of_it(browser: Any, address: str) -> None
     watched = Watched(browser, address, WIDTHS[0])
     watched.tab.goto(f"{address}/index.html")
     watched.tab.click("input.md-search__input")
-    watched.tab.fill("input.md-search__input", "canaries")
+    watched.tab.locator("input.md-search__input").press_sequentially("canaries")
     results = watched.tab.locator("a.md-search-result__link")
     results.first.wait_for(timeout=60_000)
     found = [results.nth(number).get_attribute("href") for number in range(results.count())]
@@ -124,10 +128,25 @@ def test_search_finds_a_page_by_a_word_of_it(browser: Any, address: str) -> None
     results.first.click()
     watched.tab.wait_for_url(re.compile(r"\.html"))
     assert watched.faults == []
-    watched.tab.fill("input.md-search__input", "zzzqqqxxx")
+    watched.tab.fill("input.md-search__input", "")
+    watched.tab.locator("input.md-search__input").press_sequentially("zzzqqqxxx")
     watched.tab.wait_for_function(
         "document.querySelector('.md-search-result__meta').innerText.startsWith('No')"
     )
+    watched.tab.close()
+
+
+@pytest.mark.parametrize("opened", ["served", "as files"])
+def test_a_flag_is_found_by_its_name_with_dashes(
+    browser: Any, address: str, site: Path, opened: str
+) -> None:
+    home = address if opened == "served" else site.as_uri()
+    watched = Watched(browser, home, WIDTHS[0])
+    watched.tab.goto(f"{home}/index.html")
+    watched.tab.locator("input.md-search__input").press_sequentially("--plan")
+    result = watched.tab.locator("a.md-search-result__link[href*='settings.html']")
+    result.first.wait_for(timeout=60_000)
+    assert watched.faults == []
     watched.tab.close()
 
 

@@ -6,7 +6,7 @@ where the model is sound, 1 for a fault, 2 if something could not be checked. --
 weights.
 
 example:
-  evaluate_fctncalling.py doctor --model my-model --dataset_path data/bfcl/BFCL_v4_multiple.json
+  fctncalling doctor --model my-model --dataset_path data/bfcl/BFCL_v4_multiple.json
 """
 
 from __future__ import annotations

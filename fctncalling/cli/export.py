@@ -3,7 +3,7 @@ tokenizer and the critic. A checkpoint with an adapter for each role of a team g
 each, in a folder of its name.
 
 example:
-  evaluate_fctncalling.py export --output my_model \\
+  fctncalling export --output my_model \\
       --checkpoint results/check/embedded/embedded/TPPO/checkpoints/update_000040
 """
 

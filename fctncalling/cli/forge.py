@@ -8,8 +8,8 @@ with --report, sets the figures of forged and official tasks side by side. Inter
 command goes on.
 
 example:
-  evaluate_fctncalling.py forge --num_tasks 20000 --seed 1 --output forged.jsonl
-  train_fctncalling.py --dataset_path forged.jsonl
+  fctncalling forge --num_tasks 20000 --seed 1 --output forged.jsonl
+  fctncalling train --dataset_path forged.jsonl
 """
 
 from __future__ import annotations

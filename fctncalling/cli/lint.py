@@ -6,7 +6,7 @@ accepts one in an odd way only (one form, one spelling, one order), the truth's 
 truth and function docs contradict each other. Exit code 1 if a task is impossible.
 
 example:
-  evaluate_fctncalling.py lint --dataset_path data/bfcl/BFCL_v4_live_simple.json
+  fctncalling lint --dataset_path data/bfcl/BFCL_v4_live_simple.json
 """
 
 from __future__ import annotations

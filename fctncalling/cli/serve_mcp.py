@@ -6,7 +6,7 @@ output, as agents start it; with it, at http://127.0.0.1:PORT/mcp. One server is
 agent never sees the verdict: it goes to --output, and to standard error.
 
 example:
-  evaluate_fctncalling.py serve-mcp --dataset_path tasks.json --task_id multi_turn_base_0 \\
+  fctncalling serve-mcp --dataset_path tasks.json --task_id multi_turn_base_0 \\
       --output result.jsonl
 """
 

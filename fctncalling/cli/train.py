@@ -1,4 +1,4 @@
-"""Train a policy to call functions over several turns: `python train_fctncalling.py [flags]`."""
+"""Train a policy to call functions over several turns: `fctncalling train [flags]`."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ def given_flags(words: Sequence[str]) -> set[str]:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with a flag for every setting."""
     parser = OneLineParser(
-        "train_fctncalling.py",
-        usage="train_fctncalling.py [--FLAG VALUE ...]",
+        "fctncalling train",
+        usage="fctncalling train [--FLAG VALUE ...]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

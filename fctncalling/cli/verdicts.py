@@ -7,7 +7,7 @@ A record is {"category", "form", "id", "response"}; form is "prompting", "tool_c
 the exit code is 1.
 
 example:
-  evaluate_fctncalling.py verdicts --dataset_path data/bfcl --input answers.jsonl.gz --output
+  fctncalling verdicts --dataset_path data/bfcl --input answers.jsonl.gz --output
   verdicts.jsonl
 """
 

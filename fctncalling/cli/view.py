@@ -2,11 +2,11 @@
 
 RUN is the folder of a training run, also of one that is going on or has crashed, the output of
 `run` (JSON Lines), one file of a run's episodes, or text histories. Token lanes need the run's
-token files (train_fctncalling.py --log_tokens_interval). The page loads nothing and needs no
+token files (fctncalling train --log_tokens_interval). The page loads nothing and needs no
 server. Exit code 0, or 2 if RUN cannot be read.
 
 example:
-  evaluate_fctncalling.py view results/check/embedded/embedded/TPPO --worst 32
+  fctncalling view results/check/embedded/embedded/TPPO --worst 32
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def memory_finding(model: Any) -> HealthCheck:
     message = (
         f"weights {_megabytes(weights)}; all trained by AdamW {_megabytes(adamw)}; LoRA of rank "
         f"{LORA_RANK} about {_megabytes(lora)}; activations and KV cache come on top: "
-        "train_fctncalling.py --plan with your flags counts them"
+        "fctncalling train --plan with your flags counts them"
     )
     return sound("memory (--plan)", message, weights_bytes=weights, num_weights=count)
 

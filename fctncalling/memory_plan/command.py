@@ -1,4 +1,4 @@
-"""`train_fctncalling.py --plan`: print the memory plan and load nothing."""
+"""`fctncalling train --plan`: print the memory plan and load nothing."""
 
 from __future__ import annotations
 

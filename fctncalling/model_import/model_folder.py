@@ -48,7 +48,7 @@ def missing_part(folder: Path, *, weights: bool = True) -> str:
     if not folder.is_dir():
         return "there is no such folder. Give that of a transformers model, or a name on the hub"
     if not (folder / "config.json").is_file():
-        adapter = " (an adapter: evaluate_fctncalling.py export makes a model of one)"
+        adapter = " (an adapter: fctncalling export makes a model of one)"
         hint = adapter if (folder / "adapter_config.json").is_file() else ""
         return f"that folder has no config.json{hint}"
     if weights and not any(next(folder.glob(pattern), None) for pattern in WEIGHTS_PATTERNS):

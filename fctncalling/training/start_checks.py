@@ -89,7 +89,7 @@ def check_template(template: ChatTemplate) -> None:
     for each in findings_on(template):
         if each.level == FAULT:
             raise SettingError(
-                f"{each.line}. This would spoil training (evaluate_fctncalling.py doctor tells "
+                f"{each.line}. This would spoil training (fctncalling doctor tells "
                 "more); --no_doctor trains all the same"
             )
 

@@ -27,22 +27,20 @@ class TrainingResult(NamedTuple):
 
 
 class Trainer:
-    """Trains a language model on an environment: the command `train_fctncalling.py` as an object.
+    """Trains a language model on an environment: the command `fctncalling train` as an object.
 
-    `config`: the settings, `TrainConfig(num_updates=40, lr=1e-5)`; each has the command's name and
-    default. `env`: a function that makes a `gymnasium.Env` of texts (it is called once for each
-    episode that runs side by side),
-        or a name as --env_name takes it. None: what the config names, by default the embedded
-        tasks.
-    `model`: a folder or hub name, or (model, tokenizer) of transformers, which is written below
-    results_dir first, so
-        that a resumed run and a reference find it. None: what the config names.
-    `task_ids`, `held_out_ids`: `options["task_id"]` of `reset` for training and evaluation, with a
-    function as `env`;
-        by default train_0, train_1, ... and held_out_0, ...: the seed of `reset` decides what they
-        are.
-    `run_config`: what learning does not see (handlers, tools, trackers), as `RunConfig` of the
-    command line.
+    - `config`: the settings, `TrainConfig(num_updates=40, lr=1e-5)`; each has the command's name
+      and default.
+    - `env`: a function that makes a `gymnasium.Env` of texts (it is called once for each episode
+      that runs side by side), or a name as --env_name takes it. None: what the config names, by
+      default the embedded tasks.
+    - `model`: a folder or hub name, or (model, tokenizer) of transformers, which is written below
+      results_dir first, so that a resumed run and a reference find it. None: what the config names.
+    - `task_ids`, `held_out_ids`: `options["task_id"]` of `reset` for training and evaluation, with
+      a function as `env`; by default train_0, train_1, ... and held_out_0, ...: the seed of `reset`
+      decides what they are.
+    - `run_config`: what learning does not see (handlers, tools, trackers), as `RunConfig` of the
+      command line.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from fctncalling.cli.train import build_parser, main
 
 PAGE = Path(__file__).parents[2] / "docs/algorithms.md"
 OFFICIAL = "BFCL_v4_multi_turn_base.json"
-PROGRAM = [".venv/bin/python", "train_fctncalling.py"]
+PROGRAM = ["fctncalling", "train"]
 # Appended to a command: of equal flags the last wins.
 SHORT = [
     "--num_updates",

@@ -312,9 +312,7 @@ def test_every_subcommand_shows_an_example(
     with pytest.raises(SystemExit) as exit_:
         main([subcommand, "--help"])
     assert exit_.value.code == 0
-    assert (
-        f"evaluate_fctncalling.py {subcommand} " in capsys.readouterr().out.split("example", 1)[1]
-    )
+    assert f"fctncalling {subcommand} " in capsys.readouterr().out.split("example", 1)[1]
 
 
 # serve-mcp: its standard output belongs to the protocol.

@@ -46,12 +46,12 @@ def test_the_command_lines_of_the_docs_are_accepted() -> None:
         page = (docs / name).read_text(encoding="utf-8")
         blocks.append(page.split("\n## The job\n\n```bash\n")[1].split("```")[0])
     lines = [
-        shlex.split(line.removeprefix(".venv/bin/"))
+        shlex.split(line)
         for block in blocks
         for line in block.replace("\\\n", " ").strip().splitlines()
     ]
     found = [TrainConfig.from_args(parse_settings(words[2:])) for words in lines]
-    assert [words[:2] for words in lines] == [["python", "train_fctncalling.py"]] * len(lines)
+    assert [words[:2] for words in lines] == [["fctncalling", "train"]] * len(lines)
     assert {config.env_name for config in found} == set(ENV_DEFAULTS)
     assert len({results_folder(config) for config in found}) == len(
         found

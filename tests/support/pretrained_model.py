@@ -10,6 +10,6 @@ import pytest
 FOLDER = os.environ.get("FCTNCALLING_SMOLLM2", "")
 needs_smollm2 = pytest.mark.skipif(
     not Path(FOLDER, "config.json").is_file(),
-    reason="needs SmolLM2: `python evaluate_fctncalling.py import-model smollm2-135m --output "
+    reason="needs SmolLM2: `fctncalling import-model smollm2-135m --output "
     "FOLDER`, and FCTNCALLING_SMOLLM2=FOLDER",
 )

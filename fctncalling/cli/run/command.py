@@ -12,7 +12,7 @@ eight official tasks, four of them in simple_java (96 %), as the official checke
 ground truth; `canaries` names them.
 
 example:
-  evaluate_fctncalling.py run --agent openai:my-model --base_url http://localhost:8000/v1 \\
+  fctncalling run --agent openai:my-model --base_url http://localhost:8000/v1 \\
       --category multi_turn_base --output answers.jsonl
 """
 

@@ -9,7 +9,7 @@ where tasks were sampled several times (`run --num_samples`), pass@k and pass^k 
 Wilson's interval at the effective number of independent answers.
 
 example:
-  evaluate_fctncalling.py score --input result --score_dir score --dataset_path data/bfcl
+  fctncalling score --input result --score_dir score --dataset_path data/bfcl
 """
 
 from __future__ import annotations

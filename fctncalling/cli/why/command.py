@@ -7,7 +7,7 @@ whose calls are right once they are written as the decoder wants them; "types me
 argument types are mended, too. Exit code 0, or 2 if RESULT or its tasks cannot be read.
 
 example:
-  evaluate_fctncalling.py why result/my_model --category multiple --dataset_path data/bfcl
+  fctncalling why result/my_model --category multiple --dataset_path data/bfcl
 """
 
 from __future__ import annotations
