@@ -244,8 +244,8 @@ CARDS = (
         "truth: the oracle makes some call.",
         "any call that can be read, of any function. The strict verdict wants one that is offered, with its required arguments.",
         _forged("live_relevance"),
-        ["[weighted_mean.compute(data=[15.5, 7.6, 13.3], weights=[3, 8, 5], decimal_places=3)]"],
-        [("words instead of a call", ["The weighted mean is 10.863."])],
+        ["[Statistics_4_DetermineDiceProbability(target=1, die_sides=8)]"],
+        [("words instead of a call", ["The odds are one in eight."])],
         ["live_relevance"],
     ),
     Card(

@@ -24,7 +24,13 @@ class ForgedCategory(NamedTuple):
     make_of_history: Maker | None = None  # values from earlier turns and results; None: as `make`
 
 
-_SINGLE_TURN_WEIGHTS = {"live_relevance": 3.0, "simple_java": 3.0, "simple_javascript": 3.0}
+_SINGLE_TURN_WEIGHTS = {
+    "live_simple": 3.0,
+    "live_multiple": 3.0,
+    "live_relevance": 3.0,
+    "simple_java": 3.0,
+    "simple_javascript": 3.0,
+}
 _MULTI_TURN_WEIGHTS = {
     "multi_turn_base": 26.0,
     "multi_turn_miss_func": 12.0,
@@ -34,7 +40,7 @@ _MULTI_TURN_WEIGHTS = {
 }
 
 FORGED_CATEGORIES: dict[str, ForgedCategory] = {
-    name: ForgedCategory(single_turn.single_turn_entry, _SINGLE_TURN_WEIGHTS.get(name, 6.2))
+    name: ForgedCategory(single_turn.single_turn_entry, _SINGLE_TURN_WEIGHTS.get(name, 5.0))
     for name in single_turn.CATEGORIES
 } | {
     name: ForgedCategory(

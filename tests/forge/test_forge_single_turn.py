@@ -20,7 +20,12 @@ from fctncalling.forge.single_turn import CATEGORIES, single_turn_entry
 from fctncalling.forge.single_turn.category_profiles import PROFILES
 from fctncalling.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.forge.single_turn.frames import code_domains, domains
-from fctncalling.forge.single_turn.made_calls import MadeCall, derived_values, make_call
+from fctncalling.forge.single_turn.made_calls import (
+    MadeArgument,
+    MadeCall,
+    derived_values,
+    make_call,
+)
 from fctncalling.forge.single_turn.made_functions import (
     MadeFunction,
     MadeParameter,
@@ -37,7 +42,7 @@ from fctncalling.forge.single_turn.measures import (
 from fctncalling.forge.single_turn.proof import proof_fault
 from fctncalling.forge.single_turn.requests import request, with_articles
 from fctncalling.forge.single_turn.table_files import related_nouns
-from fctncalling.forge.single_turn.value_kinds import ValueKind, draw_value
+from fctncalling.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
 
 
 def task_of(entry: dict[str, Any]) -> Task:
@@ -255,6 +260,50 @@ def test_the_form_that_the_user_says_is_the_first_one_accepted() -> None:
         assert len(drawn.accepted) == len(set(drawn.accepted)) > 1
     league = draw_value(ValueKind("string", "league"), random.Random(1))
     assert not league.value.startswith("the ")
+
+
+def test_live_docs_are_long_mostly_optional_and_nested_now_and_then() -> None:
+    made = [*entries("live_simple", 300), *entries("live_multiple", 100)]
+    figures = measure_single_turn(map(task_of, made))
+    assert 0.45 < figures.shares["required parameters"] < 0.7
+    assert figures.shares["parameters with default"] > 0.3
+    assert figures.lengths["parameter description"][0] > 13
+    nested, nulls = 0, 0
+    for entry in made:
+        [(name, accepted)] = entry["ground_truth"][0].items()
+        [doc] = [each for each in entry["function"] if each["name"] == name]
+        properties = doc["parameters"]["properties"]
+        assert set(accepted) <= set(properties)
+        for key, values in accepted.items():
+            nulls += values == ["", None]
+            if isinstance(values[0], dict) and "min" not in values[0]:
+                nested += 1
+                assert set(values[0]) == set(properties[key]["properties"])
+        for each in properties.values():
+            assert not re.search(r"[{};~|]|\.\.", each["description"])
+    assert nested > 5
+    assert nulls > 40
+    assert any(len(entry["question"][0]) == 2 for entry in made)  # with a system message
+
+
+def test_a_dict_whose_members_all_go_unsaid_may_be_left_out() -> None:
+    frame = next(each for each in FRAMES if each.noun == "hotels")
+    made = [
+        MadeParameter(each, each.name, not each.optional, each.kind, None, each.optional, group)
+        for each, group in zip(
+            frame.parameters[:1] + frame.parameters[-2:], ("", "x", "x"), strict=True
+        )
+    ]
+    function = MadeFunction(frame, "find", tuple(made), {})
+    city, *others = (MadeArgument(each, None) for each in made)
+    city = MadeArgument(city.parameter, DrawnValue("Lima", "Lima"))
+    unsaid = MadeCall(function, (city, *others)).ground_truth()
+    assert unsaid == {"find": {"city": ["Lima"], "x": [
+        {"stars": ["", None], "breakfast_included": ["", None]}, ""
+    ]}}  # fmt: skip
+    stars = MadeArgument(others[0].parameter, DrawnValue(4, "4"))
+    said = MadeCall(function, (city, stars, others[1])).ground_truth()["find"]["x"]
+    assert said == [{"stars": [4], "breakfast_included": ["", None]}]
 
 
 def test_articles_names_and_descriptions_read_as_written() -> None:

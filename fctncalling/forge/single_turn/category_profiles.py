@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Shares = Mapping[int, float]
 """Number -> share of tasks (or of functions) that have so many."""
@@ -32,7 +32,25 @@ class CategoryProfile:
     compute_weight: float = 1.5  # of frames that compute something
     default_share: float = 0.29  # of defaults that stand in `default` and not only in words
     enum_share: float = 0.28  # of enumerations that stand in `enum`, not in the description
+    common_share: float = 0.06  # of functions with options that any function of a mode may have
+    optional_share: float = 0.1  # of a frame's required parameters that may turn optional
+    required_share: float = 0.22  # of a frame's optional parameters that are required all the same
 
+
+_LIVE = CategoryProfile(
+    {1: 0.31, 2: 0.125, 3: 0.25, 4: 0.125, 5: 0.19},
+    {2: 0.12, 3: 0.2, 4: 0.38, 5: 0.22, 6: 0.08},
+    _ONE,
+    dotted_share=0.12,
+    question_share=0.75,
+    context_share=0.35,
+    float_share=0.1,
+    said_share=0.3,
+    compute_weight=0.5,
+    common_share=0.5,
+    optional_share=0.5,
+    required_share=0.02,
+)
 
 PROFILES: Mapping[str, CategoryProfile] = {
     "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.22, 0.06, 0.07),
@@ -85,17 +103,20 @@ PROFILES: Mapping[str, CategoryProfile] = {
         default_share=0.78,
         enum_share=0.24,
     ),
-    "live_relevance": CategoryProfile(
-        {1: 0.31, 2: 0.125, 3: 0.25, 4: 0.125, 5: 0.19},
-        {2: 0.12, 3: 0.2, 4: 0.38, 5: 0.22, 6: 0.08},
-        _ONE,
-        0.2,
-        0.4,
-        0.5,
-        0.1,
-        default_share=1.0,
-        enum_share=0.95,
+    "live_simple": replace(
+        _LIVE,
+        functions=_ONE,
+        parameters={1: 0.17, 2: 0.4, 3: 0.24, 4: 0.06, 5: 0.05, 6: 0.05, 7: 0.03},
+        dotted_share=0.3,
+        question_share=0.6,
+        optional_share=0.8,
     ),
+    "live_multiple": replace(
+        _LIVE,
+        functions={2: 0.21, 3: 0.29, 4: 0.17, 5: 0.2, 6: 0.08, 7: 0.05},
+        parameters={1: 0.07, 2: 0.2, 3: 0.22, 4: 0.25, 5: 0.14, 6: 0.09, 7: 0.03},
+    ),
+    "live_relevance": _LIVE,
 }
 
 

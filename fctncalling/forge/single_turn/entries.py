@@ -11,6 +11,7 @@ from fctncalling.forge.forged_entry import ForgedEntry
 from fctncalling.forge.single_turn.code_tasks import LANGUAGES, code_task
 from fctncalling.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
 from fctncalling.forge.single_turn.irrelevant_tasks import irrelevant_task
+from fctncalling.forge.single_turn.live_tasks import LIVE, live_task
 from fctncalling.forge.single_turn.proof import proof_fault
 from fctncalling.forge.single_turn.python_tasks import python_task
 
@@ -20,7 +21,7 @@ CATEGORIES = (
     "parallel",
     "parallel_multiple",
     "irrelevance",
-    "live_relevance",
+    *LIVE,
     *LANGUAGES,
 )
 """The single-turn categories that can be forged."""
@@ -39,7 +40,7 @@ def single_turn_entry(category: str, seed: int, index: int, attempt: int = 0) ->
     forged = _drawn(category, f"{seed} {category} {index} {attempt}")
     entry: dict[str, Any] = {
         "id": f"{category}_{index}",
-        "question": [[{"role": "user", "content": forged.question}]],
+        "question": [[*_system(forged), {"role": "user", "content": forged.question}]],
         "function": forged.functions,
     }
     if forged.ground_truth is not None:
@@ -48,6 +49,10 @@ def single_turn_entry(category: str, seed: int, index: int, attempt: int = 0) ->
     if fault is not None:
         raise UnprovenTask(f"{entry['id']} (seed {seed}, attempt {attempt}): {fault}: {entry}")
     return ForgedEntry(entry, difficulty(forged), forged.provenance)
+
+
+def _system(forged: SingleTurnTask) -> list[dict[str, str]]:
+    return [{"role": "system", "content": forged.system}] if forged.system else []
 
 
 def difficulty(forged: SingleTurnTask) -> float:
@@ -76,6 +81,8 @@ def _drawn(category: str, key: str) -> SingleTurnTask:
         try:
             if category == "irrelevance":
                 return irrelevant_task(rng)
+            if category in LIVE:
+                return live_task(category, rng)
             return code_task(category, rng) if category in LANGUAGES else python_task(category, rng)
         except NoSuchTask:
             continue

@@ -18,3 +18,4 @@ class SingleTurnTask:
     functions: list[dict[str, Any]]
     ground_truth: list[dict[str, dict[str, list[Any]]]] | None
     provenance: dict[str, Any]
+    system: str = ""  # a system message in front of the question

@@ -43,7 +43,8 @@ class MadeArgument:
         """The accepted values, BFCL's mark for "may be left out" among them."""
         default = self.parameter.default
         if self.value is None:
-            return [OMITTED] if default is None else [OMITTED, default]
+            is_documented = default is not None or self.parameter.nullable
+            return [OMITTED, default] if is_documented else [OMITTED]
         values = self.value.accepted
         omissible = not self.parameter.required and default is not None and default in values
         return [*values, OMITTED] if omissible else values
@@ -57,8 +58,17 @@ class MadeCall:
     arguments: tuple[MadeArgument, ...]
 
     def ground_truth(self) -> dict[str, dict[str, list[Any]]]:
-        """Return BFCL's {function: {parameter: [accepted values]}}."""
-        return {self.function.name: {each.parameter.name: each.accepted for each in self.arguments}}
+        """Return BFCL's {function: {parameter: [accepted values]}}; of a dict {member: ...}."""
+        accepted: dict[str, list[Any]] = {}
+        members: dict[str, list[Any]] = {}
+        for each in self.arguments:
+            of_dict = members if each.parameter.group else accepted
+            of_dict[each.parameter.name] = each.accepted
+        if members:
+            group = next(each.parameter.group for each in self.arguments if each.parameter.group)
+            unsaid = all(OMITTED in values for values in members.values())
+            accepted[group] = [members, OMITTED] if unsaid else [members]
+        return {self.function.name: accepted}
 
     def is_sensible(self) -> bool:
         """Whether no two arguments name the same: nobody goes from Osaka to Osaka."""

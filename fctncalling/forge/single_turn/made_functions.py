@@ -19,9 +19,6 @@ from fctncalling.forge.single_turn.frames import (
 from fctncalling.forge.single_turn.value_kinds import ValueKind, enum_words
 
 Doc = dict[str, Any]
-COMMON_SHARE = 0.06  # of functions that may have the options any function of a mode may have
-OPTIONAL_SHARE = 0.1  # of a frame's required parameters that a doc may turn into optional ones
-REQUIRED_ALL_THE_SAME = 0.22  # of the parameters a frame calls optional
 FREE_FORMAT_SHARE = 0.45  # of dates and times whose doc asks for no format
 _FORMAT = re.compile(r" in (?:the|24-hour) format [A-Z:-]+")
 KIND_WEIGHTS = {"bool": 0.4, "dict": 6.0, "array": 5.0, "ints": 5.0}  # above 1: drawn sooner
@@ -77,7 +74,9 @@ class MadeParameter:
     name: str
     required: bool
     kind: ValueKind
-    default: Any = None  # None: the doc speaks of none
+    default: Any = None  # None: the doc speaks of none, unless it is nullable
+    nullable: bool = False  # whether the doc says that null is the default
+    group: str = ""  # the dict it stands in
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,18 @@ def make_function(
     frame: FunctionFrame, num_parameters: int, profile: CategoryProfile, rng: random.Random
 ) -> MadeFunction:
     """Return a function of a frame, with so many parameters or as near as its pool allows."""
-    chosen = _chosen(frame, num_parameters, rng)
+    chosen = _chosen(frame, num_parameters, profile.common_share, rng)
     as_floats = rng.random() < profile.float_share
-    parameters = tuple(_made(parameter, frame, as_floats, rng) for parameter in chosen)
+    parameters = tuple(_made(each, frame, as_floats, profile, rng) for each in chosen)
     name = _name(frame, profile.dotted_share, rng)
     return MadeFunction(
         frame, name, parameters, document_function(frame, name, parameters, profile, rng)
     )
 
 
-def _chosen(frame: FunctionFrame, count: int, rng: random.Random) -> list[ParameterFrame]:
+def _chosen(
+    frame: FunctionFrame, count: int, common_share: float, rng: random.Random
+) -> list[ParameterFrame]:
     """Return parameters of the pool in its order: those in the noun phrase, then others."""
     must = [each for each in frame.parameters if each.name in frame.slots]
     must = must or list(frame.parameters[:1])
@@ -114,7 +115,7 @@ def _chosen(frame: FunctionFrame, count: int, rng: random.Random) -> list[Parame
         must, needed = must + needed, []
     known = {name for each in frame.parameters for name in each.names}
     common = [each for each in common_parameters(frame) if each.name not in known]
-    if rng.random() > COMMON_SHARE:
+    if rng.random() > common_share:
         common = []
     picked = list(must)
     pools = [needed, optional, common] if rng.random() < 0.8 else [optional, needed, common]
@@ -126,16 +127,22 @@ def _chosen(frame: FunctionFrame, count: int, rng: random.Random) -> list[Parame
 
 
 def _made(
-    parameter: ParameterFrame, frame: FunctionFrame, as_floats: bool, rng: random.Random
+    parameter: ParameterFrame,
+    frame: FunctionFrame,
+    as_floats: bool,
+    profile: CategoryProfile,
+    rng: random.Random,
 ) -> MadeParameter:
     name = rng.choice(parameter.names)
     kind = parameter.kind
     if kind.name in ("date", "time") and not kind.words and rng.random() < FREE_FORMAT_SHARE:
         kind = ValueKind(kind.name, "free")
-    if parameter.optional and rng.random() > REQUIRED_ALL_THE_SAME:
+    if parameter.optional and rng.random() > profile.required_share:
         return MadeParameter(parameter, name, False, kind, default_value(parameter))
     may_turn = frame.mode != "compute" and parameter.name not in frame.slots
-    turned = may_turn and parameter is not frame.parameters[0] and rng.random() < OPTIONAL_SHARE
+    turned = (
+        may_turn and parameter is not frame.parameters[0] and rng.random() < profile.optional_share
+    )
     if kind.name == "int" and as_floats and frame.mode == "compute":
         kind = ValueKind("whole", kind.words, kind.args)
     return MadeParameter(parameter, name, not turned, kind)

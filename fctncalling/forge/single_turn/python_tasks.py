@@ -46,7 +46,7 @@ def python_task(category: str, rng: random.Random) -> SingleTurnTask:
     return SingleTurnTask(
         question,
         [function.doc for function in functions],
-        None if category == "live_relevance" else [call.ground_truth() for call in calls],
+        [call.ground_truth() for call in calls],
         provenance_of(domain.name, calls),
     )
 
