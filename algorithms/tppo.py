@@ -1,10 +1,15 @@
 """TPPO (token-level PPO with BAD, arXiv:2405.15821), POAD and NTPO.
 
-Deviations from the published code: 1. the default lam_token is 1, so that wording does not change
-credit for any lambda (the published code uses lam between tokens too: that is POAD). 2. Advantages
-are whitened once over the whole batch, within bounds set by the outcomes' spread; where that is 0
-the policy makes no step. 3. Truncated episodes bootstrap. 4. The value loss has its own clip range.
-5. All minibatches of an update divide by one number. 6. --target_kl ends an update early.
+Deviations from the published code:
+1. the default lam_token is 1, so that wording does not change credit for any lambda (the published
+   code uses lam between tokens too: that is POAD);
+2. advantages are whitened once over the whole batch, and their scale is bounded by the spread of
+   the outcomes (`learning_signal.whiten_by_spread`);
+3. without any advantage the policy takes no step (`ppo.update`);
+4. all minibatches of an update have one divisor (`targets.loss_divisor`);
+5. an update stops early at a KL of 0.05 (--target_kl);
+6. truncated episodes bootstrap;
+7. the value loss has its own clip range.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ CARDS = (
         "live_relevance",
         "One of the offered functions helps; what is called with what is not compared. There is no ground "
         "truth: the oracle makes some call.",
-        "any call that can be read, of any function. The strict verdict wants one that is offered, with its required arguments.",
+        "any call that can be read, of any function. The strict verdict wants one that is offered, with its required arguments, which have to fit their docs and say something of the question: a number, a name or two words.",
         _forged("live_relevance"),
         ["[Statistics_4_DetermineDiceProbability(target=1, die_sides=8)]"],
         [("words instead of a call", ["The odds are one in eight."])],

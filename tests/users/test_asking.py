@@ -73,7 +73,7 @@ def open_parameter(task: Task) -> tuple[str, str]:
     return name, str(task.extra["user_knows"][name])
 
 
-def asked(task: Task, patterns: tuple[str, ...]) -> Iterator[str]:
+def questions_for(task: Task, patterns: tuple[str, ...]) -> Iterator[str]:
     """Yield a task's questions for its open value, worded without a look at the user's rules."""
     name, _ = open_parameter(task)
     (call,) = task.ground_truth or ()
@@ -104,7 +104,7 @@ def test_natural_questions_that_name_the_parameter_are_answered(
     assert sum(task.category == "clarify_missing" for task in tasks) >= 200
     rates = dict.fromkeys(patterns, 0.0)
     for task in tasks:
-        for pattern, question in zip(patterns, asked(task, patterns), strict=True):
+        for pattern, question in zip(patterns, questions_for(task, patterns), strict=True):
             rates[pattern] += brings_the_value(task, question) / len(tasks)
     assert min(rates.values()) >= least, rates
 
