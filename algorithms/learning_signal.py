@@ -57,6 +57,16 @@ def whiten_by_spread(advantages: Tensor, loss_mask: Tensor, spread: float) -> Te
     return whitened / excess if excess > 1.0 else whitened
 
 
+def easier_tasks(config: TrainConfig) -> list[str]:
+    """Return what makes a first reward likelier, naming only flags that the environment has: tasks
+    without categories cannot be mixed, and other environments than BFCL's pay what they pay.
+    """
+    if config.env_name in ("fctncalling_env", "clarify", "team"):
+        partial = ["--reward progress"] * (config.env_name == "fctncalling_env")
+        return ["easier tasks (--curriculum, --mixture)", *partial]
+    return ["easier tasks, or a reward for a part of one, in the environment"]
+
+
 def no_signal_warning(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> str:
     """Return the line that says why the policy was not moved, and what to try."""
     valid = [episode for episode in episodes if not episode.invalid]
@@ -68,7 +78,7 @@ def no_signal_warning(episodes: Sequence[EpisodeRecord], config: TrainConfig) ->
     returns = [episode.episode_return for episode in valid]
     if not any(returns):
         observation = f"no episode of this update earned anything (0 of {len(valid)})"
-        cures = ["easier tasks (--curriculum, --mixture)", "--reward progress"]
+        cures = easier_tasks(config)
         cures += ["a model that was taught by examples first", "more --episodes_per_update"]
     else:
         whose = "all episodes of each group" if config.algorithm_name == "GRPO" else "all episodes"

@@ -56,6 +56,11 @@ RULES = (
         "a critic, which GRPO has none of",
         refused=False,
     ),
+    Rule(
+        ("loss_token_divisor",),
+        lambda config: config.loss_aggregation != "token_sum",
+        "--loss_aggregation token_sum",
+    ),
     Rule(("kl_mode",), lambda config: not config.kl_coef, "--kl_coef above 0"),
     Rule(("lora_alpha", "lora_targets"), lambda config: not config.lora_r, "--lora_r above 0"),
     Rule(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -16,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 TextEnv = gymnasium.Env[Any, Any]
 MakeEnv = Callable[[], TextEnv]
+_drawn = threading.Event()  # an environment's reset drew from Python's global stream
 # key of an environment's metadata: its tools are fast and determined by seed and actions
 IN_PROCESS = "in_process_tools"
 
@@ -133,15 +136,28 @@ def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
     """Call `reset` or `step`; an exception is returned as part of the response."""
     started = time.perf_counter()
     try:
-        if request.text is None:
-            result: tuple[Any, ...] = env.reset(
-                seed=request.seed, options={"task_id": request.task_id}
-            )
-        else:
-            result = env.step(request.text)
+        result = env.step(request.text) if request.text is not None else _reset(env, request)
     except BaseException as error:  # a KeyboardInterrupt too must get back to the thread that asked
         return EnvResponse(slot, (), error, time.perf_counter() - started)
     return EnvResponse(slot, result, None, time.perf_counter() - started)
+
+
+def _reset(env: TextEnv, request: EnvRequest) -> tuple[Any, ...]:
+    """Reset an environment; warn of the first that draws from what all threads draw from, which no
+    seed of ours can order.
+    """
+    if _drawn.is_set():
+        return env.reset(seed=request.seed, options={"task_id": request.task_id})
+    before = random.getstate()
+    result = env.reset(seed=request.seed, options={"task_id": request.task_id})
+    if random.getstate() != before and not _drawn.is_set():
+        _drawn.set()
+        logger.warning(
+            "%s.reset draws from Python's global random stream, which environments share: two runs "
+            "of one seed may differ. Draw from self.np_random, which reset seeds",
+            type(getattr(env, "unwrapped", env)).__name__,
+        )
+    return result
 
 
 def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:

@@ -99,8 +99,8 @@ def _no_signal(history: History) -> Finding | None:
     if skipped and 1.0 - fmean(skipped) < MIN_UPDATES_WITH_SIGNAL:
         return (
             f"In {sum(skipped):.0f} of the last {WINDOW} updates all episodes earned the same and "
-            "the policy was not moved: take easier tasks, --reward progress, or a model that "
-            "solves some of them",
+            "the policy was not moved: take easier tasks, a reward for parts of one, or a model "
+            "that solves some of them",
             1.0 - fmean(skipped),
             MIN_UPDATES_WITH_SIGNAL,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -23,8 +24,8 @@ def split_held_out(
 ) -> tuple[list[T], list[T]]:
     """Return the training tasks and at most `limit` held-out ones, drawn by a fixed seed.
 
-    `separate`: held-out tasks of a file of their own; None: a fifth of `tasks` is held out. A
-    single task is both.
+    `separate`: held-out tasks of a file of their own; None: a fifth of each category of `tasks` is
+    held out. A single task is both.
     """
     training = list(tasks)
     fixed = random.Random(0)
@@ -34,10 +35,44 @@ def split_held_out(
         held_out = list(training)
     else:
         fixed.shuffle(training)
-        size = max(1, round(HELD_OUT_SHARE * len(training)))
-        held_out, training = training[:size], training[size:]
+        chosen = _held_out_places([task.category for task in training])
+        held_out = [task for place, task in enumerate(training) if place in chosen]
+        training = [task for place, task in enumerate(training) if place not in chosen]
     fixed.shuffle(held_out)
     return training, held_out[:limit]
+
+
+def _held_out_places(categories: Sequence[str]) -> set[int]:
+    """Return which places of a list are held out: the first fifth of each category, at least one
+    where two others remain to be learned from.
+    """
+    counts = Counter(categories)
+    left = {
+        name: max(1, round(HELD_OUT_SHARE * count)) if count > 2 else 0
+        for name, count in counts.items()
+    }
+    if not any(left.values()):
+        left[categories[0]] = 1
+    places = set()
+    for place, name in enumerate(categories):
+        if left[name]:
+            left[name] -= 1
+            places.add(place)
+    return places
+
+
+def _held_out_note(tasks: Sequence[Task], training: Sequence[Task], played: Sequence[Task]) -> str:
+    """Return how many tasks of each category are held out, and played in evaluations."""
+    number = len(tasks) - len(training)
+    some = f" (evaluations play {len(played)} of them)" if len(played) < number else ""
+    counts = Counter(task.category for task in played)
+    none = sorted({task.category for task in tasks} - counts.keys())
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    lacking = f"; none of {', '.join(none)}" if none else ""
+    return (
+        f"Held out {number} of {len(tasks)} tasks{some}: {listed}{lacking}. --eval_dataset_path "
+        "gives others."
+    )
 
 
 def load_bfcl_tasks(
@@ -67,10 +102,7 @@ def load_bfcl_tasks(
             "Note: the only task is evaluated on too: give --eval_dataset_path for held-out ones."
         )
     elif separate is None:
-        announce(
-            f"Held out {len(tasks) - len(training)} of {len(tasks)} tasks; "
-            "--eval_dataset_path gives others."
-        )
+        announce(_held_out_note(tasks, training, held_out))
     return training, held_out
 
 

@@ -192,6 +192,7 @@ def test_presets_fill_in_what_the_command_line_leaves_open(name: str) -> None:
             "--gamma_token: no effect without --algorithm_name TPPO",
         ),
         ("--algorithm_name GRPO --critic full", "--critic: no effect without a critic"),
+        ("--loss_token_divisor 9", "--loss_token_divisor: no effect without --loss_aggregation"),
         ("--kl_mode k2", "--kl_mode: no effect without --kl_coef above 0"),
         ("--lora_alpha 3", "--lora_alpha: no effect without --lora_r"),
         ("--overlong_penalty 1", "--overlong_penalty: no effect without --overlong penalty"),
@@ -227,6 +228,7 @@ def run_notes(words: list[str]) -> list[str]:
     [
         ("--reward success --env_name calculator", "--env_name fctncalling_env"),
         ("--reward strict --env_name CartPole-v1", "--env_name fctncalling_env"),
+        ("--frozen_roles planner", "--env_name team, or an environment of your own"),
         ("--ray_address auto", "--num_rollout_workers above 0"),
         ("--rollout_worker_gpus 1", "--num_rollout_workers above 0"),
         ("--vllm_url http://localhost:8000", "--rollout_engine vllm"),

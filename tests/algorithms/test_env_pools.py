@@ -5,6 +5,8 @@ order is kept.
 from __future__ import annotations
 
 import logging
+import random
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.rollout import async_pool
+from fctncalling.algorithms.rollout import async_pool, env_pool
 from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalLogError, ArrivalOrder
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.rollout.env_pool import EnvPool
@@ -74,6 +76,25 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_threads_that_are_waited_for_play_bit_for_bit_what_one_thread_plays() -> None:
     assert rows(played(threads(TwoStepEnv, 5))) == rows(played([TwoStepEnv() for _ in range(5)]))
+
+
+class GlobalDraws(TwoStepEnv):
+    """Draws from the stream that all environments share."""
+
+    def reset(self, **keywords: Any) -> tuple[str, dict[str, Any]]:
+        random.random()
+        return super().reset(**keywords)
+
+
+def test_a_reset_that_draws_from_the_global_random_stream_is_told_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(env_pool, "_drawn", threading.Event())
+    played(threads(TwoStepEnv, 3))
+    assert not caplog.messages
+    played(threads(GlobalDraws, 3))
+    (message,) = caplog.messages
+    assert message.startswith("GlobalDraws.reset draws from Python's global random stream")
 
 
 @pytest.mark.parametrize("in_order", [False, True])

@@ -240,5 +240,9 @@ def test_the_warning_says_what_happened_and_what_to_try() -> None:
     for record in nothing:
         record.num_steps = record.num_actions_truncated = 1
     assert "--max_new_tokens (100 % of the actions" in no_signal_warning(nothing, settings())
+    assert "--reward progress" in no_signal_warning(nothing, settings())
+    for env_name in ("MyEnv-v0", "calculator"):  # which have neither categories nor --reward
+        warning = no_signal_warning(nothing, settings(env_name=env_name))
+        assert not any(flag in warning for flag in ("--reward", "--mixture", "--curriculum"))
     assert "earned the same (1 to 1)" in no_signal_warning(everything, settings())
     assert "of each group" in no_signal_warning(everything, grpo())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,31 @@ def test_demonstrated_tasks_that_are_held_out_are_counted_by_what_they_hold(
     load_demonstrations(config, RunConfig(), setup, template)
     text = str(capsys.readouterr())
     assert "1 held-out tasks are demonstrated too, such as simple_python_1" in text
+
+
+def test_a_fifth_of_each_category_is_held_out_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = {"simple_python": 11, "parallel": 3, "multiple": 7, "parallel_multiple": 2}
+    entries = [
+        entry(f"{name}_{number}", f"The {number}th of {name}.")
+        for name, count in numbers.items()
+        for number in range(count)
+    ]
+    path = written(tmp_path / "own.jsonl", *entries)
+    setup = make_task_setup(TrainConfig(dataset_path=path), RunConfig())
+    held_out = Counter(task_id.rpartition("_")[0] for task_id in setup.held_out_ids)
+    assert held_out == {"simple_python": 2, "parallel": 1, "multiple": 1}
+    assert not {each.id for each in setup.candidates} & set(setup.held_out_ids)
+    assert len(setup.candidates) + len(setup.held_out_ids) == 23
+    told = "Held out 4 of 23 tasks: multiple 1, parallel 1, simple_python 2; none of parallel_mult"
+    assert told in capsys.readouterr().out
+    make_task_setup(TrainConfig(dataset_path=path, eval_episodes=2), RunConfig())
+    assert "4 of 23 tasks (evaluations play 2 of them)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("count", "held_out"), [(2, 1), (3, 1), (10, 2), (13, 3)])
+def test_of_one_category_a_fifth_is_held_out(tmp_path: Path, count: int, held_out: int) -> None:
+    entries = [entry(f"simple_python_{number}", f"The {number}th.") for number in range(count)]
+    config = TrainConfig(dataset_path=written(tmp_path / "own.jsonl", *entries))
+    assert len(make_task_setup(config, RunConfig()).held_out_ids) == held_out

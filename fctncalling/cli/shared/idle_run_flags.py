@@ -50,6 +50,10 @@ def _is_no_team(config: TrainConfig, _: RunConfig) -> bool:
     return config.env_name != TEAM
 
 
+def _has_no_roles(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name in (OUR_ENV, CLARIFY, *JOBS)
+
+
 def _plays_no_bfcl_tasks(config: TrainConfig, _: RunConfig) -> bool:
     return config.env_name not in (OUR_ENV, CLARIFY, TEAM)
 
@@ -62,6 +66,11 @@ RULES = (
     Rule(("user",), _has_no_bfcl_tasks, f"--env_name {OUR_ENV}, {CLARIFY}"),
     Rule(("question_cost",), _has_no_price, f"--env_name {CLARIFY}"),
     Rule(("team",), _is_no_team, f"--env_name {TEAM}"),
+    Rule(
+        ("frozen_roles",),
+        _has_no_roles,
+        f"--env_name {TEAM}, or an environment of your own whose info names roles",
+    ),
     Rule(("reward",), _is_other_env, f"--env_name {OUR_ENV}: other environments have their own"),
     Rule(("ray_address", "rollout_worker_gpus"), _has_no_workers, "--num_rollout_workers above 0"),
     Rule(
