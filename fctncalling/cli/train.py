@@ -27,6 +27,7 @@ from fctncalling.cli.shared.missing_library import missing_library
 from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.data.bfcl import TaskError
+from fctncalling.envs.named_tools import find_modules_here
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
@@ -71,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level = logging.INFO if is_first_process() else logging.WARNING
     logging.getLogger("fctncalling").setLevel(level)
     words = list(sys.argv[1:] if arguments is None else arguments)
+    find_modules_here()
     try:
         namespace = parse_settings(words)  # --help ends here, before torch is loaded
     except SettingError as error:
