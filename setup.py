@@ -1,5 +1,7 @@
 """Packaging: the rooms stay on top of the tree and are imported as `fctncalling.<room>`."""
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from setuptools import setup
@@ -24,6 +26,26 @@ def packages() -> list[str]:
         if name.split(".")[1:2] not in [[room] for room in ROOMS]
     ]
     return [*top, *(f"fctncalling.{name}" for room in ROOMS for name in subpackages(room))]
+
+
+LINKS = Path(".editable")
+
+
+def package_folders() -> dict[str, str]:
+    """Return where packages lie: `fctncalling.<room>` in the rooms; in an editable install behind
+    links, whose folder goes on Python's path.
+
+    What is found on the path comes before a folder called fctncalling without an `__init__.py`,
+    such as a clone beside one's script; what setuptools maps name by name comes after it.
+    """
+    mapped = {f"fctncalling.{room}": room for room in ROOMS}
+    if "editable_wheel" not in sys.argv or not Path("fctncalling", ROOMS[0]).is_symlink():
+        return mapped  # a clone without symbolic links
+    LINKS.mkdir(exist_ok=True)
+    for name in ("fctncalling", "train_fctncalling.py", "evaluate_fctncalling.py"):
+        with suppress(FileExistsError):
+            (LINKS / name).symlink_to(Path("..", name))
+    return {"": str(LINKS)}
 
 
 TRAIN = [
@@ -78,7 +100,7 @@ setup(
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.11",
     packages=packages(),
-    package_dir={f"fctncalling.{room}": room for room in ROOMS},
+    package_dir=package_folders(),
     package_data={
         "": [
             "py.typed",
