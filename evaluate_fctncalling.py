@@ -17,6 +17,7 @@ from pathlib import Path
 from fctncalling.cli.shared.missing_library import missing_library
 from fctncalling.cli.shared.parser import OneLineParser
 from fctncalling.cli.shared.standard_streams import standard_streams
+from fctncalling.envs.named_tools import find_modules_here
 
 SUBCOMMANDS = {
     "verdicts": "fctncalling.cli.verdicts",
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling
     """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130
     after Ctrl-C; SystemExit where nobody reads its output any more.
     """
+    find_modules_here()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # models' texts may hold half characters
     with standard_streams(goes_on=False):

@@ -1,6 +1,8 @@
 """Packaging: the rooms stay on top of the tree and are imported as `fctncalling.<room>`."""
 
 import re
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from setuptools import setup
@@ -35,6 +37,26 @@ def long_description() -> str:
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
     text = re.sub(r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n*", "", text)
     return re.sub(r"\[([^\]]*)\]\((?!https?:|#)([^)]*)\)", r"\1 (`\2`)", text)
+
+
+LINKS = Path(".editable")
+
+
+def package_folders() -> dict[str, str]:
+    """Return where packages lie: `fctncalling.<room>` in the rooms; in an editable install behind
+    links, whose folder goes on Python's path.
+
+    What is found on the path comes before a folder called fctncalling without an `__init__.py`,
+    such as a clone beside one's script; what setuptools maps name by name comes after it.
+    """
+    mapped = {f"fctncalling.{room}": room for room in ROOMS}
+    if "editable_wheel" not in sys.argv or not Path("fctncalling", ROOMS[0]).is_symlink():
+        return mapped  # a clone without symbolic links
+    LINKS.mkdir(exist_ok=True)
+    for name in ("fctncalling", "train_fctncalling.py", "evaluate_fctncalling.py"):
+        with suppress(FileExistsError):
+            (LINKS / name).symlink_to(Path("..", name))
+    return {"": str(LINKS)}
 
 
 TRAIN = [
@@ -127,7 +149,7 @@ setup(
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.11",
     packages=packages(),
-    package_dir={f"fctncalling.{room}": room for room in ROOMS},
+    package_dir=package_folders(),
     package_data={
         "": [
             "py.typed",

@@ -26,4 +26,4 @@ def extra_module(module: str, extra: str, purpose: str) -> Any:
         raise MissingExtra(
             f"{purpose} needs the library {module}, which cannot be imported ({error}). "
             f"Install it with `pip install 'fctncalling[{extra}]'`."
-        ) from error
+        ) from None  # a traceback of two errors would hide the line that helps

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+import os
+import sys
 from collections.abc import Collection, Iterable
 from importlib import import_module
+from typing import Any
 
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
@@ -34,17 +38,43 @@ def named_by_path(
     return found
 
 
+def find_modules_here() -> None:
+    """Let modules of the working folder be imported, behind all that is installed."""
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+
+
+def named_object(target: str) -> Any:
+    """Return the object at "module:name"; ImportError, with what is wrong and its cure, where there
+    is none.
+    """
+    module, _, name = target.partition(":")
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise ImportError(f"{module} imports {error.name}, which is not installed") from error
+        raise ImportError(
+            f"there is no module {error.name}: expected MODULE:NAME, with the module in the "
+            "working folder or in one that PYTHONPATH names"
+        ) from error
+    except Exception as error:  # whatever the module's own code raises
+        raise ImportError(f"{module} ends with {type(error).__name__}: {error}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, dir(found), n=1)
+            hint = f"; is {near[0]} meant?" if near else ""
+            raise ImportError(f"{getattr(found, '__name__', module)} has no {part}{hint}")
+        found = getattr(found, part)
+    return found
+
+
 def imported_tool(path: str, place: str) -> type:
     """Return the class at "module:Class"; TaskError, naming the place, where there is none."""
-    module, _, name = path.partition(":")
     try:
-        found = getattr(import_module(module), name)
-    except Exception as error:  # whatever the module's own code raises
-        raise TaskError(
-            f"{place} cannot be imported ({type(error).__name__}: {error}): expected a module on "
-            "Python's path; "
-            "set PYTHONPATH to its folder"
-        ) from error
+        found = named_object(path)
+    except ImportError as error:
+        raise TaskError(f"{place} cannot be imported: {error}") from error
     if not isinstance(found, type):
         raise TaskError(f"{place} is {found!r:.100}: expected a class")
     return found

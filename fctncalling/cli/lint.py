@@ -1,9 +1,11 @@
-"""Lint tasks: replay every ground truth as an answer and report tasks that are impossible or
-suspicious.
+"""Lint tasks: replay every ground truth as an answer and report tasks that are impossible, broken
+or suspicious.
 
-Impossible: the official checker accepts no answer that the ground truth allows. Suspicious: it
-accepts one in an odd way only (one form, one spelling, one order), the truth's own calls fail, or
-truth and function docs contradict each other. Exit code 1 if a task is impossible.
+Impossible: the official checker accepts no answer that the ground truth allows. Broken: the truth's
+own calls are none that a model could make (broken syntax, an unknown function or argument), so that
+only an answer which fails alike is accepted. Suspicious: an answer is accepted in an odd way only
+(one form, one spelling, one order), the truth's own calls fail, or truth and function docs
+contradict each other. Exit code 1 if a task is impossible or, without --impossible, broken.
 
 example:
   fctncalling lint --dataset_path data/bfcl/BFCL_v4_live_simple.json
@@ -45,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lint every task; return 0, 1 if one is impossible, 2 if tasks cannot be read or their
-    tools cannot run.
+    """Lint every task; return 0, 1 if one is impossible or broken, 2 if tasks cannot be read or
+    their tools cannot run.
     """
     paths: list[Path] = args.dataset_path or [official_data_folder()]
     try:
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         _show(shown, linter)
-    return 1 if impossible else 0
+    return 1 if any(finding.severity != "suspicious" for finding in shown) else 0
 
 
 class Linter:

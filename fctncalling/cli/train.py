@@ -28,6 +28,7 @@ from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.data.bfcl import TaskError
+from fctncalling.envs.named_tools import find_modules_here
 from fctncalling.training.announce import announce, is_first_process, own_command
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
@@ -76,6 +77,7 @@ def _run(words: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     level = logging.INFO if is_first_process() else logging.WARNING
     logging.getLogger("fctncalling").setLevel(level)
+    find_modules_here()
     try:
         namespace = parse_settings(words)  # --help ends here, before torch is loaded
     except SettingError as error:

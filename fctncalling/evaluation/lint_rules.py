@@ -1,11 +1,13 @@
 """Lint rules for tasks.
 
-"impossible": no answer the rule could write passes the official checker. "suspicious": one does,
-but only in an odd way, or the entry contradicts itself.
+"impossible": no answer the rule could write passes the official checker. "broken": only an answer
+that fails as the truth's own calls do. "suspicious": one passes, but only in an odd way, or the
+entry contradicts itself.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +17,13 @@ from fctncalling.checkers.agentic import standardised
 from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task, Verdict
-from fctncalling.envs.episode.feedback import is_tool_error
+from fctncalling.envs.episode.feedback import EXECUTION_ERROR, is_tool_error
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.ground_truth import ExtraTools
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls, written_call
+from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.users.known_values import known_values
 from fctncalling.evaluation.accepted_answers import (
     possible_texts,
@@ -36,7 +39,7 @@ class Finding:
 
     id: str
     category: str
-    severity: str  # "impossible" or "suspicious"
+    severity: str  # "impossible", "broken" or "suspicious"
     rule: str
     message: str
 
@@ -64,6 +67,9 @@ def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Fin
             yield Finding(task.id, task.category, severity, name, message)
 
 
+_NO_CALL = re.compile(
+    rf"{EXECUTION_ERROR}.*?(name '\w+' is not defined|\w+\(\) (got an unexpected|missing|takes) )"
+)
 Found = Iterator[tuple[str, str, str]]  # severity, rule, message
 
 
@@ -224,7 +230,22 @@ def _failing_calls(task: Task, extra_tools: ExtraTools | None) -> Found:
         for call in calls:
             result = tools.execute(call)
             if is_tool_error(result):
-                yield "suspicious", "truth_fails", f"turn {turn}: {call} -> {result}"[:300]
+                told = f"turn {turn}: {call} -> {result}"[:300]
+                if _is_no_call(call, result):
+                    yield "broken", "truth_is_no_call", told
+                else:
+                    yield "suspicious", "truth_fails", told
+
+
+def _is_no_call(call: str, result: str) -> bool:
+    """Whether a call failed as none of a function that is there with its own arguments: broken
+    syntax, an unknown name, arguments that the function does not take.
+    """
+    try:
+        parse_expression(call.strip())
+    except (ValueError, SyntaxError):
+        return True
+    return _NO_CALL.match(result) is not None
 
 
 def _agentic_truth(task: Task) -> Found:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError
+from fctncalling.envs.named_tools import named_object
 
 
 def import_user_object(flag: str, target: str) -> Any:
@@ -14,16 +14,9 @@ def import_user_object(flag: str, target: str) -> Any:
     if not (module and name):
         raise SettingError(f"--{flag}: got {target!r}, expected MODULE:NAME")
     try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # whatever the module's own code raises
-        raise SettingError(
-            f"--{flag} {target}: cannot be imported ({type(error).__name__}: {error}); expected a "
-            "name in a module on "
-            "Python's path; set PYTHONPATH to its folder"
-        ) from error
-    return found
+        return named_object(target)
+    except ImportError as error:
+        raise SettingError(f"--{flag} {target}: cannot be imported: {error}") from error
 
 
 def load_reward(reward: str) -> Any:

@@ -150,6 +150,35 @@ def test_lint_of_all_official_data_finds_what_the_official_checker_rejects(
     print(*(f"{rule}: {len(ids)}" for rule, ids in found.items()), sep=", ")
 
 
+@pytest.mark.parametrize(
+    ("call", "severity"),
+    [
+        ("mkdir(dir_name='x')", None),
+        ("cd(folder='nowhere')", "suspicious"),
+        ("mkdir(dir_name='x'", "broken"),
+        ("mkdir(dir_nam='x')", "broken"),
+        ("mkdir()", "broken"),
+        ("post_tweet(content='x')", "broken"),
+    ],
+)
+def test_a_truth_that_no_model_would_write_is_broken_and_fails_the_command(
+    call: str, severity: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"root": {"home": {"type": "directory", "contents": {}}}}
+    entry = {
+        "id": "multi_turn_base_0",
+        "question": [[{"role": "user", "content": "Make x."}]],
+        "involved_classes": ["GorillaFileSystem"],
+        "initial_config": {"GorillaFileSystem": files},
+        "ground_truth": [[call]],
+    }
+    path = tmp_path / "tasks.json"
+    path.write_text(json.dumps([entry]))
+    assert main(["lint", "--dataset_path", str(path)]) == (severity == "broken")
+    found = capsys.readouterr().out.splitlines()
+    assert found[0].split()[0] == (severity or "nothing")
+
+
 def test_the_command_reports_and_fails_on_impossible_tasks(
     shared: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -5,6 +5,9 @@ truth are refused.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -87,7 +90,8 @@ def test_tools_and_a_reward_of_ones_own_reach_the_trainers_environment(tmp_path:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--reward=no_such:thing"], "--reward no_such:thing: cannot be imported"),
+        (["--reward=no_such:thing"], "--reward no_such:thing: cannot be imported: there is no mod"),
+        (["--reward=test_own_code:brevty"], "test_own_code has no brevty; is brevity meant"),
         (["--reward=test_own_code:TASK"], "expected a function"),
         (["--tools", "Shop"], "expected NAME=MODULE:CLASS"),
         (["--tools", "Shop=test_own_code:brevity"], "expected a class"),
@@ -131,3 +135,21 @@ def test_a_task_may_name_its_category_itself_whatever_its_id(tmp_path: Path) -> 
 def test_an_environment_of_ones_own_has_a_results_folder_of_its_name() -> None:
     config = TrainConfig(env_name="my_module:MyEnv-v0", results_dir="r", experiment_name="e")
     assert results_folder(config) == Path("r/e/embedded/MyEnv-v0/TPPO")
+
+
+def test_modules_of_the_working_folder_are_found(tmp_path: Path) -> None:
+    """Behind installed ones: a file json.py there takes nothing's place."""
+    (tmp_path / "my_own_shop.py").write_text("class Shop:\n    def sell(self): ...\n")
+    (tmp_path / "json.py").write_text("raise SystemExit('taken')\n")
+    command = ["-m", "fctncalling", "lint", "--dataset_path", task_file(tmp_path, "shop/1")]
+    command += ["--tools", "Shop=my_own_shop:Shop"]
+    root = str(Path(evaluate.__code__.co_filename).parent)
+    told = subprocess.run(
+        [sys.executable, "-P", *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 broken (truth_is_no_call)" in told.stdout, told.stderr

@@ -350,3 +350,18 @@ def test_every_recorded_failure_has_a_cause_and_every_nearest_answer_passes(
             assert found.verdict.valid or found.cause in CURES
             if found.nearest is not None and task.kind in ("simple", "multiple", "parallel"):
                 assert judge(task, found.nearest, record["form"]).valid
+
+
+def test_calls_of_an_interface_are_shown_as_calls_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [task, *_] = [each for each in embedded_tasks() if each.category == "parallel"]
+    calls = [{"add_item": json.dumps({"item": 'a "b"', "list": "c"})}, {"clear": "{}"}]
+    entry = {"id": task.id, "category": task.category, "form": "tool_call"}
+    path = tmp_path / "answers.jsonl"
+    path.write_text(json.dumps({**entry, "response": json.dumps(calls)}) + "\n")
+    assert main(["why", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert """: [add_item(item='a "b"', list='c'), clear()]""" in out
+    assert "would pass: [" in out
+    assert '\\"' not in out

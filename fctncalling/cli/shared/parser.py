@@ -25,7 +25,8 @@ class OneLineParser(argparse.ArgumentParser):
         near = "" if unknown or not words else self._nearest(words.split()[0].partition("=")[0])
         near = near or _nearest_choice(message)
         hint = f"; is {near} meant?" if near else ""
-        print(f"error: {message}{hint} (--help lists every flag)", file=sys.stderr)
+        every = "--help-all" if "--help-all" in self._option_string_actions else "--help"
+        print(f"error: {message}{hint} ({every} lists every flag)", file=sys.stderr)
         raise SystemExit(2)
 
     def format_basic_help(self, basic: Collection[str]) -> str:

@@ -111,14 +111,12 @@ def _parse_tool(text: str) -> tuple[str, str]:
     module, _, qualname = target.partition(":")
     if not (name and module and qualname):
         raise InputError(f"--tools: expected NAME=MODULE:CLASS, got {text!r}")
-    from fctncalling.envs.tools import tool_class
+    from fctncalling.envs.named_tools import named_object
 
     try:
-        tool_class(name, {name: target})
-    except Exception as error:  # whatever the module's own code raises
-        raise InputError(
-            f"--tools {text}: cannot be imported ({type(error).__name__}: {error}): expected a "
-            "class of a module on "
-            "Python's path; set PYTHONPATH to its folder"
-        ) from error
+        found = named_object(target)
+    except ImportError as error:
+        raise InputError(f"--tools {text}: cannot be imported: {error}") from error
+    if not isinstance(found, type):
+        raise InputError(f"--tools {text}: expected a class, found {found!r:.60}")
     return name, target

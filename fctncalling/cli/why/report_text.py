@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -77,11 +78,11 @@ def _cause(number: int, cause: Mapping[str, Any], failed: int) -> Iterator[str]:
         yield f"     first failing: {_counts(turns)}"
     for example in cause["examples"]:
         where = f" ({', '.join(example['where'][:3])})" if example["where"] else ""
-        yield f"     {example['id']}{where}: {_one_line(example['answer']) or '(empty)'}"
+        yield f"     {example['id']}{where}: {_shown(example['answer']) or '(empty)'}"
         if example["turn"] is not None:
             yield f"       rule: {example['error_type']}: {_one_line(example['message'])}"
         if example["nearest"] is not None:
-            yield f"       would pass: {_one_line(example['nearest'])}"
+            yield f"       would pass: {_shown(example['nearest'])}"
         if example["causes"][1:]:
             yield f"       then: {', '.join(example['causes'][1:])}"
 
@@ -101,6 +102,22 @@ def _shares(shares: list[Mapping[str, Any]]) -> str:
     return ", ".join(
         f"{each['name']} {each['count']} ({100 * each['share']:.1f} %)" for each in shares
     )
+
+
+def _shown(text: str) -> str:
+    """Return an answer on one line; calls of an interface, whose arguments are JSON texts inside
+    JSON, as calls are written.
+    """
+    try:
+        calls = json.loads(text)
+        written = [
+            f"{name}({', '.join(f'{key}={value!r}' for key, value in json.loads(given).items())})"
+            for each in calls
+            for name, given in each.items()
+        ]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return _one_line(text)
+    return _one_line(f"[{', '.join(written)}]")
 
 
 def _one_line(text: str) -> str:
