@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=MAX_EPISODES,
         metavar="N",
-        help="the N worst episodes: invalid ones, then those of lowest return; default: %(default)s",
+        help="the N worst episodes: invalid, then of lowest return; default: %(default)s",
     )
     add("--output", type=Path, metavar="FILE", help="default: view.html in RUN, or beside it")
     add("--follow", action="store_true", help="make the page again when the run grows")

@@ -68,8 +68,13 @@ _OBJECTS = Expected("a list of objects", _list_of(lambda each: isinstance(each, 
 _CALLS = Expected("a list of calls", _list_of(lambda each: isinstance(each, str | dict)))
 _INTEGERS = Expected("a list of integers", _list_of(lambda each: type(each) is int))
 _STEP_TYPES = {
-    "turn": _INDEX, "calls": _CALLS, "executed": _CALLS, "results": _LIST, "reward": _NUMBER,
-    "messages": _OBJECTS, "role": _TEXT,
+    "turn": _INDEX,
+    "calls": _CALLS,
+    "executed": _CALLS,
+    "results": _LIST,
+    "reward": _NUMBER,
+    "messages": _OBJECTS,
+    "role": _TEXT,
 }
 
 

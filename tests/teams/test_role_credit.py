@@ -212,7 +212,10 @@ def test_the_viewers_checks_know_roles(
     lanes = data["episodes"][0]["lanes"]
     assert lanes["steps"] == [0, 3, 1, 2, 4]  # the planner's rows, then the caller's
     paid = {role: (OWN if own else SHARED)[role] for role in ("planner", "caller")}
-    assert [each for each in lanes["numbers"]["rewards"] if each] == sum(paid.values(), [])
+    assert [each for each in lanes["numbers"]["rewards"] if each] == [
+        *paid["planner"],
+        *paid["caller"],
+    ]
     assert [each["bootstrap"] == 0 for each in lanes["parts"]] == [not cut, not cut]
     assert len({each["bootstrap"] for each in lanes["parts"]}) == 1 + cut
     steps = data["episodes"][0]["steps"]

@@ -108,10 +108,11 @@ def test_tokens_formulas_and_the_five_algorithms(browser: Any, pages: dict[str, 
 
 
 HIDDEN = """(algorithm) => {
-  const lane = algorithm ? `[data-compared="${place.t}"][data-algorithm="${algorithm}"]` : `[data-token="${place.t}"]`;
-  const box = document.querySelector(lane).getBoundingClientRect();
-  return box.bottom > document.getElementById("detail").getBoundingClientRect().top
-    || box.top < document.getElementById("top").getBoundingClientRect().bottom; }"""
+  const lane = algorithm ? `[data-compared="${place.t}"][data-algorithm="${algorithm}"]`
+    : `[data-token="${place.t}"]`;
+  const [box, panel, top] = [lane, "#detail", "#top"].map((each) =>
+    document.querySelector(each).getBoundingClientRect());
+  return box.bottom > panel.top || box.top < top.bottom; }"""
 
 
 @pytest.mark.parametrize("width", [400, 1280, 1440, 1920])
@@ -144,27 +145,30 @@ def test_a_strict_rule_explains_a_return_of_0(browser: Any, tmp_path: Path) -> N
         assert page.text("#turn-1 .chip") == "passes, not strictly"
         assert "strict:nested_call" in page.text('.list [data-id="train_000003:1"]')
         page.tab.click('[data-view="run"]')
-        assert "1 × strict:nested_call" in page.text("#categories")
+        assert "1 \N{MULTIPLICATION SIGN} strict:nested_call" in page.text("#categories")
 
 
 CONTRAST = """() => {
   const parse = (text) => {
-    const numbers = text.match(/[\\d.e-]+/g).map(Number), unit = text.startsWith("rgb") ? 255 : 1;
-    const [r, g, b, a = 1] = numbers; return [r / unit, g / unit, b / unit, a]; };
+    const unit = text.startsWith("rgb") ? 255 : 1;
+    const [r, g, b, a = 1] = text.match(/[\\d.e-]+/g).map(Number);
+    return [r / unit, g / unit, b / unit, a]; };
   const over = ([r, g, b, a], below) => [r, g, b].map((each, at) => a * each + (1 - a) * below[at]);
-  const light = (colour) => colour.map((each) => each <= 0.04045 ? each / 12.92
-    : ((each + 0.055) / 1.055) ** 2.4).reduce((sum, each, at) => sum + [0.2126, 0.7152, 0.0722][at] * each, 0);
+  const linear = (each) => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
   let worst = [99, ""];
   for (const node of document.querySelectorAll("body *")) {
     if (![...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim())) continue;
-    if (!node.checkVisibility() || node.namespaceURI.endsWith("svg") || node.tagName === "OPTION") continue;
+    if (!node.checkVisibility() || node.matches("svg *, option")) continue;
     const layers = [];
-    for (let at = node; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    for (let at = node; at; at = at.parentElement)
+      layers.push(parse(getComputedStyle(at).backgroundColor));
     const back = layers.reverse().reduce((below, layer) => over(layer, below), [1, 1, 1]);
     const front = over(parse(getComputedStyle(node).color), back);
     const [low, high] = [light(back), light(front)].sort((one, other) => one - other);
     const ratio = (high + 0.05) / (low + 0.05);
-    if (ratio < worst[0]) worst = [ratio, `${node.tagName}.${node.className} ${node.textContent.slice(0, 30)}`];
+    if (ratio < worst[0])
+      worst = [ratio, `${node.tagName}.${node.className} ${node.textContent.slice(0, 30)}`];
   }
   return worst; }"""
 

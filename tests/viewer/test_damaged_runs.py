@@ -21,16 +21,34 @@ from fctncalling.data.token_file import TokenFileError, read_token_file, write_t
 from fctncalling.viewer import load_run, page_data, page_file, run_files
 
 STEP = {
-    "turn": 0, "text": "[f()]", "calls": [{"name": "f", "arguments": {}}], "executed": ["f()"],
-    "results": ["1"], "error": None, "reward": 0.0, "messages": [{"role": "user"}],
+    "turn": 0,
+    "text": "[f()]",
+    "calls": [{"name": "f", "arguments": {}}],
+    "executed": ["f()"],
+    "results": ["1"],
+    "error": None,
+    "reward": 0.0,
+    "messages": [{"role": "user"}],
 }
 RECORD: dict[str, Any] = {
-    "id": "a", "category": "multi_turn_base", "steps": [STEP, STEP], "ground_truth": [["f()"]],
+    "id": "a",
+    "category": "multi_turn_base",
+    "steps": [STEP, STEP],
+    "ground_truth": [["f()"]],
     "verdict": {"valid": False, "per_turn": [True], "error_type": "x", "message": "y"},
-    "success": False, "strict_success": False, "strict_error_type": None, "return": 0.5,
-    "messages": [{"role": "user", "content": "go"}], "num_actions_truncated": 0, "seed": 3,
-    "terminated": True, "truncated": False, "invalid": False, "error_type": None,
-    "tokens": [{"shared": 0, "ids": [1], "runs": [0, 1]}], "invalid_reason": "x",
+    "success": False,
+    "strict_success": False,
+    "strict_error_type": None,
+    "return": 0.5,
+    "messages": [{"role": "user", "content": "go"}],
+    "num_actions_truncated": 0,
+    "seed": 3,
+    "terminated": True,
+    "truncated": False,
+    "invalid": False,
+    "error_type": None,
+    "tokens": [{"shared": 0, "ids": [1], "runs": [0, 1]}],
+    "invalid_reason": "x",
 }
 NESTED = json.loads("[" * 500 + "]" * 500)
 ODD = (None, 7, -1, 1.5, 10**400, float("nan"), True, "text", "\ud800", [], [1], [None], [[]], {})

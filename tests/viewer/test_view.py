@@ -269,7 +269,7 @@ def test_users_words_are_the_tasks_where_a_log_has_none(tmp_path: Path) -> None:
         line = {"id": task.id, "category": category, **episode_json(played)}
         (tmp_path / "answers.jsonl").write_text(json.dumps(line))
         run = load_run(tmp_path / "answers.jsonl")
-        (shown,) = page_data(run, lambda record: (task, {}))["episodes"]
+        (shown,) = page_data(run, lambda record, task=task: (task, {}))["episodes"]
         said = [json.loads(json.dumps(each)) for each in played.messages[1:-1]]
         assert shown["opening"]
         assert shown["questions"][1:] == said
@@ -327,7 +327,9 @@ def test_the_command_that_the_page_prints_replays_the_file(
         "        self.lit = on\n"
     )
     task = {
-        "id": "multi_turn_base_1", "involved_classes": ["Lamp"], "initial_config": {},
+        "id": "multi_turn_base_1",
+        "involved_classes": ["Lamp"],
+        "initial_config": {},
         "question": [[{"role": "user", "content": "Light, please."}]],
         "ground_truth": [["switch(on=True)"]],
     }
