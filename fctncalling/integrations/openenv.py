@@ -175,7 +175,7 @@ class HostCheck:
         self._app = app
         self._allowed = {host.lower() for host in (*allowed_hosts, "localhost", "127.0.0.1", "::1")}
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
         """Pass a request on, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
@@ -207,7 +207,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _refuse(kind: str, send: Any, given: str) -> None:
+async def _refuse(kind: str, send: Any, given: str) -> Any:
     if kind == "websocket":
         return await send({"type": "websocket.close", "code": 1008})
     text = f"{given} is refused: openenv_app(..., allowed_hosts=[...]) names those that are served"

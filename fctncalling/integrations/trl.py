@@ -225,7 +225,7 @@ def _task_id(prompt: Any, by_id: Mapping[str, Task]) -> str:
     """Return the task of a row by the id in its messages; its last message must be the task's."""
     last = prompt[-1] if isinstance(prompt, list) and prompt else {}
     identity = last.get(TASK_ID)
-    if identity not in by_id:
+    if not isinstance(identity, str) or identity not in by_id:
         named = f'of the task "{identity}", which rollout_func was not given' if identity else ""
         raise ValueError(f"a prompt {named or 'names no task'}: make the rows by dataset_rows")
     if last["content"] != (by_id[identity].question[0][-1].get("content") or ""):
@@ -233,7 +233,7 @@ def _task_id(prompt: Any, by_id: Mapping[str, Task]) -> str:
             f'the prompt of the task "{identity}" is not what the task of rollout_func says: give '
             "both the same tasks"
         )
-    return str(identity)
+    return identity
 
 
 def _messages(completion: Any) -> list[Mapping[str, Any]]:

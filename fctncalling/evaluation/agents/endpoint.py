@@ -233,8 +233,8 @@ class EndpointAgent:
             answer = json.loads(reply.data)
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
                 raise ContextOverflow(message)  # some gateways answer 200 whatever happened
-            message = _validated_message(self._redactor.answer(answer["choices"][0]["message"]))
-            return message, _prompt_tokens(answer)
+            said = _validated_message(self._redactor.answer(answer["choices"][0]["message"]))
+            return said, _prompt_tokens(answer)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = f" ({error})" if isinstance(error, _MalformedMessage) else ""
             raise _AttemptFailed(f"no message in the answer{why}: {text[:300]}") from None

@@ -292,7 +292,8 @@ def _fault(message: Any) -> str:
     not, for the call that it answers would wait until its time is over.
     """
     if isinstance(message, Exception):
-        errors = message.errors() if hasattr(message, "errors") else [{"msg": str(message)}]
+        listed = getattr(message, "errors", None)  # pydantic's
+        errors = listed() if listed else [{"msg": str(message)}]
         is_message = "jsonrpc" in str(errors[0].get("input", "jsonrpc"))
         return f"it sent what cannot be read: {errors[0]['msg'][:200]}" if is_message else ""
     inner = getattr(message, "message", None)
