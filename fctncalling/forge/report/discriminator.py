@@ -97,16 +97,16 @@ class _Features:
         self._rarity = np.log(len(texts) / np.array([counts[each] for each in self.vocabulary])) + 1
         column = {term: index for index, term in enumerate(self.vocabulary)}
         self._columns = [
-            np.array(sorted(column[each] for each in terms if each in column), dtype=np.intp)
+            np.sort(np.array([column[each] for each in terms if each in column], dtype=np.int32))
             for terms in texts
         ]
 
-    def _chunks(self) -> Iterator[Floats]:
+    def _chunks(self) -> Iterator[NDArray[np.float32]]:
         """Yield the columns, some at a time."""
         lengths = [np.linalg.norm(self._rarity[columns]) for columns in self._columns]
         for start in range(0, len(self.vocabulary), _CHUNK):
             stop = min(start + _CHUNK, len(self.vocabulary))
-            chunk = np.zeros((len(self._columns), stop - start))
+            chunk = np.zeros((len(self._columns), stop - start), dtype=np.float32)
             for row, columns in enumerate(self._columns):
                 here = columns[np.searchsorted(columns, start) : np.searchsorted(columns, stop)]
                 chunk[row, here - start] = self._rarity[here] / lengths[row]
