@@ -217,11 +217,11 @@ def _product(left: Form, right: Form) -> Form:
     for one, other in ((left, right), (right, left)):
         if value_of(one) in (1, -1):
             return _scaled(other, value_of(one) or Fraction(1))
-    (coefficient, monomial), (other, factors) = _monomial(left), _monomial(right)
+    (coefficient, monomial), (factor, factors) = _monomial(left), _monomial(right)
     powers = dict(monomial)
     for base, exponent in factors:
         powers[base] = _sum(powers.get(base, frozenset()), exponent)
-    return _collected(powers, coefficient * other)
+    return _collected(powers, coefficient * factor)
 
 
 def _collected(powers: dict[Any, Form], coefficient: Fraction) -> Form:

@@ -203,8 +203,8 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             with reraise_as_infrastructure("reward"):
                 verdict = check_answer(answer, [task.answer], form, comparer=self._comparer)
             if verdict.valid and restates(final_answer(answer), task.prompt, task.answer):
-                message = f"{answer!r:.100} is the question, or has to be computed"
-                return Verdict(False, 0.0, "answer:restated", message)
+                reason = f"{answer!r:.100} is the question, or has to be computed"
+                return Verdict(False, 0.0, "answer:restated", reason)
             return verdict
         return check_answer(answer, [task.answer], form, tolerance=NUMERIC_TOLERANCE)
 

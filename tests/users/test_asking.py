@@ -76,7 +76,7 @@ def open_parameter(task: Task) -> tuple[str, str]:
 def questions_for(task: Task, patterns: tuple[str, ...]) -> Iterator[str]:
     """Yield a task's questions for its open value, worded without a look at the user's rules."""
     name, _ = open_parameter(task)
-    (call,) = task.ground_truth or ()
+    [call] = list(task.ground_truth or ())
     doc = next(doc for doc in task.functions if doc.name in call)
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).lower()
     text = str(doc.parameters["properties"][name]["description"]).split(".")[0]

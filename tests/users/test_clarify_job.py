@@ -79,6 +79,21 @@ def test_an_episode_with_any_user_is_replayed_from_its_log() -> None:
         assert episode_json(again) == logged
 
 
+def test_complaints_of_unread_calls_are_not_replayed_as_the_user_s() -> None:
+    task = next(task for task in TASKS if task.extra["missing_parameters"])
+    texts = iter(["[f(", f"which {task.extra['missing_parameters'][0]}", "[f()]"])
+
+    class Player:
+        def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+            return next(texts)
+
+    env = FunctionCallingEnv(tasks=[task], user=Moody(), retry_malformed=True, max_steps_per_turn=3)
+    steps = json.loads(json.dumps(episode_json(play_episode(env, task.id, Player()))))["steps"]
+    replayed = logged_user(steps, task)
+    assert replayed is not None
+    assert "for the 1th time" in str(replayed([], {}))
+
+
 def test_episodes_of_run_are_replayed_identically(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
