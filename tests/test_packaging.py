@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
@@ -201,6 +202,35 @@ def test_the_built_package_loads_its_embedded_tasks(without_links: Path, tmp_pat
     file, num_tasks = json.loads(run("-c", program, cwd=tmp_path, path=tmp_path / "lib"))
     assert Path(file).is_relative_to(tmp_path)
     assert num_tasks == len(fctncalling.load_tasks(fctncalling.embedded_path("train")))
+
+
+def test_an_editable_install_comes_before_a_folder_of_its_name(tmp_path: Path) -> None:
+    """A clone called fctncalling beside one's script is a namespace package to Python, which would
+    hide what setuptools maps name by name.
+    """
+    clone = tmp_path / "fctncalling"
+    for folder in (*ROOMS, "fctncalling"):
+        (clone / folder).mkdir(parents=True)
+        (clone / folder / "__init__.py").touch()
+    for room in ROOMS:
+        (clone / "fctncalling" / room).symlink_to(Path("..", room))
+    for file in ("setup.py", "pyproject.toml", "LICENSE", "NOTICE", "train_fctncalling.py"):
+        shutil.copy(ROOT / file, clone / file)
+    (clone / "evaluate_fctncalling.py").touch()
+    run("setup.py", "-q", "editable_wheel", "--dist-dir", str(tmp_path), cwd=clone)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".pth")]
+        path = Path(archive.read(name).decode().strip())
+    assert path.is_absolute()
+    program = "import fctncalling.data as data, evaluate_fctncalling; print(data.__file__)"
+    file = Path(run("-c", program, cwd=tmp_path, path=path).strip())
+    assert file.resolve() == (clone / "data" / "__init__.py").resolve()
+    assert sorted(each.name for each in path.iterdir()) == [
+        "evaluate_fctncalling.py",
+        "fctncalling",
+        "train_fctncalling.py",
+    ], "no room goes on the path"
 
 
 def requirement(line: str) -> tuple[str, str]:

@@ -325,6 +325,7 @@ def test_fresh_interpreters_refuse_what_the_first_one_did_not_lack() -> None:
     with PythonExecutor(backend="fresh", layers=("rlimits",), allow_degraded=True) as fresh:
         assert fresh.report()["degraded"]
         assert "OPEN" in fresh.report()["files"]
+        assert any("outlive it" in each for each in fresh.report()["shortcomings"])
         assert fresh._link is not None
         fresh._link._settings["layers"] = ["rlimits", "no such layer"]
         fresh._link._settings["runs_as"] = "someone else"
@@ -466,6 +467,7 @@ def test_daemons_of_an_open_executor_are_still_killed() -> None:
     )
     with PythonExecutor(layers=("rlimits",), allow_degraded=True) as open_executor:
         assert open_executor.run(daemon).status == "ok"
+        assert not any("outlive it" in each for each in open_executor.report()["shortcomings"])
         zygote = open_executor.zygote_pid
         assert Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split() == []
 

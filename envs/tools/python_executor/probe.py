@@ -87,6 +87,7 @@ class Report:
     open_areas: Mapping[str, list[str]]  # area -> attempts that succeeded
     user: str
     failure: str = ""  # why the probe itself did not run
+    leaves_orphans: bool = False  # whether processes that a call started outlive it
 
     @classmethod
     def of(cls, result: ToolResult, greeting: Mapping[str, Any]) -> Report:
@@ -111,7 +112,8 @@ class Report:
                 f"the self-test did not run: {result.status}, "
                 f"{result.reason or result.stderr[-300:]}"
             )
-        return cls(layers, missing, found, greeting["user"], failure)
+        orphans = bool(found.get("processes")) and bool(greeting.get("leaves_orphans"))
+        return cls(layers, missing, found, greeting["user"], failure, orphans)
 
     @property
     def shortcomings(self) -> list[str]:
@@ -122,6 +124,8 @@ class Report:
             f"{area} are open: it could {', '.join(tries)}"
             for area, tries in self.open_areas.items()
         ]
+        if self.leaves_orphans:
+            sentences.append("processes that a call leaves behind outlive it and the executor")
         return sentences + ([f"calls run as {self.user}"] if self.user.startswith("root") else [])
 
     def refusal(self) -> str:
