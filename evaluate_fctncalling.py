@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import sys
 import warnings
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from fctncalling.cli.shared.missing_library import missing_library
 from fctncalling.cli.shared.parser import OneLineParser
+from fctncalling.cli.shared.standard_streams import standard_streams
 
 SUBCOMMANDS = {
     "verdicts": "fctncalling.cli.verdicts",
@@ -40,8 +42,15 @@ is asked for.
 
 def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling.py") -> int:
     """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130
-    after Ctrl-C.
+    after Ctrl-C; SystemExit where nobody reads its output any more.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # models' texts may hold half characters
+    with standard_streams(goes_on=False):
+        return _run(argv, prog)
+
+
+def _run(argv: Sequence[str] | None, prog: str) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = OneLineParser(
         prog=prog,

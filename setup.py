@@ -1,5 +1,6 @@
 """Packaging: the rooms stay on top of the tree and are imported as `fctncalling.<room>`."""
 
+import re
 from pathlib import Path
 
 from setuptools import setup
@@ -26,6 +27,16 @@ def packages() -> list[str]:
     return [*top, *(f"fctncalling.{name}" for room in ROOMS for name in subpackages(room))]
 
 
+def long_description() -> str:
+    """Return the README as package pages show it: no tree of files is beside it there, so pictures
+    are left out and links within the tree become their paths.
+    """
+    readme = Path("README.md")
+    text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    text = re.sub(r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n*", "", text)
+    return re.sub(r"\[([^\]]*)\]\((?!https?:|#)([^)]*)\)", r"\1 (`\2`)", text)
+
+
 TRAIN = [
     "torch>=2.6",
     "transformers>=5.0",
@@ -42,10 +53,35 @@ TRAIN = [
 COMPLETION = ["shtab>=1.7"]  # fctncalling completion SHELL
 AGENTIC = ["rank-bm25>=0.2.2"]  # keyword search in memories and local corpora
 MEMORY_VECTOR = ["sentence-transformers"]
+HTTP = ["httpx>=0.27,<1"]
 # Which texts a grammar's repair saves is part of BFCL's verdicts: these releases save what its own
 # do.
 JAVA = ["tree-sitter>=0.26,<0.27", "tree-sitter-java>=0.23.5,<0.24"]
 JAVASCRIPT = ["tree-sitter>=0.26,<0.27", "tree-sitter-javascript>=0.25,<0.26"]
+TOGETHER = {  # [all]: what one environment can hold
+    "agentic": AGENTIC,
+    "memory-vector": MEMORY_VECTOR,
+    "java": JAVA,  # the calls of BFCL's Java categories
+    "javascript": JAVASCRIPT,
+    "train": TRAIN,
+    "completion": COMPLETION,
+    "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
+    "openai": HTTP,  # fctncalling run --agent openai:...
+    "math": ["sympy>=1.12"],
+    "multi-agent": ["pettingzoo>=1.25"],  # fctncalling.envs.team_aec
+    "mcp": ["mcp>=1.24,<3"],  # tools=["mcp:..."], --mcp; serve-mcp takes 2
+    "gguf": ["gguf>=0.10"],  # import-model, --model_name_or_path FILE.gguf
+    "vllm": HTTP,  # --rollout_engine vllm; the server lives in an environment of its own
+    "ray": ["ray>=2.40"],  # --num_rollout_workers
+}
+LOOPS = {  # of fctncalling.integrations; OpenRLHF is installed by hand, without GPU libraries
+    "trl": ["trl>=1.16,<2"],
+    "inspect": ["inspect-ai>=0.3.285"],
+    "openenv": ["openenv>=0.10"],
+    "verifiers": ["verifiers>=0.4,<0.5"],
+    "nemo-gym": ["nemo-gym>=0.4; python_version >= '3.12'"],
+    "smolagents": ["smolagents>=1.26,<2"],
+}
 DEV = [
     "pytest>=8",
     "pytest-xdist>=3.6",
@@ -70,10 +106,23 @@ setup(
     version="0.1.0",
     description="A Gymnasium environment for multi-turn function calling, and an actor-critic "
     "trainer for it",
-    long_description=Path("README.md").read_text(encoding="utf-8")
-    if Path("README.md").exists()
-    else "",
+    long_description=long_description(),
     long_description_content_type="text/markdown",
+    author="The fctncalling authors",
+    keywords="function-calling tool-use BFCL gymnasium reinforcement-learning TPPO LLM",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
     license="Apache-2.0",
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.11",
@@ -102,24 +151,11 @@ setup(
     # mpmath writes numbers into tool results, and 1.3 writes them as BFCL's records do.
     install_requires=["numpy>=2.0", "gymnasium>=1.2,<2", "jsonschema>=4.20", "mpmath>=1.3,<1.4"],
     extras_require={
-        "agentic": AGENTIC,
-        "memory-vector": MEMORY_VECTOR,
-        "java": JAVA,  # the calls of BFCL's Java categories
-        "javascript": JAVASCRIPT,
-        "train": TRAIN,
-        "completion": COMPLETION,
+        **TOGETHER,
+        **LOOPS,
+        "all": sorted({each for needed in TOGETHER.values() for each in needed}),
         "dev": DEV,
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5", "mkdocstrings[python]>=0.27"],
-        "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
-        "openai": ["httpx>=0.27,<1"],  # fctncalling run --agent openai:...
-        "math": ["sympy>=1.12"],
-        "multi-agent": ["pettingzoo>=1.25"],  # fctncalling.envs.team_aec
-        "mcp": ["mcp>=2,<3"],  # tools=["mcp:..."], --mcp, serve-mcp
         "browser": ["playwright>=1.50"],  # tests of the viewer's page, with Chromium
-        "gguf": ["gguf>=0.10"],  # import-model, --model_name_or_path FILE.gguf
-        "vllm": [
-            "httpx>=0.27,<1"
-        ],  # --rollout_engine vllm; the server lives in an environment of its own
-        "ray": ["ray>=2.40"],  # --num_rollout_workers
     },
 )

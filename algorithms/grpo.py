@@ -71,12 +71,15 @@ def groups_with_signal(
 ) -> list[EpisodeRecord]:
     """Drop the groups whose outcomes are all equal (DAPO dynamic sampling), and invalid episodes.
 
-    Outcomes are those that `estimate` compares: equal ones give advantages of 0.
+    GRPO's are those that `estimate` compares: equal ones give advantages of 0. The others' are not
+    discounted: else success after two steps and after three would differ by (1 - gamma), and a
+    group that always succeeds would seem to have something to tell.
     """
+    discount = config.discount if config.algorithm_name == "GRPO" else 1.0
     valid = [episode for episode in episodes if not episode.invalid and episode.rows]
     compared: dict[tuple[Hashable, int], list[float]] = {}
     for episode in shape_rewards(valid, config):
-        outcomes = _outcomes(episode, config.discount)
+        outcomes = _outcomes(episode, discount)
         for number, outcome in enumerate(
             outcomes if config.group_credit == "step" else outcomes[:1]
         ):

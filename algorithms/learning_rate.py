@@ -1,4 +1,4 @@
-"""Learning-rate schedule: warm-up, then constant, linear or cosine decay to the end of the run."""
+"""Learning rates: warm-up, then constant, linear or cosine decay to the end of the run."""
 
 from __future__ import annotations
 
@@ -10,19 +10,30 @@ import torch
 from fctncalling.algorithms.config import TrainConfig
 
 
-def learning_rate_factor(config: TrainConfig, update: int) -> float:
-    """Return the factor of --lr and --critic_lr in an update, counted from 0.
+def learning_rates(config: TrainConfig, update: int) -> tuple[float, float]:
+    """Return the learning rates of policy and critic in an update, counted from 0.
 
-    It depends on the settings and the update's index alone, so a resumed run continues it. The
+    They depend on the settings and the update's index alone, so a resumed run continues them. The
     warm-up rises to 1 in equal parts; the decay then falls from 1 and would reach --min_lr_ratio
-    one update after the last.
+    one update after the last. While the critic learns alone (--critic_warmup_updates) the policy's
+    rate is 0, and its warm-up begins after that; the critic, which has begun by then, has none.
     """
-    if update < config.warmup_updates:
-        return (update + 1) / config.warmup_updates
+    start = config.critic_warmup_updates
+    end = start + config.warmup_updates
+    if update >= end:
+        factor = _decay(config, update - end, config.num_updates - end)
+        return factor * config.lr, factor * config.critic_lr
+    rise = (update + 1 - start) / config.warmup_updates if update >= start else 0.0
+    return rise * config.lr, (1.0 if start else rise) * config.critic_lr
+
+
+def _decay(config: TrainConfig, update: int, length: int) -> float:
+    """Return the factor of both rates so many updates after the warm-up, `length` before the run's
+    end.
+    """
     if config.lr_schedule == "constant":
         return 1.0
-    length = max(1, config.num_updates - config.warmup_updates)
-    progress = min(1.0, (update - config.warmup_updates) / length)
+    progress = min(1.0, update / max(1, length))
     left = 1.0 - progress
     if config.lr_schedule == "cosine":
         left = 0.5 * (1.0 + math.cos(math.pi * progress))

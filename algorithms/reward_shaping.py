@@ -43,7 +43,7 @@ class ReturnStatistics:
 
 
 def shape_rewards(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
-    """Return the episodes with rewards times --reward_scale, less the --overlong penalty."""
+    """Return the episodes with rewards less the --overlong penalty, all times --reward_scale."""
     if config.reward_scale == 1.0 and config.overlong != "penalty":
         return list(episodes)
     return [_shape_episode(episode, config) for episode in episodes]
@@ -88,7 +88,7 @@ def less_kl_penalties(
 def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord:
     cut, number, rows = frozenset(episode.cut_actions), 0, []
     for row in episode.rows:
-        rewards, length = [config.reward_scale * reward for reward in row.rewards], 0
+        rewards, length = list(row.rewards), 0
         for index, (acted, ends) in enumerate(zip(row.acted, row.ends_action, strict=True)):
             length += acted
             if not ends:
@@ -96,7 +96,8 @@ def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord
             if config.overlong == "penalty":
                 rewards[index] -= overlong_penalty(length, cut=number in cut, config=config)
             number, length = number + 1, 0
-        rows.append(_with_rewards(row, rewards))
+        scaled = [config.reward_scale * reward for reward in rewards]
+        rows.append(_with_rewards(row, scaled))
     return dataclasses.replace(episode, rows=rows)
 
 

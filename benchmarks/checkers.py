@@ -32,7 +32,7 @@ from typing import Any
 
 from fctncalling.checkers.leaderboard import LIVE, MULTI_TURN, NON_LIVE
 from fctncalling.cli.shared.category_files import folder_of, tasks_of
-from fctncalling.cli.shared.jsonl_records import TaskIndex
+from fctncalling.cli.shared.task_finder import TaskIndex
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.judge import TRUTHS, judge

@@ -2,7 +2,8 @@
 
 A task names the parameters whose values its request leaves open in its field `missing_parameters`.
 Each is worth one question, whose answer has to say the value. A right call without that was a
-guess, and a question beyond it needless.
+guess, and a question beyond it needless. A question is a message without calls that the user
+answered.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.python_values import Fault
-from fctncalling.checkers.said_values import Value, is_said
-from fctncalling.data.types import Task, Verdict
+from fctncalling.checkers.said_values import is_said
+from fctncalling.data.types import StepRecord, Task, Verdict
 
 MISSING = "missing_parameters"  # field of a task: names
 GUESSED = "clarify:guessed"
@@ -23,8 +24,17 @@ class ClarifyRecord(NamedTuple):
     """The record of an episode: its last message, decoded, and the questions before it."""
 
     calls: Any  # as the single-turn checkers read it; None where decoding failed
-    questions: int  # messages without a call
+    questions: int  # messages without a call that were answered
     answers: Sequence[str] | None = None  # the user's, to them; None where they are not at hand
+
+
+def is_question(step: StepRecord) -> bool:
+    """Whether a step after which the episode went on was a question: one without a call, which the
+    user answered.
+
+    Calls that could not be read, and that the environment complained of, are "malformed".
+    """
+    return step.error == "no_call"
 
 
 def missing_parameters(task: Task) -> Sequence[str]:
@@ -46,7 +56,7 @@ def question_fault(task: Task, record: ClarifyRecord) -> Fault | None:
     if record.answers is None:
         return None
     told = " | ".join(record.answers)
-    unsaid = [name for name in missing if not any(is_said(v, told) for v in _values(task, name))]
+    unsaid = [name for name in missing if not any(_is_told(v, told) for v in _values(task, name))]
     return _guessed(questions, unsaid) if unsaid else None
 
 
@@ -58,11 +68,20 @@ def _guessed(questions: int, unsaid: Sequence[str]) -> Fault:
     )
 
 
-def _values(task: Task, name: str) -> Iterator[Value]:
+def _is_told(value: Any, told: str) -> bool:
+    """Whether an accepted value is said; an object lists the accepted values of each key."""
+    if isinstance(value, dict):
+        return all(any(_is_told(v, told) or v == "" for v in each) for each in value.values())
+    if isinstance(value, list | tuple):
+        return bool(value) and all(_is_told(each, told) for each in value)
+    return value is not None and is_said(value, told)
+
+
+def _values(task: Task, name: str) -> Iterator[Any]:
     """Yield the values of a parameter that the truth accepts."""
     for call in task.ground_truth or ():
         for arguments in call.values():
-            yield from (each for each in arguments.get(name, ()) if isinstance(each, Value))
+            yield from arguments.get(name, ())
 
 
 def calls_are_right(verdict: Verdict) -> bool:

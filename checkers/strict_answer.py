@@ -2,8 +2,8 @@
 
 So a text of many likely answers solves many tasks, and the whole memory pasted solves most. A
 strict answer says one thing: it stands in the `answer` field where the message has the form that is
-asked for (else in the message), is not denied, and brings little that neither the question nor the
-accepted answer holds.
+asked for (else in the message), is not denied, and brings little, and no number, that neither the
+question nor the accepted answer holds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fctncalling.checkers.agentic import answer_fault, standardised
 from fctncalling.checkers.python_values import Fault
 
 MAX_OTHER_WORDS = (
-    2  # of an answer, in neither question nor accepted answer, nor among the common ones
+    1  # of an answer, in neither question nor accepted answer, nor among the common ones
 )
 MAX_WORDS = 60  # of an answer at all: question words are no licence to repeat it at length
 _FORM = re.compile(r"\{\s*['\"]answer['\"]\s*:.*\}", re.DOTALL)
@@ -26,6 +26,7 @@ _ANSWER_FIELD = re.compile(
 )
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
 _DENIAL = re.compile(
     r"(?:\b(?:not|never|neither|nor|cannot)|n['\u2019]t)\b\W+(?:\w+\W+){0,2}$", re.IGNORECASE
 )
@@ -40,6 +41,12 @@ those thus time to too total under until up us user very was we were what when w
 who whom whose why will with would year years you your
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
+_NUMBER_WORDS = """
+zero two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand
+million billion
+"""
+_IN_WORDS = frozenset(_NUMBER_WORDS.split())
 
 
 def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) -> Fault | None:
@@ -53,11 +60,12 @@ def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) ->
         return Fault("strict:changed_number", f"{text[:200]!r} holds none of {matching} as it is")
     if all(_is_denied(text, str(each)) for each in exact):
         return Fault("strict:answer_denied", f"{text[:200]!r} denies {exact}")
-    words = _WORD.findall(text.casefold())
-    explained = {*_COMMON, *_WORD.findall(" ".join([question, *map(str, accepted)]).casefold())}
+    words = _words(text)
+    explained = {*_COMMON, *_words(" ".join([question, *map(str, accepted)]))}
     explained |= {standardised(word) for word in explained}
     others = {word for word in words if word not in explained}
-    if len(others) > MAX_OTHER_WORDS or len(words) > MAX_WORDS:
+    numbers = {word for word in others if word.isdigit() or word in _IN_WORDS}
+    if len(others) > MAX_OTHER_WORDS or len(words) > MAX_WORDS or numbers:
         message = (
             f"an answer of {len(words)} words, {len(others)} of them beside question and answer: "
             f"{text[:200]!r}"
@@ -81,6 +89,10 @@ def answer_field(text: str) -> str:
         return str(value["answer"])
     field = _ANSWER_FIELD.search(found[0])
     return field[1].strip("'\"") if field else text
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(_THOUSANDS.sub("", text.casefold()))
 
 
 def _number_stands(text: str, answer: str) -> bool:

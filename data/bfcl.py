@@ -23,10 +23,12 @@ from fctncalling.data.categories import (
     named_category,
 )
 from fctncalling.data.entry_fields import (
+    ACCEPT,
     check_accepted_calls,
     check_ground_truth_turns,
     missed_functions,
     named_classes,
+    with_accepted_values,
 )
 from fctncalling.data.errors import Location, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
@@ -248,6 +250,9 @@ def _task(
         check_ground_truth_turns(task, place)
     elif category in _WITH_ACCEPTED_CALLS:
         check_accepted_calls(task, place)
+        return with_accepted_values(task, place)
+    if ACCEPT in task.extra:
+        raise place.error(f"accept: expected none in a task of {category}, which lists no values")
     return task
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
-from fctncalling.data.errors import Location
+from fctncalling.data.errors import Location, TaskError
 from fctncalling.data.types import FunctionDoc, Task
 
 # A method BFCL took from TradingBot and its docs, but not from two entries of the retired
@@ -52,6 +54,88 @@ def check_accepted_calls(task: Task, place: Location) -> None:
                         f"{field}.{name}.{parameter}: expected a list of values, found "
                         f"{values!r:.60}"
                     )
+
+
+ACCEPT = "accept"  # field of an own task: what is accepted beside the values of its ground truth
+LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
+
+
+def with_accepted_values(task: Task, place: Location) -> Task:
+    """Return a task whose ground truth has, written out, what its field `accept` accepts.
+
+    `{"defaults": true}`: a parameter that the truth does not name, or whose documented default it
+    accepts, may be left out or given that default. `{"any_order": true}` (or names of parameters):
+    lists are right in any order. Raises TaskError for another form.
+    """
+    rules = task.extra.get(ACCEPT)
+    if rules is None:
+        return task
+    if not _is_accept(rules):
+        raise place.error(
+            'accept: expected {"defaults": true, "any_order": true or [names of parameters]}, '
+            f"found {rules!r:.60}"
+        )
+    if not task.ground_truth or task.language != "python":
+        raise place.error("accept: expected calls of Python functions in ground_truth, found none")
+    docs = {doc.name: doc.parameters for doc in task.functions}
+    truth = [
+        {
+            name: dict(_accepted(docs.get(name, {}), values, rules, place))
+            for name, values in call.items()
+        }
+        for call in task.ground_truth
+    ]
+    return replace(task, ground_truth=truth)
+
+
+def _is_accept(rules: Any) -> bool:
+    if not isinstance(rules, dict) or not rules.keys() <= {"defaults", "any_order"}:
+        return False
+    any_order = rules.get("any_order", False)
+    names = any_order if isinstance(any_order, list) else []
+    is_order = isinstance(any_order, bool | list) and all(isinstance(each, str) for each in names)
+    return is_order and isinstance(rules.get("defaults", False), bool)
+
+
+def _accepted(
+    parameters: Mapping[str, Any],
+    truth: Mapping[str, list[Any]],
+    rules: Mapping[str, Any],
+    place: Location,
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield (parameter, accepted values), those of parameters left unsaid too."""
+    any_order = rules.get("any_order", False)
+    documented = parameters.get("properties", {})
+    required = parameters.get("required", ())
+    for name in [*truth, *(each for each in documented if each not in truth)]:
+        values = list(truth.get(name, ()))
+        if any_order is True or (any_order and name in any_order):
+            values = _in_any_order(values, place.error, name)
+        default = documented.get(name, {}).get("default")
+        if rules.get("defaults") and default is not None and name not in required:
+            if name not in truth:
+                values = ["", default]
+            elif any(type(each) is type(default) and each == default for each in values):
+                values = values if "" in values else [*values, ""]
+        if name in truth or values:
+            yield name, values
+
+
+def _in_any_order(values: list[Any], error: Callable[[str], TaskError], name: str) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, list) and len(value) > LONGEST_IN_ANY_ORDER:
+            raise error(
+                f"accept: any_order of {name}: expected lists of at most {LONGEST_IN_ANY_ORDER} "
+                f"items, found one of {len(value)}: name the other parameters in any_order"
+            )
+        orders = map(list, permutations(value)) if isinstance(value, list) else [value]
+        found += [each for each in orders if not any(_is_same(each, one) for one in found)]
+    return found
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
 
 
 def missed_functions(

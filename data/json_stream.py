@@ -18,13 +18,34 @@ BLANK = " \t\r\n"
 # An error this close to the end of what was read may only mean that a word (-Infinity, \\uXXXX)
 # goes on behind it.
 LONGEST_WORD_CHARS = 16
+MAX_LINE_CHARS = 1 << 25
+"""Longest line, and longest entry of an array: a hundred times what a long episode needs."""
 EXPECTED = "expected one JSON object a line, or one JSON array of objects"
+
+
+class LongLineError(ValueError):
+    """A line that is too long to be read into memory."""
+
+
+def bounded_lines(stream: TextIO) -> Iterator[str]:
+    """Yield the lines of a stream; LongLineError, with its number, for one that has no end."""
+    number = 0
+    while text := stream.readline(MAX_LINE_CHARS + 1):
+        number += 1
+        if len(text) > MAX_LINE_CHARS:
+            raise LongLineError(
+                f"line {number}: has more than {MAX_LINE_CHARS:,} characters: expected one JSON "
+                "object a line"
+            )
+        yield text
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of every entry of the file; raises TaskError where it is missing, empty
     or broken.
     """
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise TaskError(f"{path}: is a device or a pipe: expected a file")  # it may have no end
     try:
         with path.open(encoding="utf-8-sig") as stream:
             window = _Window(stream, path)
@@ -36,6 +57,8 @@ def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
                 return
             stream.seek(0)
             yield from _line_entries(stream, path)
+    except LongLineError as error:
+        raise TaskError(f"{path} {error}") from None
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise TaskError(f"{path}: no such file ({error.strerror}): {EXPECTED}") from None
     except UnicodeDecodeError as error:
@@ -43,7 +66,7 @@ def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _line_entries(stream: TextIO, path: Path) -> Iterator[tuple[int, Any]]:
-    for line, text in enumerate(stream, start=1):
+    for line, text in enumerate(bounded_lines(stream), start=1):
         if text.isspace():
             continue
         try:
@@ -143,6 +166,8 @@ class _Window:
         # As much again as is held: a long entry is decoded a number of times that grows with the
         # log of its length.
         rest = self._text[self._at :]
+        if len(rest) > MAX_LINE_CHARS:
+            raise self.error(f"an entry of more than {MAX_LINE_CHARS:,} characters")
         more = self._stream.read(max(CHUNK_CHARS, len(rest)))
         self._ended = not more
         self._text = rest + more

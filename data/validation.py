@@ -46,11 +46,18 @@ def is_function_doc(doc: Any) -> bool:
         and _is_name(doc.get("name"))
         and isinstance(doc.get("description"), str)
         and isinstance(parameters := doc.get("parameters"), dict)
-        and _all_values(
-            parameters.get("properties", {}), lambda parameter: isinstance(parameter, dict)
-        )
+        and _all_values(parameters.get("properties", {}), _is_parameter)
         and _is_strings(parameters.get("required", []))
         and isinstance(doc.get("response", {}), dict)
+    )
+
+
+def _is_parameter(parameter: Any) -> bool:
+    return (
+        isinstance(parameter, dict)
+        and isinstance(parameter.get("type", ""), str)
+        and isinstance(parameter.get("description", ""), str)
+        and isinstance(parameter.get("enum", []), list)
     )
 
 

@@ -109,7 +109,7 @@ FURTHER_ERRORS = {
     "value_error:dict_value": "a dict has another value",
     "value_error:list_dict_count": "a list has more or fewer dicts",
     "value_error:list/tuple": "a list has other items",
-    "answer:restated": "a symbolic answer that stands in the question",
+    "answer:restated": "a symbolic answer that repeats the question, or leaves something to be computed",
     "answer:undecided": "a symbolic answer that could not be compared in time",
 }
 """Error types that no example shows -> when they come."""
@@ -244,8 +244,8 @@ CARDS = (
         "truth: the oracle makes some call.",
         "any call that can be read, of any function. The strict verdict wants one that is offered, with its required arguments.",
         _forged("live_relevance"),
-        ["[calculate_expected_value(outcomes=[20, 36, 18], probabilities=[0.6, 0.3, 0.1])]"],
-        [("words instead of a call", ["The expectation is 24.6."])],
+        ["[weighted_mean.compute(data=[15.5, 7.6, 13.3], weights=[3, 8, 5], decimal_places=3)]"],
+        [("words instead of a call", ["The weighted mean is 10.863."])],
         ["live_relevance"],
     ),
     Card(

@@ -98,6 +98,8 @@ class EpisodeRunner:
             messages = [{"role": "user", "content": reply}]
             observation = reply
             turn_ends = False
+            if not self.retry_malformed:  # the user answered: a question, however it is spelled
+                step = replace(step, error="no_call")
         if not turn_ends and state.count_step() > self.max_steps_per_turn:
             step = replace(step, error="step_limit")
             turn_ends = True

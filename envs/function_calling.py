@@ -103,8 +103,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
       ["my_tools.MyAPI"]`). That runs their modules' code, hence only for files you trust; else they
       are refused.
     - `user`: called with the conversation and {"task_id", "category", "turn", "task"} when a
-      message calls nothing; the text it returns answers within the turn, None goes on to the
-      scripted next turn. Or a name, such as "rule" (see `fctncalling.envs.users`).
+      message calls nothing; the text it returns answers within the turn (such a message is a
+      question: its error is "no_call"), None goes on to the scripted next turn. Or a name, such as
+      "rule" (see `fctncalling.envs.users`).
     - `render_mode`: "ansi" (`render` returns the transcript), "human" (printed at once), or None.
     """
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.clarify import calls_are_right
+from fctncalling.checkers.clarify import calls_are_right, is_question
 from fctncalling.data.types import StepRecord, Task, Verdict
 
 
@@ -72,7 +72,7 @@ def strict_progress(outcome: Outcome) -> float:
 
 class ClarifyReward:
     """Reward of questioning tasks: 1 for right calls at the end, minus `question_cost` for each
-    message that calls nothing, which is a question.
+    question, which is a message without calls that the user answered.
 
     Right calls pay whatever was asked, so that the price alone decides how much a question is
     worth: above 1, asking never pays. Raises ValueError for a price that is negative or not finite.
@@ -85,7 +85,7 @@ class ClarifyReward:
 
     def __call__(self, step: StepRecord, verdict: Verdict | None) -> float:
         """Return the reward of a step; `verdict` is None before the last one."""
-        asked = not step.calls and step.error != "malformed"
+        asked = verdict is None and is_question(step)
         right = verdict is not None and calls_are_right(verdict)
         return float(right) - self.question_cost * asked
 

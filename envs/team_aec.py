@@ -35,17 +35,19 @@ class TeamAECEnv(AECEnv[str, Observation, str | None]):  # type: ignore[misc]
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - PettingZoo declares it as an instance variable
-        "render_modes": ["ansi"],
+        "render_modes": ["human", "ansi"],
         "name": "team_v0",
         "is_parallelizable": False,
     }
 
     agent_selection: str
 
-    def __init__(self, **keywords: Any) -> None:
+    def __init__(self, *, render_mode: str | None = None, **keywords: Any) -> None:
         super().__init__()
-        self.env = TeamEnv(**keywords)
-        self.render_mode = self.env.render_mode
+        # What people read is the same text, printed.
+        text_mode = "ansi" if render_mode == "human" else render_mode
+        self.env = TeamEnv(render_mode=text_mode, **keywords)
+        self.render_mode = render_mode
         self.possible_agents = list(self.env.team.roles)
         self.observation_spaces = {
             role: Dict({"text": UnicodeText(OBSERVATION_BYTES)}) for role in self.possible_agents
@@ -101,8 +103,12 @@ class TeamAECEnv(AECEnv[str, Observation, str | None]):  # type: ignore[misc]
         return self._observations[agent]
 
     def render(self) -> str | None:
-        """Return the conversation so far ("ansi"); None otherwise."""
-        return self.env.render()
+        """Return the conversation so far ("ansi"), or print it ("human")."""
+        text = self.env.render()
+        if self.render_mode != "human":
+            return text
+        print(text)
+        return None
 
     def close(self) -> None:
         """Close the team environment."""

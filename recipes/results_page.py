@@ -4,9 +4,10 @@
         --dataset_path test.jsonl --output results.md
 
 Rows are models, in the order given; columns are categories: the official verdicts' share with its
-95 % interval (Wilson). Each model is compared with the one before it on the tasks that both
-answered: gained, lost, and the exact two-sided sign test (McNemar). Six tasks of the first and the
-last model stand side by side, drawn by a seed.
+95 % interval (Wilson), and how many are valid strictly, with nothing forgiven. Each model is
+compared with the one before it on the tasks that both answered: gained, lost, and the exact
+two-sided sign test (McNemar). Six tasks of the first and the last model stand side by side, drawn
+by a seed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import comb
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.evaluation.pass_at_k import wilson_interval
 
+VERDICTS = ("valid", "strict_valid")
 Answers = dict[str, dict[str, Any]]  # task id -> a line of `run`
+JOINED = (("simple_python", "multiple"), ("live_simple", "live_multiple"))  # told together, too
 NUM_SHOWN = {"gained": 3, "lost": 1, "neither": 1, "both": 1}
 
 
@@ -68,11 +72,12 @@ def request_of(task: Task) -> str:
 
 
 def groups_of(models: Mapping[str, Answers]) -> dict[str, list[str]]:
-    """Return the table's columns: categories, and simple_python and multiple together."""
+    """Return the table's columns: categories, and the pairs of `JOINED`."""
     names = list(dict.fromkeys(it["category"] for ans in models.values() for it in ans.values()))
     groups = {name: [name] for name in names}
-    if {"simple_python", "multiple"} <= set(names):
-        groups["simple_python + multiple"] = ["simple_python", "multiple"]
+    for pair in JOINED:
+        if set(pair) <= set(names):
+            groups[" + ".join(pair)] = list(pair)
     return groups
 
 
@@ -83,19 +88,20 @@ def results_table(models: Mapping[str, Answers]) -> str:
     for name, answers in models.items():
         row = [name]
         for categories in groups.values():
-            valid = [bool(it["valid"]) for it in answers.values() if it["category"] in categories]
-            row.append(share_text(sum(valid), len(valid)))
+            lines = [it for it in answers.values() if it["category"] in categories]
+            valid, strict = (sum(map(bool, map(itemgetter(key), lines))) for key in VERDICTS)
+            row.append(share_text(valid, strict, len(lines)))
         rows.append(row)
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def share_text(count: int, total: int) -> str:
-    """Return a share with its 95 % interval: "43.8 % (36.1 to 51.7), 66 of 150"."""
+def share_text(count: int, strict: int, total: int) -> str:
+    """Return both shares: "43.8 % (36.1 to 51.7), 66 of 150; strict 60": official with interval."""
     if not total:
         return "-"
     low, high = wilson_interval(count / total, total)
     share = f"{100 * count / total:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-    return f"{share}, {count} of {total}"
+    return f"{share}, {count} of {total}; strict {strict}"
 
 
 def paired_lines(models: Mapping[str, Answers]) -> list[str]:

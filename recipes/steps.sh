@@ -45,14 +45,27 @@ merge_adapter() { # name of a run of adapters: writes the model folder NAME_mode
 }
 
 answer_tests() { # name, model folder, more flags
-    echo "== answers of $1"
-    "${evaluate[@]}" run --agent "hf:$2" --dataset_path "$folder/test.jsonl" --resume \
-        --output "$folder/answers/$1.jsonl" --max_new_tokens 96 "${@:3}"
+    local tests
+    for tests in $(test_sets); do
+        echo "== answers of $1: $tests"
+        "${evaluate[@]}" run --agent "hf:$2" --dataset_path "$folder/$tests.jsonl" --resume \
+            --output "$folder/answers/$1.$tests.jsonl" --max_new_tokens 96 "${@:3}"
+    done
 }
 
-write_page() { # title, names of answers
-    local pairs=()
-    for name in "${@:2}"; do pairs+=("$name=$folder/answers/$name.jsonl"); done
-    "$python" recipes/results_page.py --answers "${pairs[@]}" \
-        --dataset_path "$folder/test.jsonl" --output "$folder/results.md" --title "$1"
+test_sets() { # those that the split has: test, and live_test
+    local tests
+    for tests in test live_test; do
+        [ ! -e "$folder/$tests.jsonl" ] || echo $tests
+    done
+}
+
+write_page() { # title, names of answers: a page for each test set
+    local tests name pairs
+    for tests in $(test_sets); do
+        pairs=()
+        for name in "${@:2}"; do pairs+=("$name=$folder/answers/$name.$tests.jsonl"); done
+        "$python" recipes/results_page.py --answers "${pairs[@]}" --title "$1: $tests" \
+            --dataset_path "$folder/$tests.jsonl" --output "$folder/results_$tests.md"
+    done
 }

@@ -116,6 +116,44 @@ def test_weights_are_counted_as_the_policy_has_them(model: Path, changes: dict[s
     assert sizes.weight_bytes == sum(it.numel() * it.element_size() for it in held)
 
 
+def test_each_role_has_its_adapter_its_value_head_and_its_rollouts_copies(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = ("planner", "caller", "checker")
+    own = {"lora_r": 4, "role_adapters": True, "team_critic": "per_role"}
+    config = TrainConfig(model_name_or_path=str(model), critic_hidden=8, **own)
+    policy = ActorCritic.load(model, critic_hidden=8, critic_roles=roles)
+    attach_parts(policy, config, None, CPU, roles)
+    sizes, alone = policy_sizes(config, CPU, roles), policy_sizes(config, CPU, roles[:1])
+    assert sizes.num_weights == sum(it.numel() for it in policy.parameters())
+    assert sizes.layer.lora_rank == alone.layer.lora_rank == 7 * 4  # linear layers of a layer
+    monkeypatch.setattr(planning, "free_memory", lambda device: 10**9)
+    three, one = (planning.make_plan(config, each).phases[0] for each in (roles, roles[:1]))
+    for name in ("decoder's copies", "KV cache", "prefix tree"):
+        many, single = (
+            next(it.num_bytes for it in phase.terms if it.name == name) for phase in (three, one)
+        )
+        assert many == pytest.approx(3 * single)
+
+
+def test_a_central_critics_pass_holds_the_rows_of_all_roles_and_the_state(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "free_memory", lambda device: 10**9)
+    settings = {"critic": "full", "group_size": 4, "max_microbatch_tokens": 1024}
+    config = TrainConfig(model_name_or_path=str(model), team_critic="central", **settings)
+    batch = planning.make_plan(config, ("planner", "caller")).microbatch
+    assert (batch.tokens, batch.row, batch.shared) == (3 * 1024, 3 * 1024, False)
+
+
+def test_the_command_plans_for_the_roles_of_the_team(capsys: pytest.CaptureFixture[str]) -> None:
+    weights = []
+    for more in ([], ["--role_adapters=true"]):
+        assert main(["--env_name=team", "--lora_r=8", "--plan=json", *more]) == 0
+        weights.append(json.loads(capsys.readouterr().out)["num_trained"])
+    assert weights[1] > 1.5 * weights[0]
+
+
 def plan_of(model: Path, available: int, patch: pytest.MonkeyPatch, **changes: Any) -> Any:
     patch.setattr(planning, "free_memory", lambda device: available)
     patch.setattr(planning, "resident_memory", lambda: 0)

@@ -12,6 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
+from email import message_from_string
+from email.message import Message
 from pathlib import Path
 
 import gymnasium
@@ -227,12 +229,55 @@ def test_pinned_versions_cover_and_satisfy_the_ranges() -> None:
             "pettingzoo",
             "mkdocs",
             "mkdocs-material",
+            *("trl", "inspect-ai", "openenv", "verifiers", "nemo-gym", "smolagents"),
         ):  # extras no fast test needs
             assert numbers(pins[name]) >= numbers(least), text
 
 
 def numbers(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", text)]
+
+
+@pytest.fixture(scope="module")
+def metadata(tmp_path_factory: pytest.TempPathFactory) -> Message:
+    """Return the package's metadata, as its distributions have it."""
+    folder = tmp_path_factory.mktemp("info")
+    run("setup.py", "-q", "egg_info", "--egg-base", str(folder), cwd=ROOT)
+    [file] = folder.glob("*/PKG-INFO")
+    return message_from_string(file.read_text())
+
+
+def test_the_metadata_says_who_what_and_how_and_shows_nothing_that_is_not_there(
+    metadata: Message,
+) -> None:
+    assert metadata["Author"] == "The fctncalling authors"
+    assert metadata["Keywords"]
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    text = metadata.get_payload()
+    assert "An agent in ten lines" in str(text)
+    assert re.findall(r"!\[|\]\((?!https?:|#)", str(text)) == []
+
+
+def test_every_extra_of_one_environment_is_in_all(metadata: Message) -> None:
+    needed: dict[str, set[str]] = {}
+    for line in metadata.get_all("Requires-Dist", []):
+        name, _, extra = line.partition('extra == "')
+        needed.setdefault(extra.rstrip('"'), set()).add(name.partition(";")[0].strip())
+    apart = {"", "all", "dev", "docs", "browser"}
+    loops = {"trl", "inspect", "openenv", "verifiers", "nemo-gym", "smolagents"}
+    assert loops <= set(needed)
+    together = {name: extra for name, extra in needed.items() if name not in apart | loops}
+    assert "train" in together
+    assert set.union(*together.values()) == needed["all"]
+
+
+def test_the_source_distribution_lists_every_example() -> None:
+    """By the patterns of MANIFEST.in; a distribution is built in `test_wheel.py`."""
+    manifest = (ROOT / "MANIFEST.in").read_text()
+    [patterns] = re.findall(r"^recursive-include examples (.*)$", manifest, re.MULTILINE)
+    for file in (ROOT / "examples").rglob("*"):
+        if file.is_file() and "__pycache__" not in file.parts:
+            assert any(file.match(pattern) for pattern in patterns.split()), file
 
 
 def test_every_folder_of_modules_is_a_package() -> None:

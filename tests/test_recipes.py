@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from evaluate_fctncalling import main as evaluate
 from fctncalling.data.bfcl import load_tasks
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -56,6 +58,74 @@ def test_training_and_test_tasks_of_the_split_are_apart_and_have_their_ground_tr
     assert all(
         it.ground_truth for part in parts.values() for it in part if it.kind != "irrelevance"
     )
+
+
+def jaccard(first: Counter[str], second: Counter[str]) -> float:
+    return (first & second).total() / max(1, (first | second).total())
+
+
+def bags(path: Path) -> dict[str, Counter[str]]:
+    texts = {
+        task.id: " ".join(it["content"] for turn in task.question for it in turn)
+        for task in load_tasks(path)
+    }
+    return {name: Counter(re.findall(r"\w+", text.lower())) for name, text in texts.items()}
+
+
+def test_no_test_task_nearly_repeats_a_training_task_official_or_forged(
+    tmp_path: Path, shared: Path
+) -> None:
+    data = str(shared / "bfcl/data")
+    assert script("split_tasks.py")["main"](["--data_dir", data, "--output", str(tmp_path)]) == 0
+    for seed in ("1", "2"):  # the two files that smollm2_cpu.sh forges
+        words = ["forge", "--num_tasks", "600", "--seed", seed, "--official_dir", data]
+        words += ["--category", "simple_python", "multiple", "irrelevance"]
+        assert evaluate([*words, "--output", str(tmp_path / f"forged_{seed}.jsonl")]) == 0
+    tests = {**bags(tmp_path / "test.jsonl"), **bags(tmp_path / "live_test.jsonl")}
+    trained = [
+        bag
+        for name in ("train", "forged_1", "forged_2")
+        for bag in bags(tmp_path / f"{name}.jsonl").values()
+    ]
+    assert (len(tests), len(trained)) == (450, 590 + 600 + 600)
+    assert [
+        name for name, bag in tests.items() if any(jaccard(bag, other) >= 0.8 for other in trained)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("trained", "tested"),
+    [
+        ("Convert 5 miles to km.", "Convert 6 miles to km."),  # 4 of 6 words: apart
+        ("Say how far it is from Rome to Oslo.", "How far it is from Oslo to Rome."),
+        (
+            "Sum up all of these numbers for me now: 1.",
+            "Now sum up all of these numbers for me, 7 8",
+        ),
+    ],
+)
+def test_a_split_with_a_test_task_that_repeats_a_training_task_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], trained: str, tested: str
+) -> None:
+    texts = {"simple_python_0": trained, "simple_python_1": tested, "live_simple_0-0-0": "Other."}
+    for category in ("simple_python", "live_simple"):
+        lines = [
+            {"id": name, "question": [[{"role": "user", "content": text}]], "function": []}
+            for name, text in texts.items()
+            if name.startswith(category)
+        ]
+        (tmp_path / f"BFCL_v4_{category}.json").write_text("\n".join(map(json.dumps, lines)))
+    split = {"test": {"simple_python": ["simple_python_1"]}, "demonstrations": {}}
+    split["live_test"] = {"live_simple": ["live_simple_0-0-0"]}
+    (tmp_path / "split.json").write_text(json.dumps(split))
+    words = ["--data_dir", str(tmp_path), "--split", str(tmp_path / "split.json")]
+    status = script("split_tasks.py")["main"]([*words, "--output", str(tmp_path / "out")])
+    if "miles" in tested:
+        assert status == 0
+    else:
+        error = capsys.readouterr().err
+        assert status == 2
+        assert "simple_python_1 nearly repeats the training task simple_python_0" in error
 
 
 def test_no_multi_turn_test_task_has_a_demonstrated_variant(tmp_path: Path, shared: Path) -> None:
@@ -134,6 +204,7 @@ def answers(path: Path, valid: str, category: str = "multiple") -> str:
             "id": f"{category}_{number}",
             "category": category,
             "valid": digit == "1",
+            "strict_valid": digit == "1",
             "invalid": digit == "x",
             "error_type": None,
             "steps": [{"text": f"answer {number}"}],
@@ -157,8 +228,8 @@ def test_the_results_page_has_wilson_intervals_and_exact_sign_tests(tmp_path: Pa
     assert page["main"](words) == 0
     text = output.read_text("utf-8")
     # Wilson for 1 of 10: (0.1 + 0.19207 +- 1.96 sqrt(0.009 + 0.0096035)) / 1.38415
-    assert "| base | 10.0 % (1.8 to 40.4), 1 of 10 |" in text
-    assert "| tppo | 54.5 % (28.0 to 78.7), 6 of 11 |" in text
+    assert "| base | 10.0 % (1.8 to 40.4), 1 of 10; strict 1 |" in text
+    assert "| tppo | 54.5 % (28.0 to 78.7), 6 of 11; strict 6 |" in text
     # Of 6 changes one or none is lost by chance in 2 * (1 + 6) / 64 of all cases.
     assert "multiple: 5 gained, 1 lost of 10: +40.0 points, p = 0.219" in text
     assert text.count("> Add 1 and 2.") == 5  # three gained, one lost, one neither

@@ -59,6 +59,10 @@ class TrainConfig(
         """Whether the roles of a team have weights of their own."""
         return self.role_adapters or self.team_critic == "per_role"
 
+    def critic_learns_alone(self, update: int) -> bool:
+        """Whether the language model stands still in an update, counted from 0."""
+        return update < self.critic_warmup_updates
+
     @property
     def discount(self) -> float:
         """The discount from one action to the next: --gamma, or what the algorithm has where it is

@@ -24,6 +24,10 @@ def bootstrap_values(
 ) -> Tensor:
     """Return the bootstrap value after the last token of each truncated episode, (E,); 0 where it
     terminated, or without a critic.
+
+    A role of a team that was not to act next ends with an action of its own, and no value is
+    learned behind one. It goes on from the value before its last token: what it earned with that
+    and the discounted bootstrap value come to this value.
     """
     values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
     cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
@@ -35,7 +39,9 @@ def bootstrap_values(
         rows = [experience.critic_row(index) for index in indices]
         batch = make_batch(rows, device=values.device)
         tree = sharing.tree(whole_ids(rows)).to(values.device) if sharing is not None else None
-        columns = torch.tensor([len(row.ids) - 1 for row in rows], device=values.device)
+        before = [_ends_in_own_action(experience, index) for index in indices]
+        last = [len(row.ids) - 1 - own for row, own in zip(rows, before, strict=True)]
+        columns = torch.tensor(last, device=values.device)
         read = (batch.ids, batch.attention_mask, columns, tree)
         return indices, policy.values_at(*read, experience.role_of_episode(indices[0]))
 
@@ -44,7 +50,19 @@ def bootstrap_values(
     for indices, ends in processes.for_each_microbatch(groups, forward):
         values[indices] = ends
     processes.all_reduce(values)
+    for index in cut:
+        if _ends_in_own_action(experience, index):
+            earned = experience.tokens.rewards[experience.tokens.episode == index][-1]
+            values[index] = (values[index] - earned) / config.discount if config.discount else 0.0
     return values
+
+
+def _ends_in_own_action(experience: Experience, episode: int) -> bool:
+    """Whether a role's part of an episode ends with an action of its own, as its critic reads it:
+    another role was to act next.
+    """
+    apart = bool(experience.episodes[episode].role) and experience.joint_rows is None
+    return apart and bool(experience.last_row(episode).acted[-1])
 
 
 def _groups(experience: Experience, episodes: list[int], config: TrainConfig) -> list[list[int]]:

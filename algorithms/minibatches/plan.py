@@ -21,9 +21,11 @@ def plan_minibatches(
     """Return one epoch: every row once, shuffled into minibatches of nearly equal size, each split
     into microbatches.
 
-    Where prefixes are shared, what is shuffled is the groups of episodes of one task and
-    environment seed, if there are enough of them. That changes no expectation: each row is as
-    likely in any minibatch as before, and `loss_divisor` is the same for all minibatches.
+    What is shuffled is the groups of episodes of one task and environment seed, if there are enough
+    of them, since their rows begin alike; else single rows. Each row is as likely in any minibatch,
+    and `loss_divisor` is the same for all minibatches. How rows pass through the model (shared
+    prefixes, `gradient_cp_steps`, processes) has no say in it, so it changes no step but by
+    rounding.
     """
     order = torch.randperm(len(experience.rows), generator=generator).tolist()
     return _plan(experience, config, order)
@@ -70,11 +72,8 @@ def share_prefixes(
 
 def _plan(experience: Experience, config: TrainConfig, order: Sequence[int]) -> list[Minibatch]:
     num_minibatches = min(config.num_mini_batch, len(experience.rows))
-    sharing = experience.sharing
-    units = [[row] for row in order]
-    if sharing is not None:
-        groups = _groups(experience, order)
-        units = groups if len(groups) >= num_minibatches else units
+    groups = _groups(experience, order)
+    units = groups if len(groups) >= num_minibatches else [[row] for row in order]
     plan = []
     for numbers in torch.tensor_split(torch.arange(len(units)), num_minibatches):
         rows = [row for number in numbers.tolist() for row in units[number]]

@@ -10,6 +10,7 @@ exactly so.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -197,8 +198,10 @@ class TaskSampler:
         }
         for flag, categories in named.items():
             if unknown := sorted(categories - set(names)):
+                near = difflib.get_close_matches(unknown[0], names, n=1)
+                hint = f"is {near[0]} meant? Known" if near else "known"
                 raise SettingError(
-                    f'{flag}: got "{unknown[0]}", of which there is no task; known: {self._known}'
+                    f'{flag}: got "{unknown[0]}", of which there is no task; {hint}: {self._known}'
                 )
 
 

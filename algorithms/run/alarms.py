@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from statistics import fmean
+from statistics import fmean, median
 
 History = Sequence[Mapping[str, float | None]]
 """Metrics of each update so far, in order, with the signals of `episode_signals`."""
 
 WINDOW = 5  # updates whose mean is judged
 START = 3  # first updates that are compared with
-LONG = 15  # updates, for what is common early in a run
+LONG = 10  # updates whose median is judged, for what is common early in a run
 QUIET = 10  # updates without an alarm before it is raised again
 MIN_SIGNAL_SHARE = 0.1  # of the episodes, in groups whose returns differ
 MIN_UPDATES_WITH_SIGNAL = 0.5  # of the updates
@@ -26,6 +26,7 @@ MAX_MISMATCH = 0.1  # share of tokens whose probability differs by more than 10 
 END_OF_TURN_DROP = 0.5  # of the end token's probability at the start
 MAX_CUT = 0.3  # share of actions without an end
 PARSE_ERROR_RISE = 0.2  # of the share of steps whose calls cannot be read
+MIN_EXPLAINED = -0.02  # explained variance; a critic that says one number for all has 0
 MAX_LIMIT = 0.3  # share of episodes that a limit ended
 
 
@@ -208,14 +209,14 @@ def _call_syntax(history: History) -> Finding | None:
 
 def _explained_variance(history: History) -> Finding | None:
     recent = _recent(history, "losses/explained_variance", LONG)
-    if not recent or max(recent) >= 0.0:
+    if not recent or median(recent) >= MIN_EXPLAINED:
         return None
     return (
-        f"For {LONG} updates the critic has been worse than a constant (explained variance "
-        f"{fmean(recent):.2f}), so it adds noise to every advantage: lower --critic_lr, raise "
+        f"In most of {LONG} updates the critic was worse than a constant (explained variance "
+        f"{median(recent):.2f}), so it adds noise to every advantage: lower --critic_lr, raise "
         "--critic_warmup_updates, or use GRPO",
-        fmean(recent),
-        0.0,
+        median(recent),
+        MIN_EXPLAINED,
     )
 
 

@@ -75,6 +75,14 @@ def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
     return fmean(bool(record.strict_success) for record in valid)
 
 
+def unjudged_return(records: Sequence[EpisodeRecord]) -> float | None:
+    """Return the mean return of valid episodes of an environment without verdicts, whose success is
+    a return above 0 and says little; None for others.
+    """
+    valid = [record.episode_return for record in records if not record.invalid]
+    return fmean(valid) if valid and strict_success_rate(records) is None else None
+
+
 def asked_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, float | None]:
     """Return the share of episodes with a question, by category of questioning tasks; {} where
     there is none.

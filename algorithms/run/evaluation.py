@@ -16,11 +16,13 @@ from fctncalling.algorithms.run.episode_metrics import (
     strict_success_rate,
     success_metrics,
     success_rate,
+    unjudged_return,
 )
 from fctncalling.algorithms.run.logs import write_json
 
 MULTI_TURN = "multi_turn"
 RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")  # _strict: nothing is forgiven
+RETURNS = ("greedy_return", "sampled_return")  # of environments without verdicts
 TABLE_WIDTH = 104  # columns; a narrower terminal breaks lines, which is better than cutting numbers
 WIDE_TABLE = 148  # with three numbers in each cell
 
@@ -48,6 +50,8 @@ class Evaluation:
             name = f"eval/{kind}_success_rate"
             flat |= success_metrics(records, name, f"eval/{kind}_strict_success_rate")
             flat |= asked_metrics(records, f"eval/{kind}_asked")
+            if (mean := unjudged_return(records)) is not None:
+                flat[f"eval/{kind}_return"] = mean
         flat["eval/invalid"] = sum(record.invalid for record in (*self.greedy, *self.sampled))
         return flat
 
@@ -86,16 +90,17 @@ def print_table(
     from rich.console import Console
     from rich.table import Table
 
-    kinds = [kind for kind in RATES if after.get(kind) is not None]
+    kinds = [kind for kind in (*RATES, *RETURNS) if after.get(kind) is not None]
     sides = {"base": base, "after SFT": before, "after RL": after} if base else {}
     sides = sides or {"before": before, "after": after}
-    table = Table(title=f"Success on held-out tasks in %, {' -> '.join(sides)}")
+    also = " and mean return" if after.get(RETURNS[0]) is not None else ""
+    table = Table(title=f"Success on held-out tasks in %{also}, {' -> '.join(sides)}")
     for column in ("category", "tasks", *(kind.replace("_", " ") for kind in kinds)):
         table.add_column(column, justify="left" if column == "category" else "right", no_wrap=True)
     names = [*after["categories"], *([MULTI_TURN] if after[MULTI_TURN]["num_tasks"] else []), "all"]
     for name in names:
         parts = [_part(side, name) for side in sides.values()]
-        cells = [" -> ".join(_percent(side.get(kind)) for side in parts) for kind in kinds]
+        cells = [" -> ".join(_cell(side.get(kind), kind) for side in parts) for kind in kinds]
         if name in (MULTI_TURN, "all"):
             table.add_section()
         label = "all multi-turn" if name == MULTI_TURN else name
@@ -173,8 +178,10 @@ def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict
 
     greedy, sampled = of_category(evaluation.greedy), of_category(evaluation.sampled)
     asked = {"greedy_asked": asked_rate(greedy), "sampled_asked": asked_rate(sampled)}
+    returns = {"greedy_return": unjudged_return(greedy), "sampled_return": unjudged_return(sampled)}
     return {
         **(asked if category.startswith(CLARIFY) else {}),
+        **{name: mean for name, mean in returns.items() if mean is not None},
         "greedy": success_rate(greedy),
         "greedy_strict": strict_success_rate(greedy),
         "sampled": success_rate(sampled),
@@ -190,5 +197,7 @@ def _part(side: dict[str, Any], name: str) -> dict[str, Any]:
     return part
 
 
-def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:5.1f}"
+def _cell(value: float | None, kind: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if kind in RETURNS else f"{100 * value:5.1f}"

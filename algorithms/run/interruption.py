@@ -1,4 +1,4 @@
-"""Deferred SIGINT/SIGTERM, so that all processes stop at a checkpointable point."""
+"""Deferred SIGINT, SIGTERM and SIGHUP, so that all processes stop at a checkpointable point."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+ENDING = (signal.SIGINT, signal.SIGTERM)
+# and SIGHUP, of a terminal that is closed: under nohup it is ignored, and stays so
+SIGNALS = (*ENDING, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
 
 class Interruption:
-    """Defers SIGINT and SIGTERM to the next `allowed` block, where they raise KeyboardInterrupt.
+    """Defers SIGINT, SIGTERM and SIGHUP to the next `allowed` block: there they raise
+    KeyboardInterrupt.
 
     Elsewhere the weights may be in the middle of an update, or another process may be waiting for
     this one. A second signal ends a single process at once, without saving.
@@ -23,7 +28,9 @@ class Interruption:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in SIGNALS:
+            if number not in ENDING and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             with contextlib.suppress(ValueError):  # only the main thread may set handlers
                 self._before[number] = signal.signal(number, self._receive)
         return self

@@ -1,4 +1,4 @@
-"""Lock file of a run's results folder: two processes writing one run would mix its lines."""
+"""Lock file of a run's results: two processes writing one run would mix its lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +17,60 @@ class RunLockedError(RuntimeError):
     """Another process works on the run."""
 
 
-class RunLock:
-    """Exclusive lock of a folder until `release` or the end of this process, kills included.
+class FileLock:
+    """Exclusive lock that a file stands for, until `release` or the end of this process, kills
+    included.
 
     A POSIX record lock: the system releases it with the process, and forked children do not
-    inherit it.
+    inherit it. RunLockedError, naming the holder, if `results` are locked; `cure` says what to do.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Lock an existing folder; RunLockedError, naming the holder, if it is locked."""
-        self.path = folder / LOCK_FILE
-        key = self.path.resolve()
+    def __init__(self, path: Path, results: Path, cure: str) -> None:
+        self.path = path
+        key = path.resolve()
         if key in _HELD:
-            raise RunLockedError(_in_use_message(folder, f"process {os.getpid()} (this one)"))
-        self._file = self.path.open("a+", encoding="utf-8")
-        if not _try_lock(self._file):
+            raise RunLockedError(f"{results} is in use by process {os.getpid()} (this one): {cure}")
+        self._file = _opened(path)
+        while (locked := _try_lock(self._file)) and not _is_there(path, self._file):
+            self._file.close()  # the last holder removed it just now
+            self._file = _opened(path)
+        if not locked:
             self._file.seek(0)
             holder = " ".join(self._file.read(200).split()) or "another process"
             self._file.close()
-            raise RunLockedError(_in_use_message(folder, holder))
+            raise RunLockedError(f"{results} is in use by {holder}: {cure}")
         self._file.truncate(0)
         self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         self._file.flush()
         _HELD[key] = self
 
-    def release(self) -> None:
-        """Release the lock."""
+    def release(self, *, remove: bool = False) -> None:
+        """Release the lock, and remove its file on request."""
+        if remove:
+            with suppress(OSError):  # Windows removes no open file
+                self.path.unlink()
         self._file.close()
         _HELD.pop(self.path.resolve(), None)
 
 
+class RunLock(FileLock):
+    """Lock of a run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Lock an existing folder."""
+        cure = "wait for it or end it first, or start another run with --experiment_name NAME"
+        super().__init__(folder / LOCK_FILE, folder, cure)
+
+
 # This process's own: the system's lock keeps out others only.
-_HELD: weakref.WeakValueDictionary[Path, RunLock] = weakref.WeakValueDictionary()
+_HELD: weakref.WeakValueDictionary[Path, FileLock] = weakref.WeakValueDictionary()
+
+
+def lock_of_file(path: Path) -> FileLock:
+    """Return the lock of a file that is being written, as a hidden file beside it."""
+    target = path.resolve()
+    lock = target.with_name(f".{target.name}{LOCK_FILE}")
+    return FileLock(lock, path, "wait for it or end it first, or name another --output")
 
 
 def require_unlocked(folder: Path) -> None:
@@ -56,11 +79,18 @@ def require_unlocked(folder: Path) -> None:
         RunLock(folder).release()
 
 
-def _in_use_message(folder: Path, holder: str) -> str:
-    return (
-        f"{folder} is in use by {holder}: wait for it or end it first, or start another run with "
-        "--experiment_name NAME"
-    )
+def _opened(path: Path) -> Any:
+    """Open a lock file; a link in its place, which anyone may plant in a shared folder, is none."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "a+", encoding="utf-8")
+
+
+def _is_there(path: Path, file: Any) -> bool:
+    """Whether an open file is still the one of that path."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _try_lock(file: Any) -> bool:

@@ -148,16 +148,6 @@ def _bare(text: str) -> str:
     return text.strip().removeprefix("\\$").strip("$").strip().replace("\u2212", "-")
 
 
-def restates(answer: str, question: str) -> bool:
-    """Whether an answer repeats an expression of the question, up to blanks and brackets."""
-    answer_text, question_text = (
-        re.sub(r"[\s$(){}\[\]]|\\(?:left|right|[,;:! ])", "", text) for text in (answer, question)
-    )
-    return (
-        literal(answer) is None and bool(answer_text) and answer_text.strip(".?") in question_text
-    )
-
-
 def number(text: str) -> Fraction | None:
     """Return the exact rational value of a text without names, roots or functions; None where it
     has none.

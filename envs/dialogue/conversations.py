@@ -73,7 +73,7 @@ class ToolCallConversation:
 
     def action(self, message: Mapping[str, Any]) -> str:
         """Return a model's message as an action: its calls as JSON, else its text."""
-        self._pending = message
+        self._pending = message = readable(message)
         calls = named_tool_calls(message)
         if calls:
             return json.dumps([{call["name"]: call["arguments"]} for call in calls])
@@ -126,7 +126,7 @@ class ToolsTextConversation(ToolCallConversation):
 
     def action(self, message: Mapping[str, Any]) -> str:
         """Return a model's message as an action."""
-        self._pending = message
+        self._pending = message = readable(message)
         calls = named_tool_calls(message)  # of a server that parses them after all
         return "\n".join(_hermes(call) for call in calls) or _on_lines(content_of(message))
 
@@ -169,15 +169,43 @@ def content_of(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
+def readable(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message, or, in place of one whose `tool_calls` have another shape than OpenAI's, a
+    text that says so and that no handler reads.
+    """
+    try:
+        named_tool_calls(message)
+    except ValueError as error:
+        return {"role": "assistant", "content": f"[{{malformed {error}"}
+    return message
+
+
 def named_tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return name and arguments (JSON text) of each tool call of a message."""
-    calls = []
-    for each in message.get("tool_calls") or []:
-        function = each["function"]
-        arguments = function.get("arguments")
+    """Return name and arguments (JSON text) of each tool call of a message; raises ValueError where
+    they have another shape than OpenAI's.
+    """
+    listed = message.get("tool_calls") or []
+    if not isinstance(listed, list | tuple):
+        raise _unlike("tool_calls", "a list", listed)
+    return [_named_tool_call(each, f"tool_calls[{index}]") for index, each in enumerate(listed)]
+
+
+def _named_tool_call(call: Any, where: str) -> dict[str, str]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        raise _unlike(where, '{"function": {"name", "arguments"}}', call)
+    name, arguments = function.get("name"), function.get("arguments")
+    if not isinstance(name, str):
+        raise _unlike(f"{where}.function.name", "a string", name)
+    try:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        calls.append({"name": function["name"], "arguments": text or "{}"})
-    return calls
+    except (TypeError, ValueError, RecursionError):
+        raise _unlike(f"{where}.function.arguments", "JSON", arguments) from None
+    return {"name": name, "arguments": text or "{}"}
+
+
+def _unlike(where: str, expected: str, found: Any) -> ValueError:
+    return ValueError(f"{where}: expected {expected}, found {type(found).__name__} {found!r:.100}")
 
 
 def holds_calls(text: str, tools: Sequence[Any]) -> bool:

@@ -62,6 +62,8 @@ class Dialogue:
         """Play the assistant's message; return the messages that answer it.
 
         They are results of its calls, or the user's next turn; after the last turn there are none.
+        `tool_calls` of another shape than OpenAI's are the model's mistake: a step of error
+        "malformed".
         """
         if not self.info:
             self.open()
@@ -172,5 +174,11 @@ def _unanswered(message: Mapping[str, Any], answers: Sequence[Message]) -> list[
         return []
     return [
         {"role": "tool", "tool_call_id": str(call.get("id", "")), "content": NOT_RUN}
-        for call in message.get("tool_calls") or []
+        for call in _listed(message.get("tool_calls"))
     ]
+
+
+def _listed(calls: Any) -> list[Mapping[str, Any]]:
+    """Return those of a message's calls that a result can name."""
+    listed = calls if isinstance(calls, list | tuple) else []
+    return [call for call in listed if isinstance(call, Mapping)]

@@ -49,18 +49,19 @@ class AutoCalls(Handler):
 
     def recognises(self, text: str) -> bool:
         """Whether any handler recognises the text."""
-        return _handler_of(text).recognises(text)
+        return handler_of(text).recognises(text)
 
     def decode_action(self, text: str) -> DecodedAction:
         """Decode a text once; raises DecodeError."""
-        return _handler_of(text).decode_action(text)
+        return handler_of(text).decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for what the form cannot say."""
         return PROMPTING.render(calls)
 
 
-def _handler_of(text: str) -> Handler:
+def handler_of(text: str) -> Handler:
+    """Return the handler that reads a text: by its keys, or by the first mark in it."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return PROMPTING
     if opens_objects(text):  # whatever marks stand behind, they stand in strings

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fctncalling.checkers import check
-from fctncalling.checkers.clarify import ClarifyRecord
+from fctncalling.checkers.clarify import ClarifyRecord, is_question
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Message, StepRecord, Task, TurnRecord, Verdict
@@ -43,8 +43,8 @@ class EpisodeJudge:
             if task.kind == "agentic":
                 return check(task, state.last_message)
             if task.kind == "clarify":
-                answers = answers_in(state.conversation)
-                return check(task, ClarifyRecord(record, questions_in(state.steps), answers))
+                answers = answers_in(state.steps, state.conversation)
+                return check(task, ClarifyRecord(record, len(answers), answers))
             return (
                 judge_turns(task, state.turns, self._truth(task))
                 if task.is_multi_turn
@@ -79,16 +79,11 @@ class EpisodeJudge:
         return bounded_memo(self._truths, task.id, lambda: replay_ground_truth(task, self._tools))
 
 
-def questions_in(steps: Sequence[StepRecord]) -> int:
-    """Return how many messages asked something: those that called nothing, and did not try to."""
-    return sum(not step.calls and step.error != "malformed" for step in steps)
-
-
-def answers_in(conversation: Sequence[Message]) -> list[str]:
-    """Return what the user said after the agent's first message."""
-    roles = [message["role"] for message in conversation]
-    first = roles.index("assistant") if "assistant" in roles else len(roles)
-    return [str(each.get("content")) for each in conversation[first:] if each["role"] == "user"]
+def answers_in(steps: Sequence[StepRecord], conversation: Sequence[Message]) -> list[str]:
+    """Return what the user answered to each question of a turn that went on after these steps."""
+    said = [str(each.get("content")) for each in conversation if each["role"] == "user"]
+    replies = said[len(said) - len(steps) :]  # one behind each step; the request comes before
+    return [text for step, text in zip(steps, replies, strict=True) if is_question(step)]
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:

@@ -7,7 +7,10 @@ what it was.
 from __future__ import annotations
 
 import ast
+import json
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from fctncalling.checkers import check
 from fctncalling.checkers.python_values import Fault
@@ -15,13 +18,16 @@ from fctncalling.checkers.strict_answer import strict_answer_fault
 from fctncalling.checkers.strict_values import strict_calls_fault
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.format_sensitivity import PromptVariant
-from fctncalling.data.types import StepRecord, Task, Verdict
-from fctncalling.envs.handlers import get_handler
+from fctncalling.data.types import Call, StepRecord, Task, Verdict
+from fctncalling.envs.handlers.auto import PROMPTING, handler_of
+from fctncalling.envs.handlers.json_calls import HermesCalls
+from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.judging.arbitrary_calls import arbitrary_call_fault
 from fctncalling.envs.python_source.parse import parse_expression
 
-MAX_CALLS = (10, 3)  # of a turn: so many, and so many for each call of its ground truth
-_PROMPTING = get_handler("python_calls")
+MAX_CALLS = (6, 2)  # of a turn: so many, and so many for each call of its ground truth
+MAX_TRIES = 3  # calls of one function with other arguments, beyond those of the ground truth
+_MAX_OBJECTS = 100  # of a text that are looked at for keys that stand twice
 
 
 def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -> Verdict:
@@ -40,13 +46,15 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
       strings, positional
       arguments and second values of a name dropped, `+5` read as -5, sums computed, brackets or
       fences mended. Messages in other forms than Python calls are not looked at for this;
-    - `needless_calls`: far more calls in a turn than its ground truth has (`MAX_CALLS`);
+    - `repeated_key`: a key twice in a JSON object, of which all but the last are dropped;
+    - `needless_calls`: far more calls in a turn than its ground truth has (`MAX_CALLS`), or one of
+      its functions tried with many arguments (`MAX_TRIES`);
     - `changed_number`, `dropped_punctuation`, `punctuation_for_nothing`: arguments that are the
       accepted ones only
       without blanks and punctuation, "1.2" for "12", "---" for an omitted text;
     - `arbitrary_call`: any call passes where the right one is nowhere written down (relevance):
       arguments that are
-      missing or unknown, or of which none is told in the question;
+      missing or unknown, do not fit their docs, or say too little of the question;
     - `answer_outside_field`, `changed_number`, `answer_denied`, `answer_among_others`: an agentic
       answer that is
       mentioned, but not given (`fctncalling.checkers.strict_answer`).
@@ -79,6 +87,9 @@ def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
         "function_not_offered": _calls_what_is_not_offered,
         "nested_call": lambda _, step: any(map(_nested_names, step.executed)),
         "lenient_syntax": _is_leniently_read,
+        "repeated_key": lambda _, step: (
+            handler_of(step.text) is not PROMPTING and _repeats_a_key(step.text)
+        ),
     }
     for name, forgiven in rules.items():
         for index, step in enumerate(steps):
@@ -127,7 +138,11 @@ def _expected(task: Task, turn: int) -> set[str]:
     a few call one before it is offered.
     """
     truth = (task.ground_truth or ())[turn] if task.is_multi_turn else ()
-    return {str(text).partition("(")[0].strip() for text in truth}
+    return {_function_of(str(text)) for text in truth}
+
+
+def _function_of(call: str) -> str:
+    return call.partition("(")[0].strip()
 
 
 def _calls_while_withheld(task: Task, step: StepRecord) -> bool:
@@ -169,11 +184,23 @@ def _needless_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     for turn in sorted({step.turn for step in steps}):
         here = [step for step in steps if step.turn == turn]
         count = sum(max(len(step.calls), len(step.executed)) for step in here)
-        num_expected = len((task.ground_truth or ())[turn])
-        if count > MAX_CALLS[0] + MAX_CALLS[1] * num_expected:
-            message = f"turn {turn}: {count} calls where its ground truth has {num_expected}"
+        truth = [str(text) for text in (task.ground_truth or ())[turn]]
+        if count > MAX_CALLS[0] + MAX_CALLS[1] * len(truth):
+            message = f"turn {turn}: {count} calls where its ground truth has {len(truth)}"
             return Fault("strict:needless_calls", message)
+        tried = Counter(call.name for call in _distinct_calls(here))
+        for name, expected in Counter(map(_function_of, truth)).items():
+            if tried[name] > expected + MAX_TRIES:
+                message = f"turn {turn}: {name} tried with {tried[name]} arguments for {expected}"
+                return Fault("strict:needless_calls", message)
     return None
+
+
+def _distinct_calls(steps: Sequence[StepRecord]) -> list[Call]:
+    calls: list[Call] = []
+    for call in (call for step in steps for call in step.calls):
+        calls += [] if call in calls else [call]
+    return calls
 
 
 def _is_leniently_read(task: Task, step: StepRecord) -> bool:
@@ -182,12 +209,13 @@ def _is_leniently_read(task: Task, step: StepRecord) -> bool:
         return False
     if (
         task.language != "python"
-        or not _PROMPTING.recognises(step.text)
+        or not PROMPTING.recognises(step.text)
         or step.text.lstrip().startswith(("{", "[{"))
+        or isinstance(handler_of(step.text), HermesCalls | MistralCalls)
     ):
         return False
     try:
-        return _tree(step.text.strip()) != _tree(_PROMPTING.render(step.calls))
+        return _tree(step.text.strip()) != _tree(PROMPTING.render(step.calls))
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return True  # as it stands, it is no Python: something was mended
 
@@ -197,3 +225,26 @@ def _tree(text: str) -> list[str]:
     return [
         ast.dump(node) for node in (body.elts if isinstance(body, ast.List | ast.Tuple) else [body])
     ]
+
+
+def _repeats_a_key(text: str) -> bool:
+    """Whether a JSON object in a text has a key twice; arguments may be objects within a string."""
+    repeated = False
+
+    def read(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal repeated
+        repeated |= len({key for key, _ in pairs}) < len(pairs)
+        repeated |= any(isinstance(value, str) and _repeats_a_key(value) for _, value in pairs)
+
+    decoder = json.JSONDecoder(object_pairs_hook=read)
+    place = -1
+    for _ in range(_MAX_OBJECTS):
+        place = text.find("{", place + 1)
+        if place < 0 or repeated:
+            break
+        try:
+            _, place = decoder.raw_decode(text, place)
+            place -= 1
+        except (ValueError, RecursionError):
+            continue
+    return repeated

@@ -71,7 +71,7 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     What JSON Schema does not know (`optional`, a `required` that is no list) is left out.
     """
-    known = JSON_TYPES.get(schema.get("type", ""))
+    known = JSON_TYPES.get(str(schema.get("type", "")))
     result: dict[str, Any] = {} if known is None else {"type": known}
     result.update((key, copy.deepcopy(schema[key])) for key in _KEPT if key in schema)
     if isinstance(properties := schema.get("properties"), Mapping):

@@ -11,7 +11,8 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from fctncalling.checkers.math.answer import check_answer, final_answer, restates
+from fctncalling.checkers.math.answer import check_answer, final_answer
+from fctncalling.checkers.math.restating import restates
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Call, Message, Verdict
@@ -62,8 +63,8 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     answer's text
         and the task. "numeric": a number that is written out, for what would have to be computed is
         no answer; "aime": a whole number from 0 to 999; "text": the same words; "symbolic": an
-        equal expression, by SymPy (the extra `fctncalling[math]`), yet never one that stands in the
-        question.
+        equal expression, by SymPy (the extra `fctncalling[math]`), yet never one of the question,
+        however it is written, nor one that leaves something to be computed.
     `prompt`: what stands before every question: how to call, examples.
     `max_turns`: calls that are answered; one more ends the episode, with error "step_limit".
     `max_tool_response`: characters of a result that are shown.
@@ -199,12 +200,12 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             return Verdict(right, float(right), None if right else "answer:wrong")
         form: Any = self._reward
         if form == "symbolic":
-            if restates(final_answer(answer), task.prompt):
-                return Verdict(
-                    False, 0.0, "answer:restated", f"{answer!r:.100} is the question's own"
-                )
             with reraise_as_infrastructure("reward"):
-                return check_answer(answer, [task.answer], form, comparer=self._comparer)
+                verdict = check_answer(answer, [task.answer], form, comparer=self._comparer)
+            if verdict.valid and restates(final_answer(answer), task.prompt, task.answer):
+                message = f"{answer!r:.100} is the question, or has to be computed"
+                return Verdict(False, 0.0, "answer:restated", message)
+            return verdict
         return check_answer(answer, [task.answer], form, tolerance=NUMERIC_TOLERANCE)
 
     def _observation_and_info(

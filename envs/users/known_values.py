@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.said_values import Value, is_said
+from fctncalling.checkers.said_values import Scalar, Value, is_said
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.oracle import oracle_calls
 
@@ -15,18 +15,18 @@ USER_KNOWS = "user_knows"  # field of a task: {parameter: value}
 def known_values(task: Task, turn: int = 0) -> dict[str, Value]:
     """Return the values that the user of a task knows in a turn, by parameter.
 
-    They are those of the task's field `user_knows`; a task without it has those arguments of its
-    ground truth, in this turn and the next, that the user's own messages say somewhere. What tools
-    return, a user cannot know.
+    They are those of the task's field `user_knows`, lists and objects too; a task without it has
+    those arguments of its ground truth, in this turn and the next, that are texts or numbers and
+    that the user's own messages say somewhere. What tools return, a user cannot know.
     """
     ledger = task.extra.get(USER_KNOWS)
     if isinstance(ledger, Mapping):
-        return {str(name): value for name, value in ledger.items() if isinstance(value, Value)}
+        return {str(name): value for name, value in ledger.items() if value is not None}
     said = " ".join(_user_texts(task))
     known: dict[str, Value] = {}
     for call in _calls_of(task, turn):
         for name, value in call.arguments.items():
-            if isinstance(value, Value) and is_said(value, said):
+            if isinstance(value, Scalar) and is_said(value, said):
                 known.setdefault(name, value)
     return known
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fctncalling.checkers.said_values import Value, is_said, spoken, words_of
@@ -29,9 +30,9 @@ REGISTERS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "Thank you for asking: {value}, please.",
             "Of course. The {name} should be {value}, please.",
         ),
-        "unknown": ("I am sorry, I do not know that.",),
-        "unclear": ("I am sorry, what would you like to know?",),
-        "refusal": ("I am sorry, I only know what I want, not how you do it.",),
+        "unknown": ("I am afraid I do not know that.",),
+        "unclear": ("Pardon, what would you like to know?",),
+        "refusal": ("I am afraid I only know what I want, not how you do it.",),
     },
     "chatty": {
         "value": (
@@ -39,7 +40,7 @@ REGISTERS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "Good question! My neighbour asked me the same. {value} would be it, I think.",
         ),
         "unknown": ("Hm, nobody has ever asked me that. I really cannot say.",),
-        "unclear": ("Sorry, I was not listening. What did you want to know?",),
+        "unclear": ("Oh, I was not listening. What did you want to know?",),
         "refusal": ("Ha, if I knew how these things work I would not need you!",),
     },
 }
@@ -56,16 +57,30 @@ _ASKING = {"which", "what", "who", "whom", "whose", "where", "when", "how", "ple
     *("can", "would", "should", "do", "does", "is", "are", "may", "tell", "give", "say", "name"),
     *("specify", "provide", "clarify"),
 }
+_CALL_OPENS = re.compile(r"[\s`]*(?:[\[{<]|[\w.]+\()")  # behind it stands a call, read or not
+_SHORT_FORMS = {"max": "maxim", "min": "minim", "num": "number"}
+_ENDINGS = ("", "s", "es", "d", "ed", "ly", "ing")
+_FUNCTION_WORD_LIST = """
+a about all also am an and any anything are as at be been but by can clarify could detail
+details did do does else everything exactly for from further get give given go had has have help
+here how i if in info information into is it its just kindly know let like may me mean mind more
+my need needed no not of ok okay on one ones or our out please provide say set shall should so
+some something sorry specify sure tell thank thanks that the their them then there these they
+thing things this those to too up us use used value values want was we were what when where
+which who whom whose why will wish with would yes you your
+"""
+_FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 
 
 class RuleUser:
     """A user that answers a question with one value, or says why not.
 
-    It knows `known_values` of its task. Of a question that names parameters it answers the first
-    one named; of one that names none, the value that it offers ("low or high?"), or else the one
-    that nobody has said yet ("what do you mean?"), if there is just one. It refuses to speak of
-    functions, calls and the like, so that begging brings nothing but values. A message that asks
-    nothing it leaves to the script, and also a question that the task's next turn answers.
+    It knows `known_values` of its task. A question has to name what it asks for: the parameter
+    (of several the first one named), or words that the description of this parameter alone has, or
+    two candidates, one of which is the value ("low or high?"). Asked for less than that, the user
+    asks back. It refuses to speak of functions, calls and the like, so that begging brings nothing
+    but values. A message that asks nothing, or tries to call, it leaves to the script, and also a
+    question that the task's next turn answers.
 
     `register` is how it speaks: one of `REGISTERS`, or "mixed", one drawn for each task. It draws
     from `seed` and the task alone: the same conversation gets the same answer.
@@ -89,11 +104,11 @@ class RuleUser:
         task: Task = about["task"]
         turn = int(about["turn"])
         question = str(conversation[-1].get("content") or "")
-        asks = is_question(question)
-        if not asks and (task.kind != "clarify" or not _speaks(question)):
+        speaks = task.kind == "clarify" and bool(words_of(question))
+        if _CALL_OPENS.match(question) or not (speaks or is_question(question)):
             return None
         known = known_values(task, turn)
-        name = self._asked(question, known, task, conversation)
+        name = _asked(question, known, task)
         if name is not None and _is_said_next(task, turn, known[name]):
             return None
         if name is not None:
@@ -101,27 +116,6 @@ class RuleUser:
         if turn + 1 < len(task.question):
             return None  # the script goes on, and may answer it
         return self._say(_why_not(question, task), task, len(conversation))
-
-    def _asked(
-        self,
-        question: str,
-        known: Mapping[str, Value],
-        task: Task,
-        conversation: Sequence[Message],
-    ) -> str | None:
-        """Return the parameter that a question is about; None where it is about none that the user
-        knows.
-        """
-        if (named := _first_named(question, list(known))) is not None:
-            return named
-        if _first_named(question, _parameters(task)) or _is_of_the_agent(question, task):
-            return None
-        offered = [name for name, value in known.items() if is_said(value, question)]
-        if len(offered) == 1 and OR in words_of(question):
-            return offered[0]
-        said = " ".join(str(m.get("content", "")) for m in conversation if m["role"] == "user")
-        open_ones = [name for name, value in known.items() if not is_said(value, said)]
-        return open_ones[0] if len(open_ones) == 1 else None
 
     def _say(self, what: str, task: Task, length: int, *, name: str = "", value: Value = "") -> str:
         draw = random.Random(f"{self.seed} {task.id}")
@@ -139,31 +133,85 @@ def is_question(text: str) -> bool:
     return "?" in text or (bool(words) and not _ASKING.isdisjoint(words[:4]))
 
 
-def _first_named(question: str, names: Sequence[str]) -> str | None:
-    """Return the parameter whose words occur first in a question, plurals included."""
+def _asked(question: str, known: Mapping[str, Value], task: Task) -> str | None:
+    """Return the parameter that a question names; None where it names none that the user knows."""
+    if len(words_of(question)) < 2 and "?" not in question:
+        return None
+    named = _named(question, {*known, *_descriptions(task)})
+    if named:
+        return next((name for name in named if name in known), None)
+    if _is_of_the_agent(question, task):
+        return None
+    offered = [name for name, value in known.items() if is_said(value, question)]
+    if len(offered) == 1 and OR in words_of(question):
+        return offered[0]
+    return _described(question, known, task) if is_question(question) else None
+
+
+def _named(question: str, names: Collection[str]) -> list[str]:
+    """Return the parameters whose words all occur in a question, in the order of the question.
+
+    A name within a longer one, as "city" in "departure city", is not meant. Names that are mere
+    function words ("to") are meant only at the end.
+    """
     words = words_of(question)
-    words = [word for each in words for word in (each, each.removesuffix("s"))]
-    found = {
-        name: max(words.index(part) for part in parts)
-        for name in names
-        if (parts := [part.removesuffix("s") for part in words_of(name)])
-        and all(part in words for part in parts)
+    found: dict[str, set[int]] = {}
+    for name in names:
+        parts = words_of(name)
+        places = range(len(words))
+        if _FUNCTION_WORDS.issuperset(parts):
+            places = places[-len(parts) :]
+        at = [[place for place in places if _alike(words[place], part)] for part in parts]
+        if parts and all(at):
+            found[name] = {each[0] for each in at}
+    meant = [name for name in found if not any(found[name] < other for other in found.values())]
+    return sorted(meant, key=lambda name: (max(found[name]), name))
+
+
+def _described(question: str, known: Mapping[str, Value], task: Task) -> str | None:
+    """Return the one parameter that a question asks for in words of its name and description; None
+    where none does, more than one, or one that the user does not know.
+
+    A word that several parameters have tells less of each. What the talk is about anyway, the words
+    of the request and of the functions, tells nothing.
+    """
+    request = [str(message.get("content", "")) for turn in task.question for message in turn]
+    functions = [f"{doc.name} {doc.description}" for doc in task.functions]
+    told = {*_FUNCTION_WORDS, *words_of(" ".join([*request, *functions]))}
+    asked = [word for word in words_of(question) if word not in told]
+    texts = dict.fromkeys(known, "") | _descriptions(task)
+    matched = {
+        name: {word for word in asked for each in words if _alike(word, each)}
+        for name, words in ((name, words_of(f"{name} {text}")) for name, text in texts.items())
     }
-    return min(found, key=lambda name: found[name], default=None)
+    shared = Counter(word for words in matched.values() for word in words)
+    scores = {name: sum(1 / shared[word] for word in words) for name, words in matched.items()}
+    best = max(scores.values(), default=0)
+    first = [name for name, score in scores.items() if score == best > 0]
+    return first[0] if len(first) == 1 and first[0] in known else None
 
 
-def _parameters(task: Task) -> list[str]:
-    return [name for doc in task.functions for name in doc.parameters.get("properties", {})]
+def _descriptions(task: Task) -> dict[str, str]:
+    """Return the descriptions of all parameters that a task offers, by name."""
+    texts: dict[str, str] = {}
+    for doc in task.functions:
+        for name, declared in doc.parameters.get("properties", {}).items():
+            text = str(declared.get("description", "")) if isinstance(declared, Mapping) else ""
+            texts[name] = f"{texts.get(name, '')} {text}"
+    return texts
+
+
+def _alike(word: str, other: str) -> bool:
+    """Whether two words are one but for an ending or an abbreviation: levels, maximum."""
+    short, long = sorted((word, other), key=len)
+    if short in _SHORT_FORMS and long.startswith(_SHORT_FORMS[short]):
+        return True
+    return long.startswith(short) and long[len(short) :] in _ENDINGS
 
 
 def _is_said_next(task: Task, turn: int, value: Value) -> bool:
     following = task.question[turn + 1] if turn + 1 < len(task.question) else ()
     return any(is_said(value, str(message.get("content", ""))) for message in following)
-
-
-def _speaks(text: str) -> bool:
-    """Whether a message has words of its own: a call that cannot be read is no question."""
-    return bool(words_of(text)) and not any(mark in text for mark in "[](){}<>")
 
 
 def _is_of_the_agent(text: str, task: Task) -> bool:
@@ -176,4 +224,5 @@ def _is_of_the_agent(text: str, task: Task) -> bool:
 def _why_not(question: str, task: Task) -> str:
     if _is_of_the_agent(question, task):
         return "refusal"
-    return "unknown" if is_question(question) and len(words_of(question)) > 1 else "unclear"
+    asks = is_question(question) and not _FUNCTION_WORDS.issuperset(words_of(question))
+    return "unknown" if asks else "unclear"

@@ -1,7 +1,7 @@
 """An OpenEnv server of this project's tasks: validated by OpenEnv, played by its client.
 
 python3.11 -m venv /tmp/openenv
-/tmp/openenv/bin/pip install openenv-core==0.3.0
+/tmp/openenv/bin/pip install openenv==0.10.0
 /tmp/openenv/bin/pip install .
 /tmp/openenv/bin/python examples/integrations/openenv_server.py
 """

@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"--limit: got {args.limit}, expected at least 1")
         tools, path = TaskTools(args), Path(args.dataset_path or embedded_path("train"))
         use_sibling_tables(path)
-        tasks = load_tasks(path, self_documented=tools.given)
+        loaded = load_tasks(path, self_documented=tools.given)
+        tasks = [tools.with_docs(task, path) for task in loaded]
         played = limited([task for task in tasks if _is_supported(task)], args.limit)
         if not played:
             raise InputError(

@@ -8,7 +8,7 @@ a turn (the calls of a task share their tools), or a whole sequence, {"category"
 reason and without results; so are the task's later calls, and the exit code is 1.
 
 example:
-  fctncalling execute --data_dir data/bfcl --input multi_turn_exec.jsonl.gz --output
+  fctncalling execute --dataset_path data/bfcl --input multi_turn_exec.jsonl.gz --output
   results.jsonl
 """
 
@@ -17,11 +17,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.convert_records import add_arguments, as_invalid, convert_file
-from fctncalling.cli.shared.jsonl_records import Line, Record, TaskIndex
+from fctncalling.cli.shared.jsonl_records import Line, Record
+from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
@@ -39,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     be used.
     """
     return convert_file(
-        args, "executing", lambda folder, tools: RecordExecutor(folder, tools).executed
+        args, "executing", lambda paths, tools: RecordExecutor(paths, tools).executed
     )
 
 
@@ -48,8 +50,8 @@ class RecordExecutor:
     the next.
     """
 
-    def __init__(self, data_dir: Path, tools: TaskTools | None = None) -> None:
-        self._folder = TaskIndex(data_dir, tools.given if tools else ())
+    def __init__(self, tasks: Path | Sequence[Path], tools: TaskTools | None = None) -> None:
+        self._finder = TaskFinder(tasks, tools.given if tools else ())
         self._tools = tools
         self._sessions: dict[tuple[str, str], ToolSession] = {}
         self._lost: dict[tuple[str, str], str] = {}  # why later calls of a task cannot be executed
@@ -105,8 +107,9 @@ class RecordExecutor:
         return {**line.record, "calls": results}
 
     def _session(self, line: Line) -> ToolSession:
-        task = self._folder.task_of(line)
-        user_classes = self._tools.classes_for((task,), self._folder.path) if self._tools else None
+        task = self._finder.task_of(line)
+        origin = self._finder.path
+        user_classes = self._tools.classes_for((task,), origin) if self._tools else None
         return ToolSession(
             task.involved_classes,
             task.initial_config,

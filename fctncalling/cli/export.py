@@ -13,6 +13,7 @@ import argparse
 import json
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=Path,
         metavar="FOLDER",
-        help="checkpoint folder of a run; it is only read",
+        help="checkpoint of a run, or the run's folder, for its last one; it is only read",
     )
     parser.add_argument(
         "--output",
@@ -62,17 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     if output.exists():
         print(f"error: --output {output} exists already; name a new folder", file=sys.stderr)
         return 2
-    if not checkpoint.is_dir():
-        print(
-            f"error: --checkpoint {checkpoint}: no such folder: expected a run's "
-            "checkpoints/update_...",
-            file=sys.stderr,
-        )
-        return 2
     try:
+        checkpoint = checkpoint_in(checkpoint)
         folders = _export(checkpoint, output, arguments)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        shutil.rmtree(output, ignore_errors=True)  # models of the first roles, if any
         print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
         return 2
     if arguments.json:
@@ -91,8 +85,45 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def checkpoint_in(folder: Path) -> Path:
+    """Return a checkpoint: the folder itself, or the last one of a run's folder; ValueError where
+    there is none.
+    """
+    from fctncalling.algorithms.run.checkpoint import STATE_FILE, CheckpointError, find_checkpoint
+
+    if not folder.is_dir():
+        raise ValueError("no such folder: expected a run's folder, or its checkpoints/update_...")
+    marks = (STATE_FILE, "config.json", "adapter_config.json")
+    if folder.name != "checkpoints":
+        is_run = (folder / "checkpoints").is_dir()
+        if not is_run and any((folder / name).is_file() for name in marks):
+            return folder
+        folder = folder / "checkpoints"
+    try:
+        return find_checkpoint(folder)
+    except CheckpointError:
+        raise ValueError(
+            f"no checkpoint is there or in {folder}: expected a run's folder, or its "
+            "checkpoints/update_..., as --save_interval writes them"
+        ) from None
+
+
 def _export(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
-    """Write the model, or that of each role; return the folders."""
+    """Write the model, or that of each role, to a folder that appears only when all of it is
+    written; return the folders.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent))
+    try:
+        written = _write_models(checkpoint, part, arguments)
+        part.chmod(0o755)  # mkdtemp's folders are their owner's alone
+        part.rename(output)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return [output / folder.relative_to(part) for folder in written]
+
+
+def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
     from fctncalling.algorithms.policy.head_padding import pad_heads
     from fctncalling.algorithms.policy.lora import saved_roles
 

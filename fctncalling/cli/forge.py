@@ -130,10 +130,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> str:
     """Make the tasks that are missing and return a line on what there is."""
+    is_there = f"{files.output}: is there already, forged with the same flags"
     if files.is_finished():
-        return f"{files.output}: is there already, forged with the same flags"
+        return is_there
     run = ForgeRun(settings, guard)
     with files:
+        files.name_what_is_whole()
+        if files.is_finished():
+            return is_there
         for texts in files.take_up():
             run.remember(texts)
         if not guard.files:

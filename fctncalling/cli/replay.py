@@ -5,7 +5,7 @@ two folders up). Each logged message is given to a fresh environment; what comes
 field by field, then the answer is judged anew. Exit code 1 if anything differs.
 
 example:
-  fctncalling replay --input answers.jsonl --data_dir data/bfcl
+  fctncalling replay --input answers.jsonl --dataset_path data/bfcl
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fctncalling.cli.shared.dataset_flag import add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
     Line,
-    TaskIndex,
     read_records,
     use_sibling_tables,
     with_progress_bar,
 )
 from fctncalling.cli.shared.missing_tools import MISSING
+from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
-from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.envs.dialogue.task_form import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -48,6 +48,15 @@ from fctncalling.evaluation.episode_differences import episode_differences
 from fctncalling.evaluation.episode_log import logged_user, play_episode
 from fctncalling.training.task_split import EMBEDDED_TASKS
 
+_SETTINGS = {
+    "seed": int,
+    "handler": str,
+    "reward": str,
+    "max_steps_per_turn": int,
+    "prompt_style": str,
+    "form": str,
+}
+"""Settings that a logged line may have -> their types."""
 _TOLD = 20  # differences that are printed
 
 
@@ -62,20 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="logged episodes: .jsonl or .jsonl.gz",
     )
-    add(
-        "--data_dir",
-        type=Path,
-        default=official_data_folder(),
-        metavar="FOLDER",
-        help="folder of BFCL task files; default: %(default)s",
-    )
-    add(
-        "--dataset_path",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="task files of your own; default: as the log's config.json says",
-    )
+    add_dataset_argument(parser, "as the log or its config.json says, else as for `verdicts`")
     add_tool_arguments(parser)
     _add_settings(parser)
     add("--json", action="store_true", help="print JSON instead of text")
@@ -160,7 +156,9 @@ class Replayer:
         self._config = _run_config(path)
         self._args = args
         self._tools = TaskTools(args)
-        self._folder = TaskIndex(args.data_dir, self._tools.given)
+        self._files = [path for path in args.dataset_path or () if not path.is_dir()]
+        folders = [path for path in args.dataset_path or () if path.is_dir()]
+        self._finder = TaskFinder(folders, self._tools.given)
         self._logged_tasks: dict[str, Task] | None = None
 
     def differences(self, line: Line) -> list[dict[str, str]] | None:
@@ -169,6 +167,11 @@ class Replayer:
         """
         if line.record.get("invalid"):
             return None
+        for name, expected in _SETTINGS.items():
+            if line.record.get(name) is not None:
+                line.field(name, expected, f"{expected.__name__} or none")
+        if int(line.record.get("seed") or 0) < 0:
+            raise line.error("seed", "expected a number from 0")
         steps = line.field("steps", list, "the logged steps")
         texts = [
             step["text"]
@@ -191,12 +194,10 @@ class Replayer:
 
     def _env(self, line: Line, task: Task) -> FunctionCallingEnv:
         def setting(name: str, default: Any) -> Any:
-            given = getattr(self._args, name)
-            return (
-                given
-                if given is not None
-                else line.record.get(name, self._config.get(name, default))
-            )
+            for value in (getattr(self._args, name), line.record.get(name)):
+                if value is not None:
+                    return value
+            return self._config.get(name, default)
 
         reward = setting("reward", "success")
         if self._config.get("env_name") == "clarify":
@@ -222,14 +223,14 @@ class Replayer:
                 "task_id", f'no task is called "{task_id}": name its file by --dataset_path'
             )
         else:
-            found = self._folder.task_of(line)
+            found = self._finder.task_of(line)
             if line.record.get("category") == format_sensitivity.CATEGORY:
                 found = replace(found, id=task_id)
         found = self._tools.with_docs(found, line.path)
         return task_for_form(found, str(line.record.get("form", "")))
 
     def _load_logged_tasks(self) -> dict[str, Task]:
-        paths: list[Path] = list(self._args.dataset_path or ())
+        paths = list(self._files)
         if (
             not paths and self._config
         ):  # a trainer's log: its tasks are those it was told, or the embedded ones

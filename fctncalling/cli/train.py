@@ -26,8 +26,9 @@ from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
 from fctncalling.cli.shared.missing_library import missing_library
 from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
 from fctncalling.cli.shared.progress_bar import Progress
+from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.data.bfcl import TaskError
-from fctncalling.training.announce import announce, is_first_process
+from fctncalling.training.announce import announce, is_first_process, own_command
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
 from fctncalling.training.run_loop import report, run_loop
@@ -65,12 +66,16 @@ exactly.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 0, 1 at a NaN, 2 if the user can mend it, 130 where Ctrl-C
-    ended it.
+    ended it. A run goes on where nobody reads its lines any more.
     """
+    with standard_streams(goes_on=True):
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(words: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     level = logging.INFO if is_first_process() else logging.WARNING
     logging.getLogger("fctncalling").setLevel(level)
-    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         namespace = parse_settings(words)  # --help ends here, before torch is loaded
     except SettingError as error:
@@ -123,11 +128,18 @@ def _refuse(error: Exception | str) -> int:
 
 def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
     """Print the memory plan after the checks of a start; return 0 if the run fits, else 1."""
+    from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
     from fctncalling.memory_plan import print_plan
     from fctncalling.training.rollouts.choose_rollout import check_rollout
+    from fctncalling.training.task_setup import make_task_setup
+    from fctncalling.training.teams import roles_of_run
 
     check_rollout(config, run_config)
-    return print_plan(config, run_config.plan)
+    roles: tuple[str, ...] = ()
+    if config.roles_apart or config.team_critic == "central":  # tasks and team are read for these
+        make_env = make_task_setup(config, run_config).make_env
+        roles = roles_of_run(config, make_env, SINGLE_PROCESS)
+    return print_plan(config, run_config.plan, roles)
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:
@@ -254,5 +266,5 @@ def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
         if not word.startswith("--resume")
         and not (number and words[number - 1] == "--resume" and word[:1] != "-")
     ]
-    program = "python" if num_processes == 1 else f"torchrun --nproc_per_node {num_processes}"
-    return f"{program} train_fctncalling.py {shlex.join([*kept, '--resume'])}"
+    launcher = f"torchrun --nproc_per_node {num_processes}" if num_processes > 1 else ""
+    return f"{own_command('train', launcher)} {shlex.join([*kept, '--resume'])}"

@@ -7,7 +7,7 @@ A record is {"category", "form", "id", "response"}; form is "prompting", "tool_c
 the exit code is 1.
 
 example:
-  fctncalling verdicts --data_dir data/bfcl --input answers.jsonl.gz --output
+  fctncalling verdicts --dataset_path data/bfcl --input answers.jsonl.gz --output
   verdicts.jsonl
 """
 
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.convert_records import add_arguments, as_invalid, convert_file
-from fctncalling.cli.shared.jsonl_records import Line, Record, TaskIndex
+from fctncalling.cli.shared.jsonl_records import Line, Record
+from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data import format_sensitivity
 from fctncalling.data.categories import UnsupportedCategory, kind_of
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Judge every record; return 0, 1 if some are invalid, 2 if a record or a task cannot be
     used.
     """
-    return convert_file(args, "judging", lambda folder, tools: RecordJudge(folder, tools).judged)
+    return convert_file(args, "judging", lambda paths, tools: RecordJudge(paths, tools).judged)
 
 
 class RecordJudge:
@@ -43,8 +44,8 @@ class RecordJudge:
     each other.
     """
 
-    def __init__(self, data_dir: Path, tools: TaskTools | None = None) -> None:
-        self._folder = TaskIndex(data_dir, tools.given if tools else ())
+    def __init__(self, tasks: Path | Sequence[Path], tools: TaskTools | None = None) -> None:
+        self._finder = TaskFinder(tasks, tools.given if tools else ())
         self._tools = tools
         self._truth: tuple[str, Sequence[TurnRecord]] | None = None
 
@@ -66,9 +67,9 @@ class RecordJudge:
         try:
             if category != format_sensitivity.CATEGORY:
                 kind_of(category)
-            task = self._folder.task_of(line)
+            task = self._finder.task_of(line)
             user_classes = (
-                self._tools.classes_for((task,), self._folder.path) if self._tools else None
+                self._tools.classes_for((task,), self._finder.path) if self._tools else None
             )
             truth = self._truth_of(task, user_classes) if task.is_multi_turn else None
             verdict = judge(

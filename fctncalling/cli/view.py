@@ -20,12 +20,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fctncalling.cli.shared.dataset_flag import USUAL_TASKS, add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import InputError, Line
+from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
-from fctncalling.cli.why.recorded_answers import TaskFinder
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.errors import TaskError
-from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.viewer import ViewError, load_run, page_data, write_page
 
@@ -41,14 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, metavar="FILE", help="default: view.html in RUN, or beside it")
     add("--follow", action="store_true", help="make the page again when the run grows")
     add("--json", action="store_true", help="print JSON instead of text")
-    add(
-        "--data_dir",
-        type=Path,
-        default=official_data_folder(),
-        metavar="PATH",
-        help="BFCL task files, or the task file that was played; default: the run's own, "
-        "%(default)s and the embedded tasks",
-    )
+    add_dataset_argument(parser, USUAL_TASKS, many=False)
     add_tool_arguments(parser)
 
 
@@ -120,11 +113,12 @@ def _default_output(path: Path) -> Path:
 
 
 class _TaskOfEpisode:
-    """Finds the task of an episode record: the run's own files first, then --data_dir."""
+    """Finds the task of an episode record: the run's own files first, then --dataset_path."""
 
     def __init__(self, args: argparse.Namespace, config: Mapping[str, Any]) -> None:
         self._tools = TaskTools(args)
-        self._finder = TaskFinder(args.data_dir, self._tools.given)
+        self._run: Path = args.run
+        self._finder = TaskFinder(args.dataset_path, self._tools.given)
         paths = [config.get(name) for name in ("dataset_path", "eval_dataset_path")]
         self._tasks: dict[str, Task] = {}
         for path in (Path(str(each)) for each in paths if each):
@@ -141,4 +135,4 @@ class _TaskOfEpisode:
             return None, {}
 
     def _found(self, record: dict[str, Any]) -> Task:
-        return self._finder.task_of(Line(self._finder.path, record["line"], record))
+        return self._finder.task_of(Line(self._run, record["line"], record))

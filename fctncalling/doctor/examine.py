@@ -14,7 +14,7 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.doctor.episode_findings import Span, episode_spans, played_findings
 from fctncalling.doctor.finding import HealthCheck, fault, unchecked
-from fctncalling.doctor.model_folder import is_folder_name, missing_part
+from fctncalling.model_import.model_folder import missing_model
 
 if TYPE_CHECKING:
     from fctncalling.doctor.server_findings import TurnPrompt
@@ -59,11 +59,9 @@ def _examine(wanted: Examination, found: Diagnosed) -> None:
     from fctncalling.doctor.template_findings import template_findings
 
     folder = Path(wanted.model).expanduser()
-    if is_folder_name(wanted.model):
-        message = missing_part(folder, weights=not wanted.quick)
-        if message:
-            found.findings.append(unchecked("model", f"cannot be loaded: {message}"))
-            return
+    if message := missing_model(wanted.model, weights=not wanted.quick):
+        found.findings.append(unchecked("model", f"cannot be loaded: {message}"))
+        return
     source = str(folder) if folder.is_dir() else wanted.model
     try:
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)

@@ -138,8 +138,8 @@ def logged_user(steps: Sequence[Mapping[str, Any]], task: Task) -> LoggedUser | 
     said = [
         str(replies[index]["content"]) if index in replies else None
         for index, step in enumerate(steps)
-        if not step.get("calls")
-    ]
+        if not step.get("calls") and not (index in replies and step.get("error") == "malformed")
+    ]  # complaints of calls that could not be read are the environment's own
     return LoggedUser(said)
 
 

@@ -19,9 +19,9 @@ def source_of(value: Any, declared: Mapping[str, Any], language: str, style: str
     "javascript").
     """
     write = _java if language == "java" else _javascript
-    text = write(
-        value, str(declared.get("type", "any")), declared.get("items", {}).get("type", ""), style
-    )
+    items = declared.get("items")
+    item = str(items.get("type", "")) if isinstance(items, Mapping) else ""
+    text = write(value, str(declared.get("type", "any")), item, style)
     return f'"""{text}"""' if style.endswith("text_block") and not isinstance(value, str) else text
 
 

@@ -7,7 +7,10 @@ line between tells of one task.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +27,7 @@ FLUSHED_TASKS = 100
 
 
 class OutputConflict(ValueError):
-    """An output that is there already, of other settings or of another maker."""
+    """An output that is there already, of other settings or of another maker, or being made."""
 
 
 class ForgeFiles:
@@ -36,6 +39,7 @@ class ForgeFiles:
         self._settings = settings
         self._part = output.with_name(f"{output.name}.part")
         self._ledger_part = self.ledger.with_name(f"{self.ledger.name}.part")
+        self._lock: IO[str] | None = None
         self._files: dict[Path, IO[str]] = {}
         self.thrown_away: Counter[str] = Counter()
         self.num_tasks = 0
@@ -45,24 +49,38 @@ class ForgeFiles:
 
         Raises OutputConflict for one that is not ours, or of other settings.
         """
-        if not self.output.exists():
-            if self._part.exists() or self._ledger_part.exists():
-                self._require_same(self._ledger_part)
-            return False
-        self._require_same(self.ledger)
-        return True
+        if self.output.exists():
+            self._require_same(self.ledger)
+            return True
+        if self._is_unnamed():
+            self._require_same(self.ledger)
+        elif self._part.exists() or self._ledger_part.exists():
+            self._require_same(self._ledger_part)
+        return False
+
+    def _is_unnamed(self) -> bool:
+        """Whether a run was killed between its two renames: only the output lacks its name."""
+        return self._part.exists() and self.ledger.exists() and not self._ledger_part.exists()
 
     def summary(self) -> dict[str, Any]:
         """Return the settings and the totals of a finished run, as the ledger holds them."""
         with self.ledger.open(encoding="utf-8") as ledger:
             settings, last = _first_and_last(ledger)
         try:
-            return {"settings": json.loads(settings), "totals": json.loads(last)["totals"]}
-        except (ValueError, KeyError):
+            totals = _object(last)["totals"]
+            if not isinstance(totals["thrown_away"], dict):
+                raise TypeError
+            return {"settings": _object(settings), "totals": totals}
+        except (ValueError, KeyError, TypeError):
             raise OutputConflict(
                 f"{self.ledger}: expected the totals in its last line, found {last[:40]!r}: it was "
                 "cut or changed; name another --output"
             ) from None
+
+    def name_what_is_whole(self) -> None:
+        """Give the output its name where a run was killed before it could."""
+        if self._is_unnamed() and not self.is_finished():
+            self._part.replace(self.output)
 
     def take_up(self) -> Iterator[int]:
         """Open the files and yield the text hash of each task that they hold already.
@@ -72,10 +90,7 @@ class ForgeFiles:
         try:
             self._open()
         except OSError as error:
-            raise OutputConflict(
-                f"--output {self.output}: cannot be written ({error.strerror}): expected a place "
-                "where files can be made"
-            ) from None
+            raise self._unwritable(error) from None
         for line in self._usable_lines() if self.num_tasks else ():
             self.thrown_away.update(line["thrown_away"])
             yield int(line["texts"], 16)
@@ -87,7 +102,6 @@ class ForgeFiles:
             self.num_tasks += 1
             held.update(self._names(line["id"]))
         self._cut(held)
-        self._ledger_part.parent.mkdir(parents=True, exist_ok=True)
         mode = "a" if self.num_tasks else "w"
         self._files[self._ledger_part] = self._ledger_part.open(mode, encoding="utf-8")
         if not self.num_tasks:
@@ -120,7 +134,19 @@ class ForgeFiles:
             shutil.copytree(folder, self._part / folder.name, dirs_exist_ok=True)
 
     def __enter__(self) -> Self:
+        """Lock the output. Raises OutputConflict where it is locked or cannot be written."""
+        try:
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(self.output)
+        except OSError as error:
+            raise self._unwritable(error) from None
         return self
+
+    def _unwritable(self, error: OSError) -> OutputConflict:
+        return OutputConflict(
+            f"--output {self.output}: cannot be written ({error.strerror}): expected a place "
+            "where files can be made"
+        )
 
     def __exit__(
         self,
@@ -129,6 +155,10 @@ class ForgeFiles:
         trace: TracebackType | None,
     ) -> None:
         self._close()
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                _lock_path(self.output).unlink()
+            self._lock.close()
 
     def _texts(self, entry: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield (file name below the folder, object) of what an entry writes."""
@@ -168,7 +198,7 @@ class ForgeFiles:
     def _require_same(self, ledger: Path) -> None:
         try:
             with ledger.open(encoding="utf-8") as file:
-                found = json.loads(file.readline())
+                found = _object(file.readline())
         except (OSError, ValueError):
             raise OutputConflict(
                 f"{self.output}: is there already and no ledger says how it was forged: expected "
@@ -190,10 +220,10 @@ class ForgeFiles:
         held: dict[str, int] = {}
         with self._ledger_part.open(encoding="utf-8") as ledger:
             ledger.readline()
-            for text in ledger:
+            for number, text in enumerate(ledger, 2):
                 if not text.endswith("\n") or not text.startswith('{"id"'):
                     return
-                line = json.loads(text)
+                line = self._task_line(number, text)
                 for name in self._names(line["id"]):
                     if name not in held:
                         held[name] = _whole_lines(self._part / name if name else self._part)
@@ -201,6 +231,20 @@ class ForgeFiles:
                     if held[name] < 0:
                         return
                 yield line
+
+    def _task_line(self, number: int, text: str) -> dict[str, Any]:
+        """Return what a line of the ledger tells of a task. Raises OutputConflict."""
+        try:
+            line = _object(text)
+            self._names(line["id"])
+            int(line["texts"], 16)
+            Counter(line["thrown_away"]).total()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise OutputConflict(
+                f"{self._ledger_part} line {number}: expected what a forge run tells of a task, "
+                f"found {text[:40]!r}: it was changed; name another --output"
+            ) from None
+        return line
 
     def _cut(self, held: Counter[str]) -> None:
         """Cut the files to as many lines as they hold of whole tasks, to append the rest."""
@@ -212,6 +256,54 @@ class ForgeFiles:
             _keep_lines(path, held[name])
         if self._ledger_part.exists():
             _keep_lines(self._ledger_part, self.num_tasks + 1 if self.num_tasks else 0)
+
+
+def _lock_path(output: Path) -> Path:
+    return output.with_name(f".{output.name}.lock")
+
+
+def _locked(output: Path) -> IO[str]:
+    """Return the open lock file of an output: the system lets go of it with the process.
+
+    Raises OutputConflict where another run has it.
+    """
+    path = _lock_path(output)
+    while True:
+        file = path.open("a", encoding="utf-8")
+        if not _has_locked(file):
+            file.close()
+            raise OutputConflict(
+                f"{output}: another forge run is writing it: wait for its end, or name another "
+                "--output"
+            )
+        # A run that ends takes its lock file away: what was opened before that locks nothing.
+        if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            return file
+        file.close()
+
+
+def _has_locked(file: IO[str]) -> bool:
+    """Whether a file could be locked, without waiting; True where the system knows no locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EACCES, errno.EAGAIN)
+    return True
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Return a JSON object. Raises ValueError for another text."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("is no object")
+    return value
 
 
 def _first_and_last(lines: Iterable[str]) -> tuple[str, str]:

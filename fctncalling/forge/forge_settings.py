@@ -8,7 +8,7 @@ from typing import Any
 
 from fctncalling.forge.forge_categories import FORGED_CATEGORIES
 
-VERSION = 2
+VERSION = 3
 """Raised where the same seed gives other tasks than before."""
 
 

@@ -1,8 +1,8 @@
 """Inspect (tested with 0.3.285): tasks as samples, a solver that plays them, BFCL's verdict as
 scorer.
 
-`inspect eval` finds the task in a file of yours: `bfcl = inspect_task(load_tasks(...))`, or
-`examples/integrations/inspect_eval.py`.
+`inspect eval` finds functions with its decorator, so a file of yours has
+`@task def bfcl(): return inspect_task(load_tasks(...))` (docs/integrations.md).
 """
 
 from __future__ import annotations

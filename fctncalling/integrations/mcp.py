@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.dialogue import Dialogue, info_to_json
-from fctncalling.envs.errors import InfrastructureError, extra_module
+from fctncalling.envs.errors import InfrastructureError, MissingExtra, extra_module
 
 INSTRUCTIONS = (
     "Call start_task for the user's first message. Do what it asks for with the other tools, then "
@@ -124,7 +125,15 @@ class ServedEpisode:
 def mcp_server(episode: ServedEpisode) -> Any:
     """Return the SDK's server of an episode; `run_stdio` and `run_http` serve it."""
     sdk = extra_module("mcp", "mcp", "serving over MCP")
+    if not hasattr(sdk, "Client"):
+        raise MissingExtra(
+            "serving over MCP needs version 2 of the library mcp, and an older one is installed. "
+            "Serve from an environment of its own (`pip install fctncalling 'mcp>=2'`): agents of "
+            "any version start it by the path of its command."
+        )
     lowlevel = extra_module("mcp.server.lowlevel", "mcp", "serving over MCP")
+    subscriptions = extra_module("mcp.server.subscriptions", "mcp", "serving over MCP")
+    changes = subscriptions.InMemorySubscriptionBus()
 
     async def list_tools(_context: Any, _params: Any) -> Any:
         return sdk.types.ListToolsResult(
@@ -138,16 +147,24 @@ def mcp_server(episode: ServedEpisode) -> Any:
             ]
         )
 
-    async def call_tool(_context: Any, params: Any) -> Any:
+    async def call_tool(context: Any, params: Any) -> Any:
+        before = [tool["name"] for tool in episode.tools()]
         text = episode.call(params.name, params.arguments or {})
+        if before != [tool["name"] for tool in episode.tools()]:  # a function that was held out
+            await changes.publish(subscriptions.ToolsListChanged())
+            await context.session.send_tool_list_changed()  # protocols before 2026
         return sdk.types.CallToolResult(content=[sdk.types.TextContent(type="text", text=text)])
 
-    return lowlevel.Server(
+    server = lowlevel.Server(
         "fctncalling",
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_subscriptions_listen=subscriptions.ListenHandler(changes),
     )
+    told = lowlevel.NotificationOptions(tools_changed=True)
+    server.create_initialization_options = partial(server.create_initialization_options, told)
+    return server
 
 
 def run_stdio(server: Any) -> None:

@@ -1,14 +1,17 @@
-"""OpenEnv (tested with openenv-core 0.3): an environment server of chat messages, and its client.
+"""OpenEnv (tested with openenv 0.10 and openenv-core 0.3): an environment server of chat messages,
+and its client.
 
 `app = openenv_app(load_tasks(...))` is a FastAPI application; `uvicorn module:app` serves it.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import uuid
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from openenv.core import EnvClient
 from openenv.core.client_types import StepResult
@@ -42,6 +45,14 @@ class ChatObservation(Observation):
     info: dict[str, Any] = Field(default_factory=dict)  # its metadata does not reach clients
 
 
+class NotPlayable(ValueError):
+    """A request that no episode can answer, with its HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
     """One episode after another of the given tasks; `reset(task_id=...)` names the task."""
 
@@ -65,7 +76,7 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         """Begin a task: the one named, or that of the seed's number."""
         chosen = task_id or list(self._tasks)[(seed or 0) % len(self._tasks)]
         if chosen not in self._tasks:
-            raise ValueError(f"task_id {chosen!r}: no such task")
+            raise NotPlayable(404, f"task_id {chosen!r}: no such task")
         self._dialogue = Dialogue(self._tasks[chosen], form=self._form, **self._keywords)
         self._state = State(episode_id=episode_id or uuid.uuid4().hex, step_count=0)
         return self._observation(self._dialogue.open(seed), None)
@@ -73,13 +84,17 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
     def step(self, action: ChatAction, timeout_s: float | None = None, **_: Any) -> ChatObservation:
         """Play the assistant's message."""
         if self._dialogue is None or self._dialogue.done:
-            raise ValueError("no episode is running: call reset first")
+            raise NotPlayable(
+                409,
+                "no episode is running: call reset first, on the same WebSocket (/ws); over plain "
+                "HTTP each request has an environment of its own",
+            )
         before = self._dialogue.reward
         message: dict[str, Any] = {"role": "assistant", "content": action.content}
         if action.tool_calls:
             message["tool_calls"] = action.tool_calls
+        self._state.step_count += 1  # whatever the message is like
         answers = self._dialogue.reply(message)
-        self._state.step_count += 1
         invalid = bool(self._dialogue.info.get("invalid"))
         return self._observation(answers, None if invalid else self._dialogue.reward - before)
 
@@ -124,11 +139,78 @@ class ChatClient(EnvClient[ChatAction, ChatObservation, State]):
         return State(**payload)
 
 
-def openenv_app(tasks: Sequence[Task], *, max_concurrent_envs: int = 64, **keywords: Any) -> Any:
-    """Return the FastAPI application of an environment server; keywords as for `Dialogue`."""
-    return create_fastapi_app(
+def openenv_app(
+    tasks: Sequence[Task],
+    *,
+    max_concurrent_envs: int = 64,
+    allowed_hosts: Sequence[str] = (),
+    **keywords: Any,
+) -> Any:
+    """Return the FastAPI application of an environment server; keywords as for `Dialogue`.
+
+    It answers at addresses (127.0.0.1) and localhost, and at the names of `allowed_hosts` ("*":
+    any), so that pages of other sites cannot play through a browser on this machine.
+    """
+    app = create_fastapi_app(
         partial(ChatEnvironment, tasks, **keywords),
         ChatAction,
         ChatObservation,
         max_concurrent_envs=max_concurrent_envs,
     )
+    app.add_exception_handler(NotPlayable, _refusal)
+    app.add_middleware(HostCheck, allowed_hosts=allowed_hosts)
+    return app
+
+
+async def _refusal(_request: Any, error: Any) -> Any:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"detail": str(error)}, status_code=error.status)
+
+
+class HostCheck:
+    """ASGI middleware that refuses requests by other host names, or from pages of other hosts."""
+
+    def __init__(self, app: Any, allowed_hosts: Sequence[str]) -> None:
+        self._app = app
+        self._allowed = {host.lower() for host in (*allowed_hosts, "localhost", "127.0.0.1", "::1")}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            return await self._app(scope, receive, send)
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = _hostname(f"http://{headers.get(b'host', '')}")
+        origin = _hostname(headers[b"origin"]) if b"origin" in headers else host
+        if not self._is_own(host) and not _is_address(host):  # an address is nobody's to redirect
+            return await _refuse(scope["type"], send, f"host {host!r}")
+        if origin != host and not self._is_own(origin):
+            return await _refuse(scope["type"], send, f"a page of {origin!r}")
+        return await self._app(scope, receive, send)
+
+    def _is_own(self, host: str) -> bool:
+        return host in self._allowed or "*" in self._allowed
+
+
+def _hostname(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def _refuse(kind: str, send: Any, given: str) -> None:
+    if kind == "websocket":
+        return await send({"type": "websocket.close", "code": 1008})
+    text = f"{given} is refused: openenv_app(..., allowed_hosts=[...]) names those that are served"
+    start = {"type": "http.response.start", "status": 403}
+    await send({**start, "headers": [(b"content-type", b"text/plain; charset=utf-8")]})
+    return await send({"type": "http.response.body", "body": text.encode()})

@@ -1,8 +1,9 @@
 """smolagents (tested with 1.26): code of a CodeAgent runs in this project's confined executor.
 
 `CodeAgent(tools=[], model=model, executor=ConfinedExecutor())`. The code has no files, no network
-and no processes; variables live as long as the agent. Tools would run outside of the confinement,
-so only `final_answer` is taken.
+and no processes; variables live as long as the agent, or until a step is stopped (by its time-out,
+say), which the agent is told. Tools would run outside of the confinement, so only `final_answer` is
+taken.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 from smolagents.local_python_executor import CodeOutput, PythonExecutor
 
 from fctncalling.envs.tools import python_executor
+from fctncalling.envs.tools.python_executor.session import LOST
 
+GONE = "The variables of all steps so far are gone."
 _OFFERED = "final_answer"
 _DEFINITION = """
 def final_answer(answer=None, *more):
@@ -39,7 +42,8 @@ class ConfinedExecutor(PythonExecutor):
         self._executor = python_executor.PythonExecutor(**keywords)
         self._session = self._executor.session()
         self._mark = secrets.token_hex(16)  # the code cannot forge a final answer by printing
-        self._run(_DEFINITION.format(mark=self._mark))
+        self._given: dict[str, str] = {}  # name -> JSON
+        self._begins_anew = True
 
     def send_tools(self, tools: Mapping[str, Any]) -> None:
         """Take `final_answer`; raise ValueError for others, which confined code cannot reach."""
@@ -59,7 +63,8 @@ class ConfinedExecutor(PythonExecutor):
                     f"variable {name}: a {type(value).__name__} cannot enter confined code: "
                     "expected what JSON has."
                 ) from None
-            self._run(f"import json\n{name} = json.loads({text!r})")
+            self._given[name] = text
+            self._run(_assignment(name, text))
 
     def __call__(self, code_action: str) -> CodeOutput:
         """Run code; raise CodeError, with its traceback's end, where it fails."""
@@ -76,7 +81,19 @@ class ConfinedExecutor(PythonExecutor):
         self._executor.close()
 
     def _run(self, code: str) -> str:
+        if self._begins_anew:
+            given = [_assignment(name, text) for name, text in self._given.items()]
+            self._session.run("\n".join([_DEFINITION.format(mark=self._mark), *given]))
         result = self._session.run(code)
-        if self._mark in result.stdout or result.status == "ok":
+        self._begins_anew = LOST in result.reason
+        gone = GONE if self._begins_anew else ""
+        if self._mark in result.stdout:
             return result.stdout
-        raise CodeError(result.stderr or f"the code was stopped: {result.status}")
+        if result.status == "ok":
+            return "\n".join(filter(None, (result.stdout, gone)))
+        why = result.stderr or f"the code was stopped: {result.status}"
+        raise CodeError("\n".join(filter(None, (why, gone))))
+
+
+def _assignment(name: str, text: str) -> str:
+    return f"import json\n{name} = json.loads({text!r})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,12 +33,20 @@ ANNOTATIONS: Mapping[str, type[Any]] = {
 """Type in a function doc -> annotation of the method's parameter."""
 
 REWARD, MASK = "episode_reward", "env_mask"  # what rollout_func returns beside tokens
+TASK_ID = "task_id"  # in the messages of a prompt: all that TRL hands to a rollout function
 
 
 def dataset_rows(tasks: Sequence[Task], form: str = "tool_call") -> list[dict[str, Any]]:
-    """Return the rows of a training set: `datasets.Dataset.from_list(dataset_rows(tasks))`."""
+    """Return the rows of a training set: `datasets.Dataset.from_list(dataset_rows(tasks))`.
+
+    The messages of a prompt carry the task's id too: tasks may open with the same words.
+    """
     return [
-        {"prompt": opening(task, form).messages, "task_id": task.id, "environment": task.id}
+        {
+            "prompt": [{**each, TASK_ID: task.id} for each in opening(task, form).messages],
+            TASK_ID: task.id,
+            "environment": task.id,
+        }
         for task in tasks
     ]
 
@@ -49,9 +58,10 @@ def rollout_func(
 
     Each prompt is played as a whole episode, tool results masked. `keywords` are those of
     FunctionCallingEnv. Beside TRL's fields it returns `episode_reward`, which `rollout_reward`
-    takes. An episode whose infrastructure failed has reward None: TRL leaves it out.
+    takes. An episode whose infrastructure failed has reward None: TRL leaves it out. Raises
+    ValueError for two tasks of one id, and for a prompt that is none of these tasks'.
     """
-    ids = {json.dumps(opening(task).messages): task.id for task in tasks}
+    by_id = _by_id(tasks)
 
     def make_env() -> FunctionCallingEnv:
         return FunctionCallingEnv(tasks=tasks, **keywords)
@@ -63,7 +73,7 @@ def rollout_func(
             model,
             trainer.processing_class,
             make_env,
-            [ids[json.dumps(prompt)] for prompt in prompts],
+            [_task_id(prompt, by_id) for prompt in prompts],
             num_envs=num_envs,
             max_new_tokens=trainer.args.max_completion_length,
             max_episode_tokens=max_episode_tokens,
@@ -94,7 +104,7 @@ def reward_func(tasks: Sequence[Task]) -> Callable[..., list[float]]:
 
     The rows need a column `task_id`, as those of `dataset_rows` have.
     """
-    by_id = {task.id: task for task in tasks}
+    by_id = _by_id(tasks)
 
     def judge_completions(
         completions: Sequence[Any], task_id: Sequence[str], **_: Any
@@ -201,6 +211,29 @@ def _method(name: str, doc: FunctionDoc) -> Callable[..., str]:
 
 def _one_line(about: Mapping[str, Any]) -> str:
     return " ".join(str(about.get("description") or about.get("type") or "a value").split())
+
+
+def _by_id(tasks: Sequence[Task]) -> dict[str, Task]:
+    by_id = {task.id: task for task in tasks}
+    if len(by_id) < len(tasks):
+        counted = Counter(task.id for task in tasks)
+        raise ValueError(f'several tasks are called "{counted.most_common(1)[0][0]}"')
+    return by_id
+
+
+def _task_id(prompt: Any, by_id: Mapping[str, Task]) -> str:
+    """Return the task of a row by the id in its messages; its last message must be the task's."""
+    last = prompt[-1] if isinstance(prompt, list) and prompt else {}
+    identity = last.get(TASK_ID)
+    if identity not in by_id:
+        named = f'of the task "{identity}", which rollout_func was not given' if identity else ""
+        raise ValueError(f"a prompt {named or 'names no task'}: make the rows by dataset_rows")
+    if last["content"] != (by_id[identity].question[0][-1].get("content") or ""):
+        raise ValueError(
+            f'the prompt of the task "{identity}" is not what the task of rollout_func says: give '
+            "both the same tasks"
+        )
+    return str(identity)
 
 
 def _messages(completion: Any) -> list[Mapping[str, Any]]:

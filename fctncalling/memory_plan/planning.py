@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 import torch
 
@@ -24,14 +25,14 @@ PREFILL_TOKENS = 4096  # that the rollout's engine reads at once
 EVERY_UPDATE = "--lora_r, --fsdp"
 
 
-def make_plan(config: TrainConfig) -> MemoryPlan:
+def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:
     """Return the plan for these settings on this machine; SettingError or ModelError for settings
-    that no run could start with.
+    that no run could start with. roles: of a team, where `roles_of_run` names them.
 
     Started by torchrun, it is that of each process; those of one machine share its memory.
     """
     device = resolve_device(config.device)
-    sizes = policy_sizes(config, device)
+    sizes = policy_sizes(config, device, roles)
     count = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", str(count))) if device.type == "cpu" else 1
     libraries = resident_memory() if device.type == "cpu" else 0
@@ -48,15 +49,26 @@ def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int = 1) -> Mic
     """Return the update's largest pass if all rows have --max_episode_tokens.
 
     Rows: as many whole ones as --max_microbatch_tokens and an equal share of the minibatch by
-    --gradient_cp_steps allow, at least one. Trees: as many tokens as that allows.
+    --gradient_cp_steps allow, at least one. Trees: as many tokens as that allows. A team has a row
+    for each role and episode; those of a central critic hold all of these, and no prefix twice.
     """
-    row = config.max_episode_tokens
-    rows = -(-config.episodes_per_update // config.num_mini_batch)
+    row = longest_row(config, sizes)
+    rows = -(-config.episodes_per_update // config.num_mini_batch) * sizes.num_roles
     parts = -(-config.gradient_cp_steps // count) * count
     limit = min(config.max_microbatch_tokens, -(-rows * row // parts))
     shared = config.share_prefixes and config.episodes_per_task > 1 and sizes.own_forward
+    shared = shared and config.team_critic != "central"
     tokens = max(limit, row) if shared else max(1, limit // row) * row
-    return Microbatch(tokens, row, shared, is_only_one=tokens * count >= rows * row)
+    is_only_one = tokens * count >= rows * row and not config.roles_apart
+    return Microbatch(tokens, row, shared, is_only_one)
+
+
+def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
+    """Return the tokens of the longest row: an episode, or what a central critic reads of one, all
+    roles' rows and the state before them.
+    """
+    joined = sizes.num_roles + 1 if config.team_critic == "central" else 1
+    return joined * config.max_episode_tokens
 
 
 def phases_of(
@@ -151,7 +163,8 @@ def _rollout_phase(
     played = config.episodes_per_update if config.num_updates else 0
     episodes = max(played, config.eval_episodes)
     slots = min(config.n_rollout_threads, -(-episodes // count))
-    tokens = slots * config.max_episode_tokens
+    engines = sizes.num_roles if config.role_adapters else 1  # each with caches of its own
+    tokens = engines * slots * config.max_episode_tokens
     prefixes = tokens  # in the tree of prompts that were read: as many as the slots hold
     if config.max_cache_tokens is not None:
         tokens = min(tokens, config.max_cache_tokens)
@@ -161,7 +174,7 @@ def _rollout_phase(
     read = min(PREFILL_TOKENS, tokens)
     found = [
         *held,
-        Term("decoder's copies", sizes.fused_weights * width, ""),
+        Term("decoder's copies", engines * sizes.fused_weights * width, "--role_adapters"),
         Term("KV cache", cache, "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"),
         Term("prefix tree", prefixes * a_token, "--max_cache_tokens"),
         Term("pass", terms.rollout_pass_bytes(sizes, read, slots, width), "--n_rollout_threads"),
@@ -179,9 +192,10 @@ def _largest_microbatch(
     """
     if plan.available is None:
         return None
+    row = longest_row(config, plan.sizes)
 
     def fits(rows: int) -> bool:
-        tokens = rows * config.max_episode_tokens
+        tokens = rows * row
         changed = dataclasses.replace(
             config, max_microbatch_tokens=tokens, gradient_cp_steps=1, num_mini_batch=1
         )
@@ -199,4 +213,4 @@ def _largest_microbatch(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return low * config.max_episode_tokens
+    return low * row

@@ -6,6 +6,7 @@ weights are counted as they are. Of a model's files only config.json is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -53,12 +54,17 @@ class PolicySizes(NamedTuple):
     num_backbones: int  # 2 where the critic computes hidden states of its own
     fused_weights: int  # numbers that the rollout's fused decoder copies
     own_forward: bool  # read by our own sparse forward, on a CPU
+    num_roles: int = 1  # of a team, where they have weights of their own or a central critic
 
 
-def policy_sizes(config: TrainConfig, device: torch.device) -> PolicySizes:
-    """Return the sizes of the policy of these settings; ModelError if the model cannot be read."""
+def policy_sizes(
+    config: TrainConfig, device: torch.device, roles: Sequence[str] = ()
+) -> PolicySizes:
+    """Return the sizes of the policy of these settings and roles; ModelError if the model cannot be
+    read.
+    """
     dtype = base_dtype(config, device)
-    policy = _empty_policy(config, dtype)
+    policy = _empty_policy(config, dtype, roles)
     model, decoder = policy.model, policy.model.get_decoder()
     trained = [*policy.policy_parameters(), *policy.critic_parameters()]
     own_bytes = sum(it.numel() * it.element_size() for it in policy.parameters())
@@ -83,10 +89,11 @@ def policy_sizes(config: TrainConfig, device: torch.device) -> PolicySizes:
         else 1,
         fused_weights=_fused_weights(model) if fused else 0,
         own_forward=fused and device.type == "cpu" and config.compute_dtype != "bfloat16",
+        num_roles=max(1, len(roles)),
     )
 
 
-def _empty_policy(config: TrainConfig, dtype: torch.dtype) -> ActorCritic:
+def _empty_policy(config: TrainConfig, dtype: torch.dtype, roles: Sequence[str]) -> ActorCritic:
     """Return the policy on the meta device: shapes without numbers."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -100,6 +107,7 @@ def _empty_policy(config: TrainConfig, dtype: torch.dtype) -> ActorCritic:
                 model.requires_grad_(dtype == torch.float32),
                 critic_head=config.critic_head,
                 critic_hidden=config.critic_hidden,
+                critic_roles=roles if config.team_critic == "per_role" else (),
             )
             if config.critic == "full":
                 policy.add_critic_model()
@@ -109,6 +117,7 @@ def _empty_policy(config: TrainConfig, dtype: torch.dtype) -> ActorCritic:
                     alpha=config.lora_alpha,
                     targets=config.lora_targets,
                     critic=config.critic == "lora",
+                    roles=roles if config.role_adapters else (),
                 )
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
@@ -133,7 +142,9 @@ def _layer_sizes(
     key_heads = int(getattr(settings, "num_key_value_heads", None) or heads)
     matrices = {name: it for name, it in layer.named_parameters() if it.dim() == 2}
     base = [it for name, it in matrices.items() if "lora_" not in name]
-    adapted = sum("lora_A.default" in name for name in matrices)
+    # one adapter reads a row, by the name of whichever role
+    adapters = {name.rpartition("lora_A.")[2] for name in matrices if "lora_A." in name}
+    adapted = sum("lora_A." in name for name in matrices) // max(1, len(adapters))
     return LayerSizes(
         hidden=hidden,
         queries=heads * size,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.memory_plan.phases import MemoryPlan
-from fctncalling.memory_plan.planning import make_plan
+from fctncalling.memory_plan.planning import longest_row, make_plan
 
 LORA_RANK = 16
 
 
-def remedies(plan: MemoryPlan, config: TrainConfig) -> tuple[str, ...]:
+def remedies(plan: MemoryPlan, config: TrainConfig, roles: Sequence[str] = ()) -> tuple[str, ...]:
     """Return what to change where a run does not fit, the mildest change first, each with what the
     run would take; () where it fits.
 
@@ -21,7 +21,7 @@ def remedies(plan: MemoryPlan, config: TrainConfig) -> tuple[str, ...]:
     """
     if plan.fits:
         return ()
-    tried = list(_tried(plan, config))
+    tried = list(_tried(plan, config, roles))
     enough = [f"{words}: {size_text(it.needed)}" for words, it in tried if it.fits]
     if enough or not tried:
         return tuple(enough)
@@ -29,10 +29,12 @@ def remedies(plan: MemoryPlan, config: TrainConfig) -> tuple[str, ...]:
     return (f"{words}: {size_text(best.needed)}, which does not fit either; take a smaller model",)
 
 
-def _tried(plan: MemoryPlan, config: TrainConfig) -> Iterator[tuple[str, MemoryPlan]]:
+def _tried(
+    plan: MemoryPlan, config: TrainConfig, roles: Sequence[str]
+) -> Iterator[tuple[str, MemoryPlan]]:
     for changes in _changes(plan, config):
         try:
-            yield _words(changes), make_plan(dataclasses.replace(config, **changes))
+            yield _words(changes), make_plan(dataclasses.replace(config, **changes), roles)
         except SettingError:  # a change that does not go with the other flags
             continue
 
@@ -45,11 +47,11 @@ def _changes(plan: MemoryPlan, config: TrainConfig) -> Iterator[dict[str, Any]]:
     if plan.largest_microbatch is not None:
         yield {"max_microbatch_tokens": plan.largest_microbatch}
     recomputed = {"gradient_checkpointing": True}
-    one_row = {**recomputed, "max_microbatch_tokens": config.max_episode_tokens}
+    one_row = {**recomputed, "max_microbatch_tokens": longest_row(config, plan.sizes)}
     if not config.gradient_checkpointing:
         yield recomputed
     yield one_row
-    if config.critic == "full":
+    if config.critic == "full" and config.team_critic != "central":
         yield {**one_row, "critic": "head"}
     if not config.lora_r:
         lighter = {"critic": "lora"} if config.critic == "full" else {}

@@ -70,7 +70,7 @@ def read_gguf(gguf: Path, on_stage: Callable[[str], None] = lambda _: None) -> t
     folder, name = str(gguf.parent), gguf.name
     on_stage(f"reading the tokenizer of {name}")
     try:
-        AutoConfig.from_pretrained(folder, gguf_file=name)
+        AutoConfig.from_pretrained(folder, gguf_file=name, trust_remote_code=False)
     except _UNREADABLE as error:
         raise ImportFailure(
             f"{gguf}: transformers cannot read models of architecture {architecture!r} from a GGUF "
@@ -78,10 +78,14 @@ def read_gguf(gguf: Path, on_stage: Callable[[str], None] = lambda _: None) -> t
             "qwen2, qwen3 or gemma3, or a transformers folder"
         ) from None
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
+        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name, trust_remote_code=False)
         on_stage(f"reading the weights of {name}")
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder, gguf_file=name, dtype=torch.float32, output_loading_info=True
+            folder,
+            gguf_file=name,
+            dtype=torch.float32,
+            output_loading_info=True,
+            trust_remote_code=False,
         )
     except _UNREADABLE as error:
         raise ImportFailure(f"{gguf}: cannot be read: {_first_line(error)}") from None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
+from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
@@ -96,16 +96,15 @@ class TextTrainer:
 
     def _update(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float]:
         """Learn once with the settings that the number of steps so far makes of the config's."""
-        factor = learning_rate_factor(self.config, self.counters.updates)
-        rates = (factor * self.config.lr, factor * self.config.critic_lr)
+        rates = learning_rates(self.config, self.counters.updates)
         set_learning_rates(self.optimisers, rates)
-        warming_up = self.counters.updates < self.config.critic_warmup_updates
-        optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
+        alone = self.config.critic_learns_alone(self.counters.updates)
+        optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
         usable = [episode for episode in episodes if not episode.invalid]
         config = adapted_config(self.config, self.counters, usable)
         metrics = update(self.policy, optimisers, episodes, config, self._generator)
-        self.counters.updates += 1
         followed = update_adaptive_settings(config, self.counters, metrics)
+        self.counters.updates += 1
         return {"charts/learning_rate": rates[0], **metrics, **followed}
 
     def _with_critic(self, model: Any) -> ActorCritic:

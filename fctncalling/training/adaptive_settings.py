@@ -33,7 +33,7 @@ def update_adaptive_settings(
     config: TrainConfig, counters: Counters, metrics: Mapping[str, float | None]
 ) -> Metrics:
     """Return metrics of the adaptive settings; store the next update's entropy coefficient in the
-    counters.
+    counters, where the policy was moved in this one.
     """
     figures: Metrics = {}
     if config.normalize_rewards:
@@ -41,6 +41,7 @@ def update_adaptive_settings(
     if config.entropy_target is not None:
         figures["charts/entropy_coef"] = config.entropy_coef
         entropy = metrics.get("losses/entropy")
-        if entropy is not None and not metrics.get("update/policy_skipped"):
+        still = metrics.get("update/policy_skipped") or config.critic_learns_alone(counters.updates)
+        if entropy is not None and not still:
             counters.entropy_coef = next_entropy_coef(config.entropy_coef, entropy, config)
     return figures

@@ -9,6 +9,7 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.model_import import folder_of_model
 from fctncalling.training.announce import announce
@@ -67,11 +68,20 @@ def load_policy(
 def _check_positions(model: Any, config: TrainConfig) -> None:
     """Raise SettingError where an episode may be longer than what the model reads."""
     positions = getattr(model.config, "max_position_embeddings", None)
-    if positions is not None and positions < config.max_episode_tokens:
+    if positions is None or positions >= config.max_episode_tokens:
+        return
+    preset = PRESETS.get(config.preset or "", {})
+    if preset.get("max_episode_tokens") != config.max_episode_tokens:
         raise SettingError(
             f"--max_episode_tokens: got {config.max_episode_tokens}, the model reads {positions} "
             "at most"
         )
+    whose = "the embedded model" if config.model_name_or_path is None else "the model"
+    cure = "--model_name_or_path FOLDER of a model of that size, or " * (whose != "the model")
+    raise SettingError(
+        f"--preset {config.preset}: sets --max_episode_tokens {config.max_episode_tokens}, {whose} "
+        f"reads {positions} at most; give {cure}--max_episode_tokens"
+    )
 
 
 def _check_tokenizer(tokenizer: Any, model: Any) -> None:
@@ -125,10 +135,6 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
     try:
         if checkpoint is not None and not (checkpoint / VALUE_HEAD_FILE).is_file():
             raise OSError(f"{VALUE_HEAD_FILE} is missing")
-        if source.startswith(("/", ".", "~")) and not Path(source).is_dir():
-            raise OSError(
-                "there is no such folder. Give that of a transformers model, or a name on the hub"
-            )
         yield
     except SettingError:
         raise

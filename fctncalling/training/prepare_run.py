@@ -49,6 +49,7 @@ def prepare_run(
     folder = results_folder(config)
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     setup = task_setup or make_task_setup(config, run_config)
+    sampler = TaskSampler(setup.candidates, config)  # refuses flags, so before what takes long
     roles = roles_of_run(config, setup.make_env, processes)
     policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
     _check_and_announce(config, run_config, policy, template)
@@ -68,7 +69,7 @@ def prepare_run(
         policy=policy,
         template=template,
         rollout=rollout,
-        sampler=TaskSampler(setup.candidates, config),
+        sampler=sampler,
         held_out_ids=setup.held_out_ids,
         # last of all: a start that fails leaves no folder behind
         log=open_log(config, run_config, folder, processes),

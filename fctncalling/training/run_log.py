@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fctncalling
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog
@@ -25,8 +27,7 @@ def open_log(
     if not processes.is_first:
         return NoLog(folder)
     described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}
-    described |= run_description(config, processes.device)
-    described["num_processes"] = processes.count
+    described |= run_description(config, processes)
     resume = config.resume is not None
     try:
         return RunLog(
@@ -44,23 +45,45 @@ def open_log(
         ) from error
 
 
-def run_description(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    """Return the entries of config.json besides the settings."""
+def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, Any]:
+    """Return the entries of config.json besides the settings; --config FILE passes over them."""
     return {
         "command": shlex.join(sys.argv),
         "machine": machine(),
-        "resolved": resolved(config, device),
+        "num_processes": processes.count,
+        "resolved": resolved(config, processes.device),
         "versions": versions(),
     }
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that decide the numbers."""
+    """Return the versions of this package, of Python and of the libraries that decide the
+    numbers.
+    """
     import platform
     from importlib.metadata import version
 
     names = ("torch", "transformers", "tokenizers", "numpy", "gymnasium")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    found = {"fctncalling": fctncalling.__version__, "commit": _commit()}
+    found |= {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return {name: value for name, value in found.items() if value}
+
+
+def _commit() -> str:
+    """Return the git commit of a clone, "-dirty" behind it where files were changed; "" where this
+    package is no clone, or there is no git.
+    """
+    root = Path(fctncalling.__file__).resolve().parents[1]
+    if not (root / ".git").exists():  # else a repository that the package is installed in answers
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run(
+            [*command, "--exclude=*"], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
 
 
 def machine() -> dict[str, Any]:

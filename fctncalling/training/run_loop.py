@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fctncalling.training.announce import own_command, own_python
 from fctncalling.training.profiler import NoProfiler
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None =
     profiler = profiler or NoProfiler()
     while True:
         if run.evaluation_is_due():
+            if run.counters.updates == 0:
+                progress.evaluating(len(run.held_out_ids))
             progress.evaluation(run.evaluate())
         if run.save_is_due():
             run.save()
@@ -66,9 +71,18 @@ def report(run: TrainingRun, prompt_style: str) -> None:
         f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
         f"Results: {folder}\n"
         f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, "
-        "checkpoints/\n"
-        f"  tensorboard --logdir {folder}"
+        "checkpoints/"
     )
+    print(*_commands_to_look(folder), sep="\n")
+
+
+def _commands_to_look(folder: Path) -> list[str]:
+    """Return the commands that show a run, as the user's shell runs them."""
+    name = shlex.quote(str(folder))
+    lines = [f"Look at it:\n  {own_command('view')} {name}"]
+    if any(folder.glob("events.out.tfevents*")):
+        lines.append(f"  {own_python()} -m tensorboard.main --logdir {name}")
+    return lines
 
 
 def _supervised_figures(counters: Counters) -> dict[str, Any]:

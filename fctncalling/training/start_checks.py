@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.trackers import check_wandb
 from fctncalling.doctor.finding import FAULT
-from fctncalling.doctor.model_folder import is_folder_name, missing_part
 from fctncalling.model_import import is_gguf
+from fctncalling.model_import.model_folder import missing_model
 from fctncalling.training.load_policy import ModelError, critic_kind
 from fctncalling.training.run_config import RunConfig
 
@@ -23,8 +23,8 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
     """Raise SettingError or ModelError, naming flag and cure, for what would end the run later."""
     check_wandb(run_config.wandb)
     _check_results_dir(Path(config.results_dir))
-    if config.model_name_or_path is not None and is_folder_name(config.model_name_or_path):
-        check_model_folder(config.model_name_or_path)
+    if config.model_name_or_path is not None:
+        check_model(config.model_name_or_path)
     for flag, path in (
         ("chat_template", run_config.chat_template),
         ("prompt_path", run_config.prompt_path),
@@ -41,13 +41,13 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
         )
 
 
-def check_model_folder(name: str) -> None:
-    """Raise ModelError if a folder lacks what transformers needs of a model; GGUF files are checked
-    as they are converted.
+def check_model(name: str) -> None:
+    """Raise ModelError for a model that transformers could not load; GGUF files are checked as
+    they are converted.
     """
     if is_gguf(name) and not Path(name).expanduser().is_dir():
         return
-    if missing := missing_part(Path(name).expanduser()):
+    if missing := missing_model(name):
         raise ModelError(f"--model_name_or_path {name}: the model cannot be loaded: {missing}")
 
 

@@ -15,7 +15,7 @@ from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_s
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import groups_with_signal
-from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
+from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
 from fctncalling.algorithms.nan_guard import check_weights
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -137,12 +137,12 @@ class TrainingRun:
         if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share
+        config = adapted_config(self.config, self.counters, usable)
         if self._planner.max_rounds > 1:
             usable = groups_with_signal(usable, self.config)
-        factor = learning_rate_factor(self.config, self.counters.updates)
-        rates = (factor * self.config.lr, factor * self.config.critic_lr)
+        rates = learning_rates(self.config, self.counters.updates)
         trace = self.update_log.trace(self.counters.updates + 1)
-        metrics |= self._update(usable, rates, trace) if usable else {}
+        metrics |= self._update(usable, config, rates, trace) if usable else {}
         metrics |= self._notices.stage(self.counters.updates)
         metrics.setdefault("update/policy_skipped", 1.0)
         skipped = bool(metrics["update/policy_skipped"])
@@ -171,17 +171,19 @@ class TrainingRun:
     def _update(
         self,
         usable: Sequence[EpisodeRecord],
+        config: TrainConfig,
         rates: tuple[float, float],
         trace: TokenTrace | None,
     ) -> dict[str, float | None]:
-        """Take the gradient steps of one update at learning rates (policy, critic)."""
+        """Take the gradient steps of one update, with the settings that the run has come to, at
+        learning rates (policy, critic).
+        """
         set_learning_rates(self.optimisers, rates)
         generator = torch.Generator().manual_seed(
             derive_seed(self.config.seed, self.counters.updates, 2)
         )
-        warming_up = self.counters.updates < self.config.critic_warmup_updates
-        optimisers = self.optimisers._replace(policy=None) if warming_up else self.optimisers
-        config = adapted_config(self.config, self.counters, usable)
+        alone = self.config.critic_learns_alone(self.counters.updates)
+        optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
         figures = update(self.policy, optimisers, usable, config, generator, self.processes, trace)
         metrics: dict[str, float | None] = {**figures}
         return metrics | update_adaptive_settings(config, self.counters, metrics)

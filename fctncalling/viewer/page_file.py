@@ -6,11 +6,12 @@ import base64
 import gzip
 import json
 import math
-import os
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from fctncalling.data.replaced_file import replaced_file
 
 SCRIPTS = (
     *("state", "elements", "numbers", "theme", "lanes", "curve", "formula", "environment"),
@@ -57,13 +58,8 @@ def write_page(path: Path, data: Mapping[str, Any]) -> int:
     """Write the page in one step and return its size in bytes. Raises OSError."""
     text = page_html(data)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        size = temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return size
+    with replaced_file(path) as partial:
+        return partial.write_text(text, encoding="utf-8")
 
 
 def _read(name: str) -> str:

@@ -29,7 +29,7 @@ def environment_turns(
     The logged calls are executed again, and so are the truth's.
     """
     if task is None:
-        return [], "the task was not found: name its file or folder by --data_dir"
+        return [], "the task was not found: name its file or folder by --dataset_path"
     if not task.is_multi_turn or task.ground_truth is None:
         return [], ""
     calls: list[list[str]] = [[] for _ in task.ground_truth]

@@ -42,11 +42,34 @@ def test_rates_are_over_valid_episodes_overall_by_category_and_over_all_multi_tu
         "greedy_strict": None,
         "sampled": None,
         "sampled_strict": None,
+        "greedy_return": 0.0,  # without verdicts success says little
         "num_tasks": 7,
     }
     assert rates["categories"]["multi_turn_base"]["greedy"] == 0.5
     assert list(rates["categories"]) == sorted(rates["categories"])
     assert EVALUATION.metrics()["eval/invalid"] == 1
+
+
+def test_without_verdicts_the_mean_return_stands_beside_success(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Success is a return above 0, so a return that rises from there would not show."""
+    sides = []
+    for paid in (0.25, 0.75):
+        played = episodes("echo", True, True, invalid=1)
+        for record in played:
+            record.episode_return = paid
+        sides.append(Evaluation(played, played))
+    before, after = (side.as_json() for side in sides)
+    assert (before["greedy"], before["greedy_return"]) == (1.0, 0.25)
+    assert sides[1].metrics()["eval/sampled_return"] == 0.75
+    print_table(before, after)
+    printed = capsys.readouterr().out
+    assert "Success on held-out tasks in % and mean return, before -> after" in printed
+    assert "0.25 -> 0.75" in printed
+    for record in played:
+        record.strict_success = True
+    assert not any("return" in name for name in sides[1].as_json() | sides[1].metrics())
 
 
 def test_evaluation_json_holds_before_and_after(

@@ -5,6 +5,7 @@ where none are due.
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 import torch
@@ -76,6 +77,26 @@ def test_a_weight_is_the_ratio_of_probabilities_and_no_more_than_the_cap(shift: 
     weights = targets_of(policy, episodes, settings(importance_cap=2.0, max_staleness=1)).importance
     expected = torch.tensor(min(2.0, torch.tensor(shift).exp().item())).expand_as(weights)
     assert torch.allclose(weights, expected, atol=1e-4)
+
+
+def test_a_token_whose_sampling_probability_is_unknown_weighs_one() -> None:
+    policy = tiny_policy().eval()
+    episodes = some_episodes(policy)
+    unknown = torch.rand(500, generator=torch.Generator().manual_seed(0)) < 0.5
+    places = iter(unknown.tolist())
+    expected = []
+    for record in episodes:
+        for row in record.rows:
+            for index, acted in enumerate(row.acted):
+                if acted:
+                    lost = next(places)
+                    row.rollout_logprobs[index] = (
+                        math.nan if lost else row.rollout_logprobs[index] - 0.5
+                    )
+                    expected.append(1.0 if lost else math.exp(0.5))
+    weights = targets_of(policy, episodes, settings(importance_cap=2.0, max_staleness=1)).importance
+    assert 0 < unknown[: len(expected)].sum() < len(expected)
+    assert weights.tolist() == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,10 @@ from fctncalling.algorithms.learning_signal import (
     outcome_spread,
     whiten_by_spread,
 )
-from fctncalling.algorithms.metrics import Metrics
+from fctncalling.algorithms.metrics import LossTerms, Metrics
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.ppo import accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.rollout.collect import collect
 
 torch.set_num_threads(1)
@@ -144,6 +144,18 @@ def test_successes_that_differ_in_length_alone_are_not_compared_by_grpo_unless_a
     assert (settings().discount, grpo().discount, asked.discount) == (0.99, 1.0, 0.99)
 
 
+@pytest.mark.parametrize("algorithm", ["TPPO", "APPO"])
+def test_a_group_that_always_succeeds_tells_nothing_however_many_steps_it_took(
+    algorithm: str,
+) -> None:
+    """With the default discount of 0.99 its outcomes differ."""
+    solved = outcomes([0.0, 1.0], [0.0, 0.0, 1.0], task="solved")
+    both = outcomes([0.0, 1.0], [0.0, 0.0], task="both")
+    config = settings(algorithm_name=algorithm, group_size=2)
+    assert config.discount == 0.99
+    assert groups_with_signal([*solved, *both], config) == both
+
+
 def test_by_step_an_episode_is_informative_where_any_of_its_actions_is() -> None:
     episodes = outcomes([1.0, -1.0], [0.0, 0.0])
     assert groups_with_signal(episodes, grpo()) == []
@@ -188,6 +200,27 @@ def test_a_critics_noise_is_not_blown_up() -> None:
     assert whiten_by_spread(noise, counted, 0.02).std() == pytest.approx(
         1.0, rel=0.01
     )  # as whitened
+
+
+@pytest.mark.parametrize(("others", "share"), [(2, 1 / 2), (6, 1 / 4), (0, 1.0)])
+def test_without_a_critic_the_entropy_bonus_has_the_share_of_episodes_with_signal(
+    others: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def spy(*arguments: Any) -> list[LossTerms]:
+        seen.append(arguments[5].entropy_coef)
+        return accumulate_gradients(*arguments)
+
+    monkeypatch.setattr("fctncalling.algorithms.ppo.accumulate_gradients", spy)
+    episodes = outcomes([1.0], [0.0]) + outcomes(*[[1.0]] * others, task="solved")
+    for name, expected in (("GRPO", share), ("TPPO", 1.0)):
+        config = settings(algorithm_name=name, entropy_coef=0.01, num_mini_batch=1)
+        policy = policy_with_values()
+        update(policy, make_optimisers(policy, config), episodes, config, torch.Generator())
+        assert seen
+        assert seen == pytest.approx([0.01 * expected] * len(seen))
+        seen.clear()
 
 
 def test_without_whitening_too_the_policy_stands_still_where_nothing_differs() -> None:

@@ -142,6 +142,13 @@ def test_what_the_mask_leaves_out_reaches_neither_loss_nor_gradient(garbage: flo
         assert not dirty_slope[~mask].any()
 
 
+@pytest.mark.parametrize("garbage", [7.0, math.nan, math.inf])
+def test_the_sum_of_losses_is_over_the_mask_alone(garbage: float) -> None:
+    losses = torch.tensor([1.0, garbage, 3.0, garbage])
+    mask = torch.tensor([True, False, True, False])
+    assert aggregate(losses, mask, 2).item() == 2.0
+
+
 def test_parts_divided_by_the_whole_count_add_up_to_the_whole_mean() -> None:
     losses = torch.tensor([1.0, 2.0, 3.0, 10.0, 20.0])
     parts = [aggregate(part, None, 5) for part in (losses[:1], losses[1:])]

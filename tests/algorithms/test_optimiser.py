@@ -5,14 +5,16 @@ use their own.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from token_worlds import settings, some_episodes, tiny_policy
 
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.entropy_control import next_entropy_coef
-from fctncalling.algorithms.learning_rate import learning_rate_factor, set_learning_rates
+from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
 from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)
@@ -31,11 +33,27 @@ torch.set_num_threads(1)
 )
 def test_schedules_follow_their_formulas(schedule: str, expected: list[float]) -> None:
     config = settings(lr_schedule=schedule, warmup_updates=2, min_lr_ratio=0.1, num_updates=6)
-    assert [learning_rate_factor(config, k) for k in range(6)] == pytest.approx(expected)
+    rates = [learning_rates(config, k) for k in range(6)]
+    assert [policy / config.lr for policy, _ in rates] == pytest.approx(expected)
+    assert [critic / config.critic_lr for _, critic in rates] == pytest.approx(expected)
+
+
+def test_the_policys_warm_up_begins_where_the_critics_own_updates_end() -> None:
+    config = TrainConfig.from_preset("0.1B", lr=1.0, critic_lr=10.0, num_updates=20)
+    assert (config.critic_warmup_updates, config.warmup_updates) == (5, 5)
+    rates = [learning_rates(config, k) for k in range(20)]
+    assert [policy for policy, _ in rates] == pytest.approx(
+        [0.0] * 5 + [0.2, 0.4, 0.6, 0.8, 1.0] + [1.0] * 10
+    )
+    assert {critic for _, critic in rates} == {10.0}
+    falling = replace(config, lr_schedule="linear")
+    assert [learning_rates(falling, k)[0] for k in (9, 10, 15, 19)] == pytest.approx(
+        [1.0, 1.0, 0.5, 0.1]
+    )
 
 
 def test_by_default_the_rate_is_the_flags_own_in_every_update() -> None:
-    assert {learning_rate_factor(settings(), k) * 8e-5 for k in range(100)} == {8e-5}
+    assert {learning_rates(TrainConfig(), k) for k in range(100)} == {(8e-5, 3e-3)}
 
 
 def test_adamw_gets_its_settings_and_only_matrices_decay() -> None:

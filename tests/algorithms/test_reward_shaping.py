@@ -49,10 +49,10 @@ def test_the_penalty_rises_over_the_buffer_and_is_whole_where_the_action_was_cut
     assert overlong_penalty(length, cut=was_cut, config=config) == pytest.approx(expected)
 
 
-def test_rewards_are_scaled_and_the_cut_action_pays_where_it_ends() -> None:
+def test_rewards_and_penalties_are_scaled_and_the_cut_action_pays_where_it_ends() -> None:
     record = cut(episode([(3, 1.0), (2, 0.0), (4, 0.5)], terminated=True), 1)
     config = settings(overlong="penalty", overlong_penalty=0.25, reward_scale=2.0)
-    assert rewards(shape_rewards([record], config)[0]) == [2.0, -0.25, 1.0]
+    assert rewards(shape_rewards([record], config)[0]) == [2.0, -0.5, 1.0]
     assert rewards(record) == [1.0, 0.0, 0.5]  # the episode log's are untouched
     assert shape_rewards([record], settings())[0] is record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -363,6 +364,20 @@ def test_an_update_shares_by_default_reproduces_itself_and_never_builds_a_tree_w
     assert "perf/shared_token_share" not in apart
     with pytest.raises(TypeError):
         updated(config)
+
+
+@pytest.mark.parametrize("changes", [{"share_prefixes": False}, {"gradient_cp_steps": 3}])
+def test_how_rows_pass_through_the_model_changes_no_step(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefix_sharing, "CALL_FLOPS", 0.0)
+    config = settings(num_mini_batch=2, ppo_epoch=2)
+    metrics, weights = updated(config)
+    assert metrics["perf/shared_token_share"] > 0.0
+    found, same = updated(replace(config, **changes))
+    for name in ("losses/policy_grad_norm", "losses/critic_grad_norm", "losses/policy_loss"):
+        assert found[name] == pytest.approx(metrics[name], rel=1e-4, abs=1e-6)
+    assert torch.allclose(same, weights, rtol=0.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("lora", [False, True])

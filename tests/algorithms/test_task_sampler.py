@@ -148,7 +148,7 @@ def test_the_same_place_in_the_same_run_draws_the_same() -> None:
         ({"mixture": "simple=nan"}, "its weight above 0"),
         (
             {"mixture": "simpel=1"},
-            '--mixture: got "simpel", of which there is no task; known: long, pair, simple',
+            'got "simpel", of which there is no task; is simple meant? Known: long, pair, simple',
         ),
         (
             {"curriculum": "simple"},

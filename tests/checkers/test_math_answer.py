@@ -17,10 +17,10 @@ from fctncalling.checkers.math.answer import (
     literal,
     number,
     numeric_equal,
-    restates,
     symbolic_equal,
 )
 from fctncalling.checkers.math.expression import parse
+from fctncalling.checkers.math.restating import restates
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.checkers.math.tokens import ExpressionError
 

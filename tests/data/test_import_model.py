@@ -129,6 +129,24 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(
     assert not output.parent.exists() or only_entries(output.parent)
 
 
+def test_code_beside_a_gguf_file_is_never_run(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers reads the folder's config.json too, and asks standard input whether to run."""
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    (folder / "model.gguf").write_bytes(gguf.read_bytes())
+    named = {"AutoConfig": "planted.C", "AutoTokenizer": ["planted.T", None]}
+    named["AutoModelForCausalLM"] = "planted.M"
+    for name in ("config.json", "tokenizer_config.json"):
+        (folder / name).write_text(json.dumps({"model_type": "x", "auto_map": named}))
+    ran = tmp_path / "ran"
+    (folder / "planted.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    main(["import-model", str(folder / "model.gguf"), "--output", str(tmp_path / "model")])
+    assert not ran.exists()
+
+
 def test_training_starts_from_a_gguf_file_and_converts_it_once(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import tracemalloc
 import warnings
@@ -21,6 +22,7 @@ from fctncalling.data.categories import CATEGORIES, category_of
 from fctncalling.data.json_stream import CHUNK_CHARS, read_entries
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import SCHEMA, explain, is_answer, is_function_doc, is_task
+from fctncalling.envs.judging.judge import judge
 
 DOC = {
     "name": "add",
@@ -31,6 +33,7 @@ DOC = {
         "required": ["a", "b"],
     },
 }
+LISTED = {"type": "string", "description": "One.", "enum": ["x"]}
 OTHER_DOC = {**DOC, "name": "subtract"}
 USER = {"role": "user", "content": "What is 1 + 2?"}
 SINGLE = {
@@ -399,6 +402,15 @@ def test_broken_files_are_refused_at_their_line(text: str, expected: str, tmp_pa
         load_tasks(file)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "tasks.json"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(TaskError, match=f"{path}: is a device or a pipe: expected a file"):
+            load_tasks(path)
+
+
 def test_what_is_not_a_text_file_is_refused(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "absent.json")
     assert "BFCL_*.json" in refusal(tmp_path)
@@ -526,6 +538,25 @@ def test_answers_without_this_id_are_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("description", 5, "what it says (a string), found 5"),
+        ("type", ["string"], 'the name of its type (a string), found ["string"]'),
+        ("enum", 5, "a list of its values, found 5"),
+    ],
+)
+def test_a_parameter_doc_of_another_type_is_refused_by_file_line_and_field(
+    field: str, value: Any, expected: str, tmp_path: Path
+) -> None:
+    doc = {**DOC, "parameters": {"type": "dict", "properties": {"a": {**LISTED, field: value}}}}
+    entry = {**SINGLE, "id": "simple_java_1", "function": [doc]}
+    message = refusal(write(tmp_path / "tasks.json", SINGLE, entry))
+    place = f"function[0].parameters.properties.a.{field}"
+    assert 'tasks.json line 2 (id "simple_java_1"): ' in message
+    assert message.endswith(f"{place}: expected {expected}")
+
+
 def test_a_broken_function_doc_is_refused_in_its_own_file(tmp_path: Path) -> None:
     file = write(tmp_path / "tasks.json", MULTI)
     write(tmp_path / "multi_turn_func_doc" / "sums.json", DOC, {"name": "subtract"})
@@ -571,6 +602,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
         ("task", is_task, {**MULTI, "function": [DOC, "add"], "invoked_classes": []}),
         ("answer", is_answer, {"id": "simple_0", "ground_truth": [[]]}),
         ("function_doc", is_function_doc, {**DOC, "response": {}}),
+        ("function_doc", is_function_doc, {**DOC, "parameters": {"properties": {"a": LISTED}}}),
     ],
 )
 @given(data=st.data())
@@ -636,3 +668,75 @@ def test_iterating_needs_the_same_memory_for_ten_times_the_file(form: str, tmp_p
 
     # Not 1: a chunk of a small file is a small chunk.
     assert peak(1000) < 1.5 * peak(100)
+
+
+ORDER = {
+    "name": "order",
+    "description": "Order a pizza.",
+    "parameters": {
+        "type": "dict",
+        "properties": {
+            "toppings": {"type": "array", "items": {"type": "string"}},
+            "size": {"type": "string", "default": "large"},
+            "count": {"type": "integer", "default": 1},
+            "note": {"type": "string"},
+        },
+        "required": ["toppings"],
+    },
+}
+
+
+def pizza(path: Path, accept: Any, **arguments: Any) -> Path:
+    truth = [{"order": {"toppings": [["ham", "egg", "corn"]], **arguments}}]
+    fields = {"question": [[{"role": "user", "content": "A pizza."}]], "function": [ORDER]}
+    entry = {"id": "simple_python_0", **fields, "ground_truth": truth, "accept": accept}
+    return write(path, entry)
+
+
+def test_what_a_task_accepts_is_written_out_and_judged(tmp_path: Path) -> None:
+    file = pizza(tmp_path / "own.json", {"defaults": True, "any_order": True}, size=["large"])
+    [task] = load_tasks(file)
+    [truth] = task.ground_truth or ()
+    assert truth["order"]["size"] == ["large", ""]
+    assert truth["order"]["count"] == ["", 1]
+    assert set(truth["order"]) == {"toppings", "size", "count"}
+    assert len(truth["order"]["toppings"]) == 6
+    assert truth["order"]["toppings"][0] == ["ham", "egg", "corn"]
+    for text, is_valid in (
+        ("[order(toppings=['egg', 'corn', 'ham'])]", True),
+        ("[order(toppings=['egg', 'corn', 'ham'], size='large', count=1)]", True),
+        ("[order(toppings=['egg', 'corn', 'ham'], count=2)]", False),
+        ("[order(toppings=['egg', 'ham'])]", False),
+        ("[order(toppings=['ham', 'egg', 'corn'], note='hot')]", False),
+    ):
+        assert judge(task, text, "prompting").valid is is_valid, text
+
+
+def test_only_the_lists_that_are_named_are_right_in_any_order(tmp_path: Path) -> None:
+    [task] = load_tasks(pizza(tmp_path / "own.json", {"any_order": ["others"]}))
+    assert (task.ground_truth or ())[0] == {"order": {"toppings": [["ham", "egg", "corn"]]}}
+
+
+@pytest.mark.parametrize(
+    ("accept", "told"),
+    [
+        ("defaults", 'expected {"defaults": true'),
+        ({"default": True}, 'expected {"defaults": true'),
+        ({"any_order": "toppings"}, 'expected {"defaults": true'),
+        ({"any_order": [1]}, 'expected {"defaults": true'),
+        ({"any_order": ["sides"]}, "expected lists of at most 5 items, found one of 6"),
+    ],
+)
+def test_what_cannot_be_accepted_is_told_with_its_place(
+    accept: Any, told: str, tmp_path: Path
+) -> None:
+    message = refusal(pizza(tmp_path / "own.json", accept, sides=[list("abcdef")]))
+    assert "own.json" in message
+    assert "accept" in message
+    assert told in message
+
+
+def test_a_task_that_lists_no_values_has_none_to_accept(tmp_path: Path) -> None:
+    fields = {"question": [[{"role": "user", "content": "Hi."}]], "function": [ORDER]}
+    file = write(tmp_path / "own.json", {"id": "irrelevance_0", **fields, "accept": {}})
+    assert "accept: expected none in a task of irrelevance" in refusal(file)

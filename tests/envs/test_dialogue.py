@@ -75,6 +75,35 @@ def test_every_tool_call_is_answered_where_calls_cannot_be_run() -> None:
     assert answers[0] | {"content": ""} == {"role": "tool", "tool_call_id": "c7", "content": ""}
 
 
+@pytest.mark.parametrize("form", ["tool_call", "tools_text"])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [{}],
+        ["ls"],
+        [None],
+        {"function": {"name": "ls", "arguments": "{}"}},
+        "ls()",
+        [{"function": "ls"}],
+        [{"id": "c7", "function": {"name": ["ls"], "arguments": "{}"}}],
+        [{"id": "c7", "function": {"name": "ls", "arguments": {1, 2}}}],
+        [{"function": {"arguments": "{}"}}],
+        [{"function": {"name": "ls", "arguments": "{}"}}, 7],
+    ],
+    ids=str,
+)
+def test_tool_calls_of_another_shape_are_the_model_s_mistake(form: str, calls: Any) -> None:
+    task = next(task for task in TASKS if task.is_multi_turn)
+    dialogue = Dialogue(task, form=form)
+    dialogue.open()
+    answers = dialogue.reply({"role": "assistant", "content": "", "tool_calls": calls})
+    assert dialogue.info["error"] == "malformed"
+    assert "malformed tool_calls" in json.dumps([*dialogue.messages])
+    answered = [each.get("tool_call_id") for each in answers]
+    assert ("c7" in answered) == ("c7" in str(calls))
+    assert not dialogue.verdict_so_far().valid
+
+
 def test_score_of_a_conversation_cut_short_is_that_of_what_there_is() -> None:
     task = next(task for task in TASKS if task.is_multi_turn)
     messages = oracle_messages(task, "tool_call")

@@ -12,7 +12,8 @@ from players import DONE, Replay, doc, shop_env, shop_task, simple_task, user
 
 from fctncalling.checkers.agentic import answer_fault
 from fctncalling.cli.score.extra_metrics import steps_of
-from fctncalling.cli.shared.jsonl_records import TaskIndex, read_records
+from fctncalling.cli.shared.jsonl_records import read_records
+from fctncalling.cli.shared.task_finder import TaskIndex
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs.judging.strict import forgiven_in_turn, strict_verdict
 
@@ -127,11 +128,50 @@ def test_calls_nested_in_arguments_are_named(held_out: bool, error: str, handler
     assert played.info["strict_verdict"].error_type == f"strict:{error}"
 
 
-@pytest.mark.parametrize(("extra", "valid"), [(13, True), (14, False), (160, False)])
+@pytest.mark.parametrize(("extra", "valid"), [(8, True), (9, False), (160, False)])
 def test_far_more_calls_than_the_truth_s_are_named(extra: int, valid: bool) -> None:
     looks = ", ".join(["look()"] * extra)
     verdict = verdict_of(shop_task(["look()"]), f"[{looks}]", DONE)
     assert verdict.error_type == (None if valid else "strict:needless_calls")
+
+
+@pytest.mark.parametrize(("tries", "valid"), [(1, True), (4, True), (5, False), (8, False)])
+def test_every_option_tried_instead_of_the_one_asked_for_is_named(tries: int, valid: bool) -> None:
+    options = ["apple", "pear", "plum", "fig", "kiwi", "lime", "date", "nut"][:tries]
+    shouts = [f"shout(text={each!r})" for each in options]
+    again = [shouts[0]] * 3  # the same once more is no other try
+    verdict = verdict_of(
+        shop_task([shouts[0]]), f"[{', '.join([*shouts, *again[: 8 - tries]])}]", DONE
+    )
+    assert verdict.error_type == (None if valid else "strict:needless_calls")
+
+
+ONE, TWO = '{"item": "(", "price": 1}', '{"item": "pear", "item": "("}'
+
+
+@pytest.mark.parametrize(("arguments", "error"), [(ONE, None), (TWO, "repeated_key")])
+@pytest.mark.parametrize(
+    "form",
+    [
+        '[{{"name": "sell", "arguments": {}}}]',
+        '{{"name": "sell", "arguments": {}}}',
+        '<tool_call>\n{{"name": "sell", "arguments": {}}}\n</tool_call>',
+        '[TOOL_CALLS][{{"name": "sell", "arguments": {}}}]',
+    ],
+)
+def test_a_key_that_stands_twice_in_a_call_is_named(
+    form: str, arguments: str, error: str | None
+) -> None:
+    task = simple_task(ground_truth=[{"sell": {"item": ["("], "price": [1, ""]}}])
+    verdict = verdict_of(task, form.format(arguments))
+    assert verdict.error_type == (None if error is None else f"strict:{error}")
+
+
+def test_a_key_that_stands_twice_in_arguments_that_are_a_text_is_named() -> None:
+    text = json.dumps([{"sell": '{"item": "pear", "item": "apple"}'}])
+    played = Replay(shop_env(simple_task(), strict=True, handler="tool_calls"), [text])
+    assert played.valid
+    assert played.info["strict_verdict"].error_type == "strict:repeated_key"
 
 
 @pytest.mark.parametrize(
@@ -177,13 +217,16 @@ def test_each_of_several_calls_in_any_order_is_looked_at() -> None:
         ("[sell(item='apple', price=4)]", None),
         ("[sell()]", "arbitrary_call"),
         ("[sell(item='value')]", "arbitrary_call"),
+        ("[sell(item='Please')]", "arbitrary_call"),
+        ("[sell(item='apples')]", "arbitrary_call"),
+        ("[sell(item='for Maria')]", None),
         ("[sell(item=1)]", "arbitrary_call"),
         ("[sell(item='apples', colour='red')]", "arbitrary_call"),
         ("[buy(item='apples')]", "function_not_offered"),
     ],
 )
 def test_arbitrary_calls_where_none_is_written_down_are_named(text: str, error: str | None) -> None:
-    question = [user("Please sell 4 green apples.")]
+    question = [user("Please sell 4 green apples for Maria.")]
     task = simple_task(
         "live_relevance_0", category="live_relevance", question=question, ground_truth=None
     )
@@ -201,6 +244,8 @@ AGENTIC = simple_task(
     ground_truth=["Candlewood", "Candlewood Lake"],
 )
 NUMBER = replace(AGENTIC, ground_truth=["12"], question=[user("How many miles long is the lake?")])
+
+THOUSANDS = replace(NUMBER, ground_truth=["19000"], question=[user("How many feet is it?")])
 
 
 @pytest.mark.parametrize(
@@ -222,6 +267,11 @@ NUMBER = replace(AGENTIC, ground_truth=["12"], question=[user("How many miles lo
         (NUMBER, "It is 12 miles long.", None),
         (NUMBER, "It is 1.2 miles long.", "changed_number"),
         (NUMBER, "10 11 12 13 14 15", "answer_among_others"),
+        (NUMBER, "12 7", "answer_among_others"),
+        (NUMBER, "twelve or rather 12 and seven", "answer_among_others"),
+        (NUMBER, "12 nautical miles", None),
+        (AGENTIC, "Bantam Twin Candlewood", "answer_among_others"),
+        (THOUSANDS, "It is 19,000 feet.", None),
     ],
 )
 def test_agentic_answers_that_are_mentioned_but_not_given_are_named(

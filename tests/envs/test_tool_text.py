@@ -326,12 +326,15 @@ def test_several_tools_work_in_one_answer() -> None:
     assert env.step("<request><calculator>8848 - 8000<call>")[0] == "848.0<response>"
 
 
+@pytest.mark.parametrize("reward", [None, "symbolic"])
 @pytest.mark.parametrize("job", [calculator, python_math])
-def test_no_question_is_its_own_answer(job: Any) -> None:
+def test_no_question_is_its_own_answer(job: Any, reward: str | None) -> None:
     """The question, and what only a calculator could make of it, earns nothing; the answer itself
     earns 1.
     """
-    env = job(tools=("calculator",))
+    if reward:
+        pytest.importorskip("sympy")
+    env = job(tools=("calculator",), **({"reward": reward} if reward else {}))
     marked = "Result={}<submit>" if job is calculator else r"So \boxed{{{}}}"
     for number in range(40):
         task = env.tasks.by_id(f"held_out_{number}")
@@ -339,6 +342,7 @@ def test_no_question_is_its_own_answer(job: Any) -> None:
         tries = [asked, task.extra["code"].removeprefix("print(").removesuffix(")")]
         value = float(task.answer)
         tries += [rf"\frac{{{2 * value:g}}}{{2}}", f"{100 * value:g}%", f"{value - 1:g} + 1"]
+        tries += [f"{asked} + 0", f"1({asked})", f"x={asked}", f"{value:g} * 1", f"0 + {value:g}"]
         for text in tries:
             env.reset(options={"task_id": task.id})
             assert env.step(marked.format(text))[1] == 0.0, text
@@ -350,7 +354,8 @@ def test_symbolic_equality_is_there_where_it_is_asked_for() -> None:
     pytest.importorskip("sympy")
     task = TextTask("t", r"Simplify \sqrt{8}.", r"2\sqrt{2}")
     env = ToolTextEnv(tasks=[task], reward="symbolic")
-    answers = {r"2\sqrt{2}": 1.0, r"\sqrt{2} + \sqrt{2}": 1.0, r"\sqrt{8}": 0.0, "2": 0.0}
+    answers = {r"2\sqrt{2}": 1.0, r"\sqrt{2} * 2": 1.0, r"\sqrt{2} + \sqrt{2}": 0.0, "2": 0.0}
+    answers |= {r"\sqrt{8}": 0.0, r"8^{1/2} + 0": 0.0}
     for answer, reward in answers.items():
         assert play(env, f"Result={answer}<submit>")[1] == reward, answer
     copied = pickle.loads(pickle.dumps(env))

@@ -108,5 +108,6 @@ def test_the_base_stays_byte_for_byte_and_the_checkpoint_is_small_and_plain_peft
         assert (
             evaluate(["export", f"--checkpoint={checkpoint}", f"--output={tmp_path / 'made'}"]) == 0
         )
+        assert not list(tmp_path.glob(".made*"))
         made = AutoModelForCausalLM.from_pretrained(tmp_path / "made").eval()
         assert torch.allclose(made(ids).logits, adapted, atol=1e-5)

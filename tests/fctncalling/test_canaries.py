@@ -79,6 +79,37 @@ def test_unsolvable_tasks_are_named_and_the_exit_code_is_one(
     assert shown.out.startswith("category")
 
 
+THERMOSTAT = """
+class Thermostat:
+    def _load_scenario(self, scenario, long_context=False):
+        self.degrees = scenario.get("degrees", 20)
+
+    def set_degrees(self, degrees: int) -> dict:
+        self.degrees = degrees
+        return {"degrees": degrees}
+"""
+
+
+def test_the_oracle_is_strictly_right_on_tasks_of_an_own_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "canary_tools.py").write_text(THERMOSTAT)
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = {
+        "id": "multi_turn_base_0",
+        "question": [[{"role": "user", "content": "Make it 23 degrees."}]],
+        "involved_classes": ["canary_tools.Thermostat"],
+        "ground_truth": [["set_degrees(degrees=23)"]],
+    }
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps([entry]))
+    command = ["canaries", "--dataset_path", str(path), "--allow_task_tools", "--json"]
+    assert evaluate_fctncalling.main(command) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["success_strict"]["all"]["oracle"] == report["success"]["all"]["oracle"] == 1.0
+    assert report["success_strict"]["all"]["noop"] == 0.0
+
+
 JAVA = "BFCL_v4_simple_java.json"
 
 

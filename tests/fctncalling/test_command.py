@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+import fctncalling
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.cli.command import main
+from fctncalling.cli.train import command_to_resume, parse_settings
 from fctncalling.cli.train import main as train
-from fctncalling.cli.train import parse_settings
+from fctncalling.training.announce import own_command
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.run_log import open_log
 
 
 def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,13 +108,25 @@ def test_flags_come_before_the_file_and_the_file_before_preset_and_environment(
 
 def test_the_config_of_a_run_gives_its_settings(tmp_path: Path) -> None:
     """Also where a setting is what another preset or environment would have changed."""
-    before = parse_settings(["--preset", "0.1B", "--lr", "0.001", "--env_name", "python_math"])
-    entries = {name: value for name, value in vars(before).items() if name != "config"}
-    entries |= {"command": "train", "machine": {}, "versions": {}, "resolved": {}, "resume": "auto"}
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(entries))
-    after = parse_settings(["--config", str(file)])
-    assert TrainConfig.from_args(after) == TrainConfig.from_args(before)
+    words = ["--preset", "0.1B", "--lr", "0.001", "--env_name", "python_math"]
+    before = parse_settings([*words, "--max_grad_norm", "inf", "--resume", "--tensorboard", "no"])
+    config = TrainConfig.from_args(before)
+    names = [each.name for each in fields(RunConfig)]
+    run_config = RunConfig(**{name: getattr(before, name) for name in names})
+    open_log(config, run_config, tmp_path, SINGLE_PROCESS).close()
+    after = parse_settings(["--config", str(tmp_path / "config.json")])
+    assert TrainConfig.from_args(after) == replace(config, resume=None)
+    assert all(getattr(after, name) == getattr(before, name) for name in names)
+    versions = json.loads((tmp_path / "config.json").read_text())["versions"]
+    assert versions["fctncalling"] == fctncalling.__version__
+    if (Path(fctncalling.__file__).resolve().parents[1] / ".git").exists():
+        assert re.fullmatch("[0-9a-f]{40}(-dirty)?", versions["commit"])
+
+
+ALIAS_BOMB = "[&a0 {x: 1}, " + ", ".join(
+    f"&a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(12)
+)
+ALIAS_BOMB += "]"
 
 
 @pytest.mark.parametrize(
@@ -119,6 +138,10 @@ def test_the_config_of_a_run_gives_its_settings(tmp_path: Path) -> None:
         ("- lr", "expected settings by name, such as lr: 1e-5, got list"),
         ("lr: [", "cannot be parsed:"),
         (None, "cannot be read: No such file or directory"),
+        ("lr: " + "[" * 5000, "it is nested too deep"),
+        ("lr: 1\n" * 60_000, "has more than 262,144 characters"),
+        (f"lr: {ALIAS_BOMB}", "aliases (*name) are not read"),
+        (f"<<: {ALIAS_BOMB}", "aliases (*name) are not read"),
     ],
 )
 def test_a_file_that_cannot_be_is_one_line(
@@ -148,3 +171,37 @@ def test_help_shows_the_basic_settings_and_help_all_every_one(
     assert "--help-all" in texts["--help"]
     for flag in ("--algorithm_name", "--importance_cap", "--lora_r"):
         assert flag in texts["--help-all"]
+
+
+@pytest.mark.parametrize(
+    ("program", "found", "wanted"),
+    [
+        ("bin/fctncalling", "bin", ("fctncalling train", "fctncalling view")),
+        ("bin/fctncalling", "", ("bin/fctncalling train", "bin/fctncalling view")),
+        ("clone/train_fctncalling.py", "", ("bin/python clone/train_fctncalling.py", "bin/fctn")),
+        ("mine.py", "", ("bin/fctncalling train", "bin/fctncalling view")),
+    ],
+)
+def test_a_command_to_be_copied_is_run_as_this_one_was(
+    program: str,
+    found: str,
+    wanted: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("bin/fctncalling", "bin/python", "clone/train_fctncalling.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / found) if found else "/nowhere")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / program)])
+    resume = command_to_resume(["--lr", "1e-3", "--resume", "last"])
+    assert resume == f"{wanted[0]} --lr 1e-3 --resume"
+    assert own_command("view").startswith(wanted[1])
+    if program.startswith("clone"):
+        several = command_to_resume(["--lr=1"], 2)
+        assert several == "torchrun --nproc_per_node 2 clone/train_fctncalling.py --lr=1 --resume"
+        (tmp_path / "bin" / "fctncalling").unlink()
+        assert own_command("view") == "bin/python clone/evaluate_fctncalling.py view"

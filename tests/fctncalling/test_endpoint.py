@@ -4,12 +4,16 @@ nothing.
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import socket
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from stub_endpoint import endpoint, error, raw
@@ -19,6 +23,7 @@ from evaluate_fctncalling import main
 from fctncalling.evaluation.agents.agent import AgentSetupError, AgentUnavailable, ContextOverflow
 from fctncalling.evaluation.agents.context_overflow import is_context_overflow
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
+from fctncalling.evaluation.agents.redaction import Redactor
 
 OVERFLOW = "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens."
 
@@ -55,6 +60,8 @@ def nobody() -> str:
         (400, "The input token count (9000) exceeds the maximum number of tokens allowed (8192)."),
         (413, "Prompt contains 40000 tokens, too large for model with 32768 context window"),
         (500, "the request exceeds the available context size"),
+        (400, "max_tokens must be at least 1, got -20."),
+        (400, "max_completion_tokens must be at least 1, got 0 (parameter=max_tokens)"),
     ],
 )
 def test_what_servers_say_of_a_context_that_is_full_is_recognised(status: int, text: str) -> None:
@@ -69,6 +76,7 @@ def test_what_servers_say_of_a_context_that_is_full_is_recognised(status: int, t
         (429, "Rate limit reached: context length tokens per minute"),
         (404, "The model with a large context window does not exist"),
         (500, "Internal server error"),
+        (400, "max_tokens must be at most 4096, got 9000"),
     ],
 )
 def test_other_refusals_are_no_full_context(status: int, text: str) -> None:
@@ -207,6 +215,84 @@ def test_keys_and_credentials_that_an_endpoint_echoes_are_nowhere(
     assert "pa55" not in told
     reason = next(line for line in lines(output) if line["invalid"])["invalid_reason"]
     assert "HTTP 400" in reason
+
+
+def _quoted(text: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in text.encode())
+
+
+def _unicode_escapes(text: str) -> str:
+    return "".join(f"\\u{ord(char):04x}" for char in text)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        str,
+        quote,
+        partial(quote, safe=""),
+        lambda text: quote(text, safe="").lower(),
+        _quoted,
+        lambda text: _quoted(text).upper(),
+        _unicode_escapes,
+        lambda text: _unicode_escapes(text).upper().replace("U", "u"),
+        lambda text: json.dumps(_unicode_escapes(text))[1:-1],
+        lambda text: json.dumps(text).replace("/", "\\/")[1:-1],
+        lambda text: base64.b64encode(text.encode()).decode(),
+        lambda text: base64.b64encode(f"{text}:".encode()).decode(),
+    ],
+)
+def test_a_secret_is_found_however_it_is_written(write: Callable[[str], str]) -> None:
+    """The tokens have no capitals and differ in what has to be quoted."""
+    for token in ("s3cret/01+x=y", "s3cret-0123ü"):
+        redactor = Redactor("", f"http://{quote(token, safe='')}@host/v1")
+        written = write(token)
+        told = redactor.error(f"Basic {written}.") + redactor.answer({"x": f"<{written}>"})["x"]
+        assert written not in told
+        assert told.count("[redacted]") == 2
+        assert len(told) <= len("Basic .<>") + 2 * len("[redacted]==")
+
+
+def test_words_that_only_resemble_a_secret_stay() -> None:
+    redactor = Redactor("sk-s3cret", "http://host/v1")
+    text = "sk-s3cre t, sk_s3cret, %73k, http://host/v1 and c2stczNjcmV"
+    assert redactor.error(text) == text
+    assert Redactor("", "http://@host/v1").error("Basic Og==") == "Basic Og=="
+
+
+def _counting(tokens_of: Callable[[dict[str, Any]], Any]) -> Any:
+    """Return a reply that tells how many tokens the prompt had."""
+
+    def reply(_: int, body: dict[str, Any]) -> Any:
+        answer = {"choices": [{"message": said("Done.")}]}
+        usage = tokens_of(body)
+        return raw(200, json.dumps({**answer, "usage": usage}).encode())
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("usage", "notes"),
+    [
+        (lambda body: {"prompt_tokens": 15 + len(str(body["messages"])) // 4}, 1),
+        (lambda body: {"prompt_tokens": len(json.dumps(body)) // 5}, 0),
+        (lambda body: {}, 0),
+        (lambda body: None, 0),
+        (lambda body: {"prompt_tokens": "many"}, 0),
+        (lambda body: {"prompt_tokens": 0}, 0),
+    ],
+)
+def test_a_server_that_leaves_the_tools_out_is_told_once(
+    usage: Any, notes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = tmp_path / "BFCL_v4_multi_turn_base.json"
+    tasks.write_text(json.dumps([MULTI]))
+    for form in ("tool_call", "prompting"):
+        with endpoint(_counting(usage)) as stub:
+            more = ("--agent", "openai:m", "--base_url", stub.url, "--form", form)
+            assert run(tmp_path / f"{form}.jsonl", *more, "--dataset_path", str(tasks)) == 0
+        expected = notes if form == "tool_call" else 0
+        assert capsys.readouterr().err.count("--form prompting") == expected
 
 
 def test_a_key_that_is_no_header_is_told_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ exit code is 2.
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from evaluate_fctncalling import main
+from fctncalling.data import json_stream
+from fctncalling.evaluation.source_literals import source_of
 
 QUESTION = [[{"role": "user", "content": "Add 1 and 2."}]]
 DOC = {
@@ -95,11 +98,11 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({}, (*RUN, "--category", "simple_pythn"), "is simple_python meant?"),
     ({}, (*RUN, "--limit", "-1"), "--limit: got -1, expected at least 1"),
     ({}, (*RUN, "--temperature", "nan"), "--temperature: got nan, expected at least 0"),
-    ({"tasks.json": "[]"}, (*RUN, "--dataset_path", "tasks.json"), "nothing was played"),
+    ({"tasks.json": "[]"}, (*RUN[:-2], "--dataset_path", "tasks.json"), "nothing was played"),
     ({"out.jsonl": [ANSWER]}, RUN, "out.jsonl: is there already. Go on with it by --resume"),
     ({"out.jsonl/file": ""}, RUN, "out.jsonl: is a folder"),
     ({}, ("run", "--agent", "hf", *RUN[3:]), 'no agent is called "hf"'),
-    ({}, (*RUN[:-1], "nowhere"), "`fctncalling import-bfcl`, or pass --data_dir"),
+    ({}, (*RUN[:-1], "nowhere"), "nowhere: no such file"),
     ({"in.jsonl": "no json\n"}, SCORE, "in.jsonl line 1: expected a JSON object"),
     (
         {"in.jsonl": [{**ANSWER, "category": "simple_pythn"}]},
@@ -233,3 +236,61 @@ def test_an_address_that_is_none_is_told(
     )
     assert "--base_url: here/chat/completions" in told_by(endpoint, capsys)
     assert not (tmp_path / "out.jsonl").exists()
+
+
+ODD: list[Any] = [5, -1, True, "x", "\ud800", [["a"]], {"a": 1}]
+LOGGED = ("id", "category", "handler", "seed", "form", "max_steps_per_turn", "prompt_style")
+LOGGED += ("response", "progress", "valid", "sample", "model", "steps", "messages", "dataset_path")
+
+
+@pytest.mark.parametrize("field", LOGGED)
+def test_a_log_with_a_field_of_another_type_ends_no_command_in_a_traceback(
+    field: str, tmp_path: Path
+) -> None:
+    write(tmp_path / DATA, [TASK])
+    play = ("run", "--agent", "oracle", "--dataset_path", DATA, "--output", "out.jsonl")
+    assert main(play) == 0
+    [line] = (tmp_path / "out.jsonl").read_text().splitlines()
+    for odd in ODD:
+        write(tmp_path / "out.jsonl", [{**json.loads(line), field: odd}])
+        for command in ("replay", "score", "verdicts"):
+            more = ("--output", "verdicts.jsonl") if command == "verdicts" else ()
+            told = (command, "--input", "out.jsonl", "--dataset_path", DATA, *more)
+            assert main(told) in (0, 1, 2)
+        assert main(("why", "out.jsonl", "--dataset_path", DATA)) in (0, 2)
+        assert main((*play, "--resume")) in (0, 2)
+
+
+def test_item_docs_of_another_type_stop_no_lint() -> None:
+    assert source_of([1], {"type": "Array", "items": "x"}, "java", "natural") == "new Object[]{1}"
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
+def test_a_line_without_an_end_is_refused_before_memory_is_full(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_stream, "MAX_LINE_CHARS", 2000)
+    text = json.dumps(ANSWER) + "\n" + json.dumps({**ANSWER, "response": "x" * 3000}) + "\n"
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    (tmp_path / name).write_bytes(pack(text.encode()))
+    write(tmp_path / DATA, [TASK])
+    judging = ("--input", name, "--dataset_path", DATA)
+    for command in (
+        ("why", name, "--dataset_path", DATA),
+        ("score", *judging),
+        ("verdicts", *judging, "--output", "out.jsonl"),
+    ):
+        assert f"{name} line 2: has more than 2,000 characters" in told_by(command, capsys)
+    long = {**TASK, "question": [[{"role": "user", "content": "x" * 200_000}]]}
+    for content, told in ((long, "line 1: has more than"), ([long], "an entry of more than")):
+        (tmp_path / "tasks.json").write_text(json.dumps(content))
+        assert f"{told} 2,000 characters" in told_by(LINT, capsys)
+
+
+def test_a_json_array_of_answers_is_told_with_the_cure(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in (json.dumps([ANSWER]), json.dumps([ANSWER], indent=1)):
+        Path("in.jsonl").write_text(text)
+        for command in (("why", "in.jsonl"), SCORE):
+            error = told_by(command, capsys)
+            assert "in.jsonl line 1: expected a JSON object, got a JSON array" in error
+            assert "jq -c '.[]' in.jsonl" in error

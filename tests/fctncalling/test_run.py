@@ -5,6 +5,7 @@ wrote.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -608,3 +609,77 @@ def test_a_report_names_the_prompt_style_and_a_compact_run_replays_and_is_not_go
     more = ("--prompt_style", "compact", "--form", "tool_call")
     assert run(tmp_path / "other.jsonl", *tasks, *more) == 2
     assert "pass --form prompting" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_open_streams_are_written_through(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A file renamed into its place would replace a device: as root, /dev/null itself."""
+    tasks = ("--dataset_path", str(dataset(tmp_path, 2)), "--agent", "oracle")
+    answers, pipe, link = (tmp_path / name for name in ("answers.jsonl", "pipe", "link"))
+    assert run(answers, *tasks) == 0
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    verdicts = ("verdicts", "--input", str(answers), "--output")
+    commands = (("run", *tasks, "--output"), verdicts, ("view", str(answers), "--output"))
+    for output in (pipe, link):
+        for command in commands:
+            with subprocess.Popen(
+                ["cat", str(output)], stdout=subprocess.PIPE, text=True
+            ) as reader:
+                assert main([*command, str(output)]) == 0
+                assert "simple_python" in reader.communicate()[0] or command[0] == "view"
+            assert output.is_fifo()
+    assert link.is_symlink()
+    for command in commands[:2]:
+        capfd.readouterr()
+        assert main([*command, "/proc/self/fd/1"]) == 0
+        assert '"id": "simple_python_1"' in capfd.readouterr().out
+    assert run(pipe, *tasks, "--result_dir", str(tmp_path / "tree")) == 2
+    assert "pipe is no file" in capfd.readouterr().err
+
+
+def test_two_runs_cannot_write_one_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = ("--dataset_path", str(dataset(tmp_path, 2)), "--agent", "oracle")
+    output = tmp_path / "out.jsonl"
+    child = (
+        "import sys\nfrom pathlib import Path\n"
+        "from fctncalling.algorithms.run.run_lock import lock_of_file\n"
+        "lock = lock_of_file(Path(sys.argv[1]))\nprint('held', flush=True)\nsys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", child, str(output)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        for more in ((), ("--resume",)):
+            assert run(output, *tasks, *more) == 2
+            error = capsys.readouterr().err
+            assert f"{output} is in use by process {other.pid} on" in error
+            assert "name another --output" in error
+        other.communicate("")
+    assert run(output, *tasks) == 0
+    assert run(output, *tasks, "--resume") == 0
+    assert len(lines(output)) == 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["out.jsonl", "tasks.json"]
+
+
+def test_no_link_is_followed_where_a_file_is_written_anew(tmp_path: Path) -> None:
+    """In a shared folder anyone may plant a link under a name that can be guessed."""
+    tasks = ("--dataset_path", str(dataset(tmp_path, 2)), "--agent", "oracle")
+    output, prey = tmp_path / "out.jsonl", tmp_path / "prey"
+    prey.write_text("mine")
+    assert run(output, *tasks) == 0
+    for name in (f".{os.getpid()}.out.jsonl", f".{os.getpid()}.verdicts.jsonl"):
+        (tmp_path / name).symlink_to(prey)
+    assert run(output, *tasks, "--resume") == 0
+    told = ["--input", str(output), "--output", str(tmp_path / "verdicts.jsonl")]
+    assert main(["verdicts", *told]) == 0
+    assert prey.read_text() == "mine"
+    (tmp_path / ".out.jsonl.lock").symlink_to(prey)
+    assert run(output, *tasks, "--resume") == 2
+    assert prey.read_text() == "mine"

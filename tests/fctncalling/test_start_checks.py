@@ -14,6 +14,9 @@ from safetensors.torch import save_file
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.logs import RunLog, results_folder
 from fctncalling.algorithms.run.run_lock import LOCK_FILE, RunLock, RunLockedError, require_unlocked
+from fctncalling.doctor.examine import Examination, examine
+from fctncalling.evaluation.agents.agent import AgentSetupError
+from fctncalling.evaluation.agents.local_model import require_model_folder
 from fctncalling.training.counters import Counters
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import RunConfig
@@ -61,6 +64,35 @@ def test_a_model_folder_is_asked_for_all_that_a_model_has(tmp_path: Path) -> Non
     assert f"save_pretrained('{folder}')" in message
     (folder / "tokenizer.json").touch()
     check_start(TrainConfig(results_dir=str(tmp_path), **named), RunConfig())
+
+
+def test_a_name_with_one_slash_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a folder or a model of the hub, which a loader would ask again and again."""
+    asked = list[str]()
+
+    def model_info(_: object, name: str, **__: object) -> None:
+        asked.append(name)
+        raise OSError("Name or service not known\nand more")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    for name, told in (("models/mine", "there is no such folder. Give"), ("owner/mine", "the hub")):
+        for refusal in (
+            lambda name=name: refused(tmp_path, ModelError, {"model_name_or_path": name}),
+            lambda name=name: _agent_refusal(name),
+            lambda name=name: str(examine(Examination(name)).findings),
+        ):
+            assert told in refusal()
+    assert asked == ["owner/mine"] * 3
+
+
+def _agent_refusal(name: str) -> str:
+    with pytest.raises(AgentSetupError) as told:
+        require_model_folder(name)
+    return str(told.value)
 
 
 @pytest.mark.parametrize("flag", ["chat_template", "prompt_path", "tool_config_path"])

@@ -25,7 +25,7 @@ from fctncalling.algorithms import ppo
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.run.checkpoint import find_checkpoint, load_state
 from fctncalling.cli import train as train_command
-from fctncalling.cli.train import main
+from fctncalling.cli.train import main, parse_settings
 from fctncalling.data.token_file import read_token_file
 from fctncalling.training import prepare_run
 from fctncalling.training.task_split import load_bfcl_tasks
@@ -125,6 +125,10 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
         "compute_dtype": "float32",
     }
     assert {"command", "machine", "versions"} <= described.keys()
+    again = parse_settings(["--config", str(folder / "config.json")])
+    assert TrainConfig.from_args(again) == TrainConfig.from_args(
+        parse_settings(flags(model, tmp_path))
+    )
     assert evaluation["wall_seconds"] > 0
     kept = sorted(path.name for path in (folder / "checkpoints").glob("update_*"))
     assert kept == [
@@ -153,6 +157,27 @@ def test_ctrl_c_while_starting_is_told_in_one_line(
     assert main(flags(model, tmp_path)) == 130
     assert "Interrupted while starting" in capsys.readouterr().err
     assert not (run_folder(tmp_path) / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("flag", ["--mixture=multi_turn_bse=1", "--curriculum=multi_turn_bse:3"])
+def test_a_misspelt_category_is_refused_before_a_model_is_loaded(
+    flag: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(prepare_run, "load_policy", None)
+    assert main([flag, f"--results_dir={tmp_path}"]) == 2
+    assert "is multi_turn_base meant?" in capsys.readouterr().err
+
+
+def test_a_preset_too_large_for_the_embedded_model_is_named_with_the_flag_that_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--preset=8B", f"--results_dir={tmp_path}"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: --preset 8B: sets --max_episode_tokens 8192")
+    assert "give --model_name_or_path FOLDER" in error
 
 
 def test_the_progress_bar_is_closed_before_the_table_is_printed(
@@ -268,6 +293,19 @@ def test_what_follows_the_run_goes_on_exactly_where_it_was_cut(model: Path, tmp_
     line = json.loads(whole)
     assert line["charts/entropy_coef"] != 0.002
     assert line["charts/reward_scale"] != 1.0
+
+
+def test_rewards_are_normalised_by_all_episodes_also_those_that_are_left_out(
+    model: Path, tmp_path: Path
+) -> None:
+    InterruptedEnv.generous = True
+    more = ["--normalize_rewards", "--group_size=2", "--dynamic_sampling=2", "--eval_interval=0"]
+    assert main(flags(model, tmp_path, *more, updates=2)) == 0
+    counters = load_state(run_folder(tmp_path) / "checkpoints" / "last")["counters"]
+    lines = (run_folder(tmp_path) / "metrics.jsonl").read_text().splitlines()
+    shares = [json.loads(line).get("env/informative_share", 1.0) for line in lines]
+    assert min(shares) < 1.0
+    assert counters["returns"][0] == counters["episodes"]
 
 
 def test_the_number_of_environments_changes_no_episode_of_the_first_rollout(

@@ -16,8 +16,9 @@ import pytest
 from conftest import VerdictCounter
 
 from evaluate_fctncalling import main
-from fctncalling.cli.shared.jsonl_records import Line, TaskIndex, read_records
-from fctncalling.cli.why import recorded_answers
+from fctncalling.cli.shared import task_finder
+from fctncalling.cli.shared.jsonl_records import Line, read_records
+from fctncalling.cli.shared.task_finder import TaskIndex
 from fctncalling.data.bfcl import embedded_path, iter_tasks, load_tasks
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers import get_handler
@@ -86,7 +87,7 @@ def test_a_planted_cause_is_named_first(
     cause: str, layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_answers(tmp_path, PLANTED[cause], layout)
-    assert main(["why", str(path), "--data_dir", str(tmp_path / "none"), "--json"]) == 0
+    assert main(["why", str(path), "--json"]) == 0
     [categories] = json.loads(capsys.readouterr().out)["models"].values()
     for report in categories.values():
         [first] = report["causes"]  # nothing else is found
@@ -159,7 +160,7 @@ def test_unreadable_input_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recorded_answers, "_EMBEDDED_SETS", ("held_out",))  # the other is large
+    monkeypatch.setattr(task_finder, "_EMBEDDED_SETS", ("held_out",))  # the other is large
     path = tmp_path / "answers.jsonl"
     path.write_text(content)
     assert main(["why", str(path)]) == 2

@@ -30,7 +30,6 @@ from fctncalling.evaluation.canary_policies import DONE, placeholder, policies
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.lint_rules import lint_task
 from fctncalling.forge.clarify import clarify_entry
-from fctncalling.forge.clarify.second_thoughts import SECOND_THOUGHTS
 from fctncalling.forge.clarify.twin_tasks import (
     Twins,
     twins_with_candidates,
@@ -147,11 +146,9 @@ def test_two_candidates_stand_in_complete_tasks_too_in_as_many_words() -> None:
         assert complete.docs == unclear.docs
         assert len(complete.question.split()) == len(unclear.question.split())
         for value in unclear.candidates:
-            counts = [each.question.count(value.text) for each in (complete, unclear)]
+            text = re.compile(rf"(?<!\w){re.escape(value.text)}(?:th)?(?!\w)")
+            counts = [len(text.findall(each.question)) for each in (complete, unclear)]
             assert counts[0] == counts[1] >= 2
-    for pair in SECOND_THOUGHTS:
-        assert len({len(each.split()) for each in pair}) == 1
-        assert all(each.count(slot) == 1 for each in pair for slot in ("{meant}", "{other}"))
 
 
 def guess(task: Task, value: Any) -> bool:
@@ -214,7 +211,7 @@ def assert_no_prompt_tells_a_missing_value(tasks: list[Task]) -> None:
         spread = sum(chance * (1 - chance) for chance in chances) ** 0.5
         assert max(chances) <= 1 / 3
         assert hits <= sum(chances) + 3 * spread
-        assert len(offered) > 3
+        assert len(offered) > 1
 
 
 def test_no_word_or_default_of_the_prompt_is_a_missing_value(tasks: list[Task]) -> None:

@@ -93,6 +93,75 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(
     )
 
 
+@pytest.mark.parametrize("layout", ["file", "bfcl"])
+def test_a_run_killed_between_its_two_renames_is_finished_by_the_same_command(
+    layout: str, tmp_path: Path
+) -> None:
+    output, flags = tmp_path / "tasks", ("--layout", layout)
+    assert forge(output, *flags) == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    output.rename(tmp_path / "tasks.part")
+    assert forge(output, "--seed", "9", *flags) == 2
+    assert forge(output, *flags) == 0
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_two_runs_at_once_on_one_output_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, usual, told = tmp_path / "tasks.jsonl", ForgeRun.tasks, []
+
+    def begun_twice(run: ForgeRun, done: int = 0) -> Iterator[Any]:
+        for number, made in enumerate(usual(run, done)):
+            if number == 5:
+                capsys.readouterr()
+                told.append((forge(output), capsys.readouterr().err))
+            yield made
+
+    monkeypatch.setattr(ForgeRun, "tasks", begun_twice)
+    assert forge(output) == 0
+    [(exit_code, message)] = told
+    assert exit_code == 2
+    assert "another forge run is writing it" in message
+    assert len(ledger_of(output)) == 82
+    assert len(list(tmp_path.iterdir())) == 2  # no lock file stays
+
+
+@pytest.mark.parametrize("first", ["[]", "[" * 100_000, "7", '"a"', "{", ""])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_ledger_that_is_none_is_told_in_one_line(
+    first: str, is_whole: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end = "" if is_whole else ".part"
+    (tmp_path / f"tasks.jsonl{end}").write_text("{}\n")
+    (tmp_path / f"tasks.jsonl.ledger.jsonl{end}").write_text(f"{first}\n")
+    assert forge(tmp_path / "tasks.jsonl") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "no ledger says how it was forged" in line
+
+
+@pytest.mark.parametrize(
+    "changed", ['{"id": 7}', '{"id": "x", "texts": "0", "thrown_away": {}}', '{"id"' + "[" * 10**5]
+)
+def test_a_line_of_the_ledger_that_was_changed_is_told_with_its_number(
+    changed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "tasks"
+    flags = ("--layout", "bfcl")
+    assert forge(output, *flags) == 0
+    output.rename(tmp_path / "tasks.part")
+    ledger = tmp_path / "tasks.ledger.jsonl"
+    settings, *lines = ledger.read_text().splitlines(keepends=True)
+    ledger.unlink()
+    part = tmp_path / "tasks.ledger.jsonl.part"
+    part.write_text("".join([settings, f"{changed}\n", *lines[1:-1]]))
+    capsys.readouterr()
+    assert forge(output, *flags) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "tasks.ledger.jsonl.part line 2: expected what a forge run tells of a task" in line
+    assert not list(tmp_path.glob(".*"))  # nothing stays locked
+
+
 def test_the_two_layouts_hold_the_same_tasks(tmp_path: Path) -> None:
     assert forge(tmp_path / "one.jsonl") == 0
     assert forge(tmp_path / "folder", "--layout", "bfcl") == 0
@@ -251,11 +320,13 @@ def test_a_ledger_without_totals_is_told(
 ) -> None:
     assert forge(tmp_path / "tasks.jsonl") == 0
     ledger = tmp_path / "tasks.jsonl.ledger.jsonl"
-    ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))
-    capsys.readouterr()
-    assert forge(tmp_path / "tasks.jsonl", "--json") == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert "expected the totals in its last line" in line
+    whole = ledger.read_text().splitlines(keepends=True)
+    for last in ("", "[]\n", "[" * 10**5, '{"totals": 7}\n'):
+        ledger.write_text("".join(whole[:-1]) + last)
+        capsys.readouterr()
+        assert forge(tmp_path / "tasks.jsonl", "--json") == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert "expected the totals in its last line" in line
 
 
 def test_a_file_of_another_maker_is_not_written_over(

@@ -98,6 +98,44 @@ def test_values_from_results_stand_there() -> None:
     assert checked > 10
 
 
+def unit_faults(plan: Plan) -> list[str]:
+    """Results that a plan takes for what they are not."""
+    made = {(t, c): call for t, turn in enumerate(plan.turns) for c, call in enumerate(turn.calls)}
+    faults = []
+    for call in calls_of(plan):
+        for name, value in call.arguments.items():
+            if value.provenance != "result" or value.source is None:
+                continue
+            origin = made[value.source.turn, value.source.call]
+            given = {key: each.value for key, each in origin.arguments.items()}
+            if name == "numbers" and origin.function == "get_stock_info":
+                faults.append(f"{call.function} of a price and its averages")
+            if name == "distance" and origin.function == "estimate_distance":
+                faults.append("kilometers taken for miles")
+            units = {"estimate_distance": "km"}.get(origin.function, given.get("unit_out"))
+            if call.function in CONVERSIONS and call.arguments["unit_in"].value != units:
+                faults.append(
+                    f"a result of {origin.function} in {units} converted from another unit"
+                )
+            if name == "budget_limit" and given.get("target_currency") != "USD":
+                faults.append("a budget in dollars of another currency")
+            base = call.arguments.get("base_currency")
+            if name == "value" and base is not None and base.value != "USD":
+                faults.append("a price in dollars exchanged from another currency")
+    return faults
+
+
+CONVERSIONS = ("si_unit_conversion", "imperial_si_conversion")
+
+
+def test_no_result_is_taken_for_a_figure_of_another_kind_or_unit() -> None:
+    plans = [multi_turn_plan("multi_turn_base", 77, index) for index in range(200)]
+    assert {plan.seed: faults for plan in plans if (faults := unit_faults(plan))} == {}
+    used = [call.function for plan in plans for call in calls_of(plan)]
+    assert {"mean", "set_budget_limit", "compute_exchange_rate"} <= set(used)
+    assert not set(CONVERSIONS).isdisjoint(used)
+
+
 def test_a_missing_value_is_asked_for_once_and_then_said() -> None:
     for index in range(10):
         plan = multi_turn_plan("multi_turn_miss_param", 7, index)

@@ -14,8 +14,16 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.forge.report.category_report import tell_apart
 from fctncalling.forge.report.discriminator import auc, discriminate
-from fctncalling.forge.report.diversity import argument_entropy, distinct, openings, self_bleu
+from fctncalling.forge.report.diversity import (
+    Recurrence,
+    argument_entropy,
+    bare_sentences,
+    distinct,
+    openings,
+    self_bleu,
+)
 from fctncalling.forge.report.svg_bars import bars
 from fctncalling.forge.single_turn.measures import measure_single_turn
 
@@ -63,9 +71,54 @@ def test_the_discriminator_finds_what_gives_texts_away_and_nothing_where_nothing
     told = discriminate(marked, plain[120:])
     assert told.auc > 0.99
     assert any("qz" in ngram or "zx" in ngram for ngram in told.forged_ngrams)
+    pairs = [" ".join(rng.sample(["mill dove", "rain salt", "fern tide"], 3)) for _ in range(120)]
+    turned = [" ".join(reversed(text.split())) for text in pairs]  # the same words, other pairs
+    assert discriminate(pairs, turned).auc > 0.99
     assert 0.3 < discriminate(plain[:120], plain[120:]).auc < 0.7
     with pytest.raises(ValueError, match="at least 4 texts"):
         discriminate(plain, plain[:3])
+
+
+def test_tasks_are_told_apart_by_texts_and_by_docs_that_only_one_side_has() -> None:
+    def task(number: int, said: str, described: str) -> Task:
+        question = [[{"role": "user", "content": f"{said} {number}"}]]
+        doc = FunctionDoc(f"f{number}", described, {"type": "dict", "properties": {}})
+        return Task(f"simple_python_{number}", "simple_python", question, (doc,))
+
+    forged = [task(n, "Kindly tell", "Compute it.") for n in range(20)]
+    official = [task(n, "Find", "Compute it.") for n in range(20)]
+    assert {name: found.auc for name, found in tell_apart(forged, official).items()} == {
+        "texts": 1.0
+    }
+    described = [task(n, "Find", "Returns it.") for n in range(20)]
+    assert set(tell_apart(forged, described)) == {"texts", "function docs"}
+    assert tell_apart(forged, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "bare"),
+    [
+        ("Fly to Rome at 2:30 PM.", ["fly to # at # ."]),
+        ("Fly to rome, Oslo and Lima. Now!", ["fly to # .", "now !"]),
+        ("Open 'a.txt' for 12 euros?", ["open # for # euros ?"]),
+        ("I am here", ["i am here"]),
+        ("Sum [1, 2, 3].", ["sum # ."]),
+    ],
+)
+def test_sentences_are_bared_of_their_values(said: str, bare: list[str]) -> None:
+    question = [[{"role": "user", "content": said}]]
+    truth = [{"f": {"city": ["Rome", "Roma"], "time": ["2:30 PM", "14:30"], "on": [True]}}]
+    task = Task("simple_python_0", "simple_python", question, (), truth)
+    assert list(bare_sentences(task)) == bare
+
+
+def test_sentences_that_recur_are_counted_as_tasks_are_added() -> None:
+    recurrence = Recurrence()
+    for number in range(1000):
+        noun = "ab"[number % 2] if number < 200 else f"noun {'x' * number}"
+        question = [[{"role": "user", "content": f"Give me {noun} {number}. Thanks."}]]
+        recurrence.add(Task("simple_python_0", "simple_python", question))
+    assert recurrence.shares == {100: 197 / 200, 200: 397 / 400, 400: 597 / 800, 1000: 1197 / 2000}
 
 
 def test_single_turn_figures_of_a_task_counted_by_hand() -> None:
@@ -88,6 +141,9 @@ def test_single_turn_figures_of_a_task_counted_by_hand() -> None:
         "dotted names": 1.0,
         "questions that end in ?": 1.0,
         "questions with quotes": 1.0,
+        "questions that recur but for their values": 0.0,
+        "numbers that the question does not hold": 0.0,
+        "texts that begin with an article": 0.0,
         "arguments that may be left out": 0.5,
         "arguments left unsaid": 0.5,
         "arguments accepted in several forms": 0.5,
@@ -116,7 +172,9 @@ def test_the_page_sets_both_sides_by_side_and_needs_nothing_else(tmp_path: Path)
     for name, count in zip(names, counts, strict=True):
         assert f'<h2 id="{name}">' in page
         assert f"<p>{count} forged tasks, {count} official ones.</p>" in page
-    assert page.count("AUC of the discriminator") == 2
+    assert page.count("AUC of the discriminator of texts") == 2
+    assert page.count("AUC of the discriminator of function docs") == 1  # multi-turn has BFCL's
+    assert f"sentences that recur in {counts[0]} tasks, values taken out" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "<script" not in page
     ledger = json.loads((tmp_path / "tasks.jsonl.ledger.jsonl").read_text().splitlines()[0])

@@ -20,11 +20,24 @@ from fctncalling.forge.single_turn import CATEGORIES, single_turn_entry
 from fctncalling.forge.single_turn.category_profiles import PROFILES
 from fctncalling.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.forge.single_turn.frames import code_domains, domains
-from fctncalling.forge.single_turn.made_calls import MadeCall, make_call
-from fctncalling.forge.single_turn.made_functions import MadeFunction, make_function
+from fctncalling.forge.single_turn.made_calls import MadeCall, derived_values, make_call
+from fctncalling.forge.single_turn.made_functions import (
+    MadeFunction,
+    MadeParameter,
+    make_function,
+)
+from fctncalling.forge.single_turn.measures import (
+    OVERLAPPING,
+    content_words,
+    is_derived,
+    measure_single_turn,
+    skeleton,
+    word_overlap,
+)
 from fctncalling.forge.single_turn.proof import proof_fault
-from fctncalling.forge.single_turn.requests import request
+from fctncalling.forge.single_turn.requests import request, with_articles
 from fctncalling.forge.single_turn.table_files import related_nouns
+from fctncalling.forge.single_turn.value_kinds import ValueKind, draw_value
 
 
 def task_of(entry: dict[str, Any]) -> Task:
@@ -124,10 +137,135 @@ def test_a_truth_that_passes_with_another_function_is_refused() -> None:
 
 def test_what_may_serve_instead_is_not_offered_with_a_question_nobody_can_answer() -> None:
     for entry in (single_turn_entry("irrelevance", 2, index) for index in range(200)):
+        if entry.provenance["irrelevance"] in ("unsaid", "unanswerable"):
+            continue
         [wanted] = (frame.partition("/")[2] for frame in entry.provenance["frames"])
         offered = entry.provenance["offered"].partition("/")[2]
         assert wanted != offered
         assert not any({wanted, offered} <= group for group in related_nouns())
+
+
+def test_irrelevant_functions_come_near_and_none_can_answer() -> None:
+    ways: dict[str, list[float]] = {}
+    for index in range(400):
+        forged = single_turn_entry("irrelevance", 3, index)
+        task = task_of(forged.entry)
+        ways.setdefault(forged.provenance["irrelevance"], []).append(word_overlap(task))
+    assert len(ways) == 7
+    overlaps = [overlap for of_way in ways.values() for overlap in of_way]
+    near = sum(overlap >= OVERLAPPING for overlap in overlaps) / len(overlaps)
+    assert 0.2 < near < 0.5
+    assert sum(not overlap for overlap in overlaps) > 0.4 * len(overlaps)  # easy ones remain
+
+
+def test_what_a_task_leaves_unsaid_is_a_value_that_the_function_needs() -> None:
+    left_open = 0
+    for index in range(300):
+        forged = single_turn_entry("irrelevance", 4, index)
+        if forged.provenance["irrelevance"] == "unsaid":
+            left_open += 1
+            assert forged.provenance["left_open"]
+            [doc] = forged.entry["function"]
+            assert set(forged.provenance["left_open"]) <= set(doc["parameters"]["required"])
+    assert left_open > 15
+
+
+def test_word_overlap_counts_content_words_of_names_and_descriptions() -> None:
+    question = [[{"role": "user", "content": "What is the area of a triangle in Rome?"}]]
+    properties = {"sideLength": {"type": "integer", "description": "Sides of the Triangles."}}
+    doc = FunctionDoc("square_area", "Area of a square.", {"properties": properties})
+    task = Task("irrelevance_0", "irrelevance", question, functions=[doc])
+    assert content_words("sideLength of the Sides, an_area") == {"side", "length", "area"}
+    assert word_overlap(task) == pytest.approx(2 / 3)  # area, triangle; not rome
+
+
+def test_numbers_follow_from_words_and_from_other_units() -> None:
+    found = {}
+    for frame in FRAMES:
+        for parameter in frame.parameters:
+            made = MadeParameter(parameter, parameter.name, True, parameter.kind)
+            for value in derived_values(made):
+                found[parameter.description, value.clause] = value.value
+    for description, clause, value in (
+        ("duration in minutes", "for half an hour", 30),
+        ("number of days to forecast", "for the coming week", 7),
+        ("speed at the beginning in m/s", "starting from rest", 0),
+        ("mass of the object in kilograms", "weighing half a metric ton", 500),
+        ("number of past hours", "over the last day", 24),
+        ("number of past hours", "for the past two days", 48),
+    ):
+        assert found[description, clause] == value
+    assert not any("decades" in clause and "." in clause for _, clause in found)
+    rng = random.Random(1)
+    spoken = {draw_value(ValueKind("count", "", ("4=quarterly/every quarter",)), rng).text}
+    assert spoken <= {"quarterly", "every quarter"}
+    tall = draw_value(ValueKind("tall", "", ("70", "70")), rng)
+    assert (tall.value, tall.text) in [
+        (70, text) for text in ("5 ft 10 in", "5 feet 10 inches", "5 foot 10", "70 inches")
+    ]
+
+
+def test_shares_of_derived_numbers_articles_and_forms_are_near_the_official_ones() -> None:
+    made = [*entries("simple_python", 700), *entries("multiple", 700)]
+    shares = measure_single_turn(map(task_of, made)).shares
+    assert 0.05 < shares["numbers that the question does not hold"] < 0.1
+    assert shares["texts that begin with an article"] < 0.01
+    assert shares["arguments left unsaid"] > 0.12
+    lists = [
+        values[0]
+        for entry in made
+        for call in entry["ground_truth"]
+        for accepted in call.values()
+        for values in accepted.values()
+        if values[0] and isinstance(values[0], list)
+    ]
+    assert sum(isinstance(each[0], dict) for each in lists) > 5
+    decimals = [each for each in lists if isinstance(each[0], float)]
+    assert {item.is_integer() for each in decimals for item in each} == {True, False}
+
+
+def test_a_number_is_derived_where_the_question_does_not_hold_it() -> None:
+    assert is_derived(4, "paid quarterly for 40 years, 4.5 of them")
+    assert not is_derived(4.0, "4 people")
+    assert not is_derived(12000, "12,000 dollars")
+    assert is_derived(0.03, "at 3 %")
+    assert not is_derived(True, "with it")
+
+
+def test_a_skeleton_is_a_question_without_its_values() -> None:
+    def made(city: str, nights: int) -> Task:
+        question = [[{"role": "user", "content": f"A room in {city} for {nights} nights at 'Ox'."}]]
+        truth = [{"book": {"city": [city, "there"], "nights": [nights]}}]
+        return Task("simple_python_0", "simple_python", question, ground_truth=truth)
+
+    assert (
+        skeleton(made("Lima", 3))
+        == skeleton(made("New York", 12))
+        == "A room in _ for _ nights at _."
+    )
+    shares = measure_single_turn([made("Lima", 3), made("New York", 12)]).shares
+    assert shares["questions that recur but for their values"] == 1.0
+
+
+def test_the_form_that_the_user_says_is_the_first_one_accepted() -> None:
+    kind = ValueKind("string", "us_place")
+    for seed in range(30):
+        drawn = draw_value(kind, random.Random(seed))
+        assert drawn.value == drawn.text
+        assert len(drawn.accepted) == len(set(drawn.accepted)) > 1
+    league = draw_value(ValueKind("string", "league"), random.Random(1))
+    assert not league.value.startswith("the ")
+
+
+def test_articles_names_and_descriptions_read_as_written() -> None:
+    assert with_articles("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
+    assert with_articles("A egg. A apple, a owl") == "An egg. An apple, an owl"
+    for index in range(300):
+        entry = single_turn_entry("simple_python", 5, index).entry
+        assert "Help me tell me" not in entry["question"][0][0]["content"]
+        [doc] = entry["function"]
+        for parameter in doc["parameters"]["properties"].values():
+            assert not re.match(r"The (?:how|what) ", parameter["description"])
 
 
 def test_no_call_goes_from_a_place_to_the_same_place() -> None:

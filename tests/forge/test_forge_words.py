@@ -26,7 +26,9 @@ from fctncalling.forge.words import faults_of, user_texts
 from fctncalling.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence
 from fctncalling.forge.words.inflection import gerund, sentence
 from fctncalling.forge.words.literals import date_text, literal, parsed_date
-from fctncalling.forge.words.tables import frames
+from fctncalling.forge.words.persona import Persona
+from fctncalling.forge.words.sentences import echoes, with_aim
+from fctncalling.forge.words.tables import frames, patterns
 from fctncalling.forge.words.turn_check import says
 
 REQUEST_FORMS = FORMS[:6]
@@ -179,6 +181,45 @@ def test_gerunds_and_articles() -> None:
     assert [gerund(verb) for verb in verbs] == expected.split()
     assert sentence(f"book a {literal('economy')} seat.") == f"Book an {literal('economy')} seat."
     assert sentence("a user with a European card?") == "A user with a European card?"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("as part of my plan to ", "plan my stops", True),
+        ("this time I mean to ", "save time", True),
+        ("it would be good to ", f"reply to {literal('good news')}", False),
+        ("<colleague> told me to ", "ask a colleague", False),
+        ("what I need is for you to @.", "tell me what there is", False),
+    ],
+)
+def test_a_pattern_that_says_a_word_of_its_text_again_is_seen(
+    pattern: str, text: str, expected: bool
+) -> None:
+    assert echoes(pattern, text) is expected
+
+
+def test_no_aim_is_put_into_a_pattern_that_says_a_word_of_it() -> None:
+    draw, names = random.Random(6), [name for name in patterns("sentences") if "aim_" in name]
+    for _ in range(100):
+        for name in names:
+            made = with_aim(name, "plan a way to get the means", "", draw)
+            assert made is None or not re.search(r"\b(plan|means?)\b.*plan a way", made), made
+
+
+def test_what_a_user_talks_about_stays_the_same_and_a_second_one_is_another() -> None:
+    for seed in range(50):
+        user = Persona.drawn(random.Random(seed))
+        told = user.told("<event>, <colleague>, <colleague>: <project>.")
+        assert told == user.told("<event>, <colleague>, <colleague>: <project>.")
+        assert not re.search("[<>]", told)
+        first, second = user.told("<department>/<department>").split("/")
+        assert first != second == user.told("<department>/<department>").split("/")[1]
+
+
+def test_a_number_left_out_is_one_of_people() -> None:
+    told = "share it among another number people"
+    assert sentence(f"{told}.") == "Share it among another number of people."
 
 
 def test_slips_and_corrections_are_rare() -> None:

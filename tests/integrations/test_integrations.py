@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import gzip
+import importlib
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, Generic, TypeVar
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from chat_messages import CATEGORIES, FIRST, recorded_message, tool_calls_message
@@ -94,6 +101,183 @@ def test_a_reward_of_trl_reads_messages_and_texts() -> None:
     assert reward([[tool_calls_message(calls)], "no idea"], task_id=[task.id] * 2) == [1.0, 0.0]
 
 
+@pytest.fixture
+def confined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return the executor for smolagents, over a stand-in for the library."""
+    interface: Any = ModuleType("smolagents.local_python_executor")
+    interface.CodeOutput, interface.PythonExecutor = SimpleNamespace, object
+    monkeypatch.setitem(sys.modules, "smolagents", ModuleType("smolagents"))
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    monkeypatch.delitem(sys.modules, "fctncalling.integrations.smolagents", raising=False)
+    module = importlib.import_module("fctncalling.integrations.smolagents")
+    monkeypatch.delitem(sys.modules, module.__name__)
+    executor = module.ConfinedExecutor(timeout_s=1)
+    yield executor
+    executor.cleanup()
+
+
+def test_an_agent_of_smolagents_goes_on_and_answers_after_a_step_that_is_stopped(
+    confined: Any,
+) -> None:
+    confined.send_variables({"given": [1, 2]})
+    confined("y = 5")
+    for stopped in ("while True: pass", "print('x' * 10**8)"):
+        with pytest.raises(Exception, match=r"was stopped: .*\nThe variables of .* are gone"):
+            confined(stopped)
+        with pytest.raises(Exception, match="'y' is not defined") as caught:
+            confined("print(y)")
+        assert "gone" not in str(caught.value)
+        assert confined("print(given)").logs == "[1, 2]\n"
+        answered = confined("final_answer(sum(given))")
+        assert (answered.output, answered.is_final_answer) == (3, True)
+
+
+@pytest.fixture
+def openenv(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module for OpenEnv, over a stand-in for the library."""
+    from pydantic import BaseModel
+
+    class State(BaseModel):
+        episode_id: str | None
+        step_count: int
+
+    class Observation(BaseModel):
+        done: bool
+        reward: float | None
+
+    T, U, V = TypeVar("T"), TypeVar("U"), TypeVar("V")
+
+    class Face(Generic[T, U, V]):
+        """An environment, or a client."""
+
+    types = {"Action": BaseModel, "Observation": Observation, "State": State}
+    parts: dict[str, dict[str, Any]] = {
+        "openenv": {},
+        "openenv.core": {"EnvClient": Face},
+        "openenv.core.client_types": {"StepResult": BaseModel},
+        "openenv.core.env_server": {},
+        "openenv.core.env_server.http_server": {"create_fastapi_app": None},
+        "openenv.core.env_server.interfaces": {"Environment": Face},
+        "openenv.core.env_server.types": {**types, "EnvironmentMetadata": BaseModel},
+    }
+    for name, contents in parts.items():
+        module = ModuleType(name)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "fctncalling.integrations.openenv", raising=False)
+    module = importlib.import_module("fctncalling.integrations.openenv")
+    monkeypatch.delitem(sys.modules, module.__name__)
+    return module
+
+
+def test_openenv_is_told_what_no_episode_can_answer_and_counts_every_step(
+    openenv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = openenv.ChatEnvironment(FIRST)
+    with pytest.raises(openenv.NotPlayable, match="call reset first") as caught:
+        env.step(openenv.ChatAction(content="?"))
+    assert caught.value.status == 409
+    with pytest.raises(openenv.NotPlayable, match="'nope': no such task") as caught:
+        env.reset(task_id="nope")
+    assert caught.value.status == 404
+    env.reset(task_id=FIRST[0].id)
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("whatever the message was like")
+
+    monkeypatch.setattr(openenv.Dialogue, "reply", fails)
+    with pytest.raises(RuntimeError):
+        env.step(openenv.ChatAction(tool_calls=[{}]))
+    assert env.state.step_count == 1
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize(
+    ("headers", "served"),
+    [
+        ({"host": "127.0.0.1:8000"}, True),
+        ({"host": "[::1]:8000"}, True),
+        ({"host": "LOCALHOST"}, True),
+        ({"host": "10.0.0.7:8000"}, True),
+        ({"host": "tasks.example"}, True),
+        ({"host": "10.0.0.7", "origin": "http://10.0.0.7"}, True),
+        ({"host": "127.0.0.1:8000", "origin": "http://localhost:3000"}, True),
+        ({"host": "evil.example"}, False),
+        ({"host": "127.0.0.1.evil.example"}, False),
+        ({}, False),
+        ({"host": "[::1"}, False),
+        ({"host": "127.0.0.1", "origin": "http://evil.example"}, False),
+        ({"host": "127.0.0.1", "origin": "http://6.6.6.6"}, False),
+        ({"host": "127.0.0.1", "origin": "null"}, False),
+    ],
+)
+def test_pages_of_other_sites_do_not_reach_a_server_of_openenv(
+    openenv: Any, kind: str, headers: dict[str, str], served: bool
+) -> None:
+    app, sent = AsyncMock(), AsyncMock()
+    check = openenv.HostCheck(app, ["tasks.example"])
+    scope = {"type": kind, "headers": [(k.encode(), v.encode()) for k, v in headers.items()]}
+    asyncio.run(check(scope, AsyncMock(), sent))
+    assert (app.await_count, bool(sent.await_count)) == (int(served), not served)
+
+
+MULTI_TURN = ("base", "miss_func", "miss_param", "long_context")
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the ids of the tasks that TRL's rollout function plays from now on."""
+    ids: list[str] = []
+    monkeypatch.setattr(
+        trl, "play_episodes", lambda _m, _t, _e, given, **_: ids.extend(given) or []
+    )
+    return ids
+
+
+def roll_out(tasks: list[Task], prompts: list[Any]) -> None:
+    """Hand prompts to the rollout function as TRL's trainer does: copies, without their rows."""
+    trainer: Any = MagicMock()
+    trl.rollout_func(tasks)(copy.deepcopy(prompts), trainer)
+
+
+@pytest.mark.parametrize("form", ["tool_call", "prompting"])
+def test_trl_plays_the_task_of_the_row_where_tasks_open_alike(
+    form: str, shared: SharedFolder, played: list[str]
+) -> None:
+    tasks = [
+        task
+        for category in MULTI_TURN
+        for task in load_tasks(shared / "bfcl/data" / f"BFCL_v4_multi_turn_{category}.json")[:6]
+    ]
+    rows = trl.dataset_rows(tasks, form)
+    openings = {json.dumps([each["content"] for each in row["prompt"]]) for row in rows}
+    assert len(openings) < len(tasks) == 24
+    roll_out(tasks, [row["prompt"] for row in reversed(rows)])
+    assert played == [task.id for task in reversed(tasks)]
+
+
+@pytest.mark.parametrize("form", ["tool_call", "prompting"])
+def test_trl_plays_rows_of_every_category_in_both_forms(form: str, played: list[str]) -> None:
+    roll_out(FIRST, [row["prompt"] for row in trl.dataset_rows(FIRST, form)])
+    assert played == [task.id for task in FIRST]
+
+
+def test_trl_refuses_prompts_and_tasks_that_say_not_which_is_played(played: list[str]) -> None:
+    one, two = FIRST[:2]
+    [row] = trl.dataset_rows([one])
+    changed = [{**each, "content": "Something else."} for each in row["prompt"]]
+    for tasks, prompt, told in (
+        ([one], [{"role": "user", "content": "?"}], "names no task"),
+        ([one], "?", "names no task"),
+        ([two], row["prompt"], f'"{one.id}", which rollout_func was not given'),
+        ([one], changed, "give both the same tasks"),
+        ([one, one], row["prompt"], f'several tasks are called "{one.id}"'),
+    ):
+        with pytest.raises(ValueError, match=told):
+            roll_out(tasks, [prompt])
+    assert played == []
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_with_the_real_library(example: Path, tmp_path: Path) -> None:
@@ -147,6 +331,42 @@ def test_a_limit_of_verifiers_is_a_verdict_and_a_failure_of_tools_is_none(tmp_pa
     limited, failed = through("limits_of_verifiers", tmp_path)
     assert limited == [True, "max_turns", [0.0]]
     assert failed == [False, "harness_error", []]
+
+
+@pytest.mark.prove
+def test_inspect_finds_the_task_of_the_documented_file(tmp_path: Path) -> None:
+    """By the CLI's list, and by an evaluation of the file."""
+    python = os.environ.get("FCTNCALLING_PYTHON_INSPECT")
+    if python is None:
+        pytest.skip("needs FCTNCALLING_PYTHON_INSPECT: the Python that has the library")
+    section = (ROOT / "docs/integrations.md").read_text().split("## Inspect in a few lines")[1]
+    [block] = re.findall(r"^```\n(.*?)^```$", section.split("\n## ")[0], re.DOTALL | re.MULTILINE)
+    (tmp_path / "my_tasks.py").write_text(block)
+    program = (
+        "from inspect_ai import eval\n"
+        "from inspect_ai.model import ModelOutput, ModelUsage, get_model\n"
+        "def answer(*_):\n"
+        "    output = ModelOutput.from_content('mockllm/model', 'No.')\n"
+        "    output.usage = ModelUsage()\n"
+        "    return output\n"
+        "model = get_model('mockllm/model', custom_outputs=answer)\n"
+        "[log] = eval('my_tasks.py', model=model, limit=3, display='none')\n"
+        "print(log.status, log.eval.task, len(log.samples))\n"
+    )
+    for words, printed in (
+        (["-m", "inspect_ai", "list", "tasks", "my_tasks.py"], "my_tasks.py@bfcl"),
+        (["-c", program], "success bfcl 3"),
+    ):
+        done = subprocess.run(
+            [python, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert printed in done.stdout, done.stderr[-2000:]
 
 
 def through(name: str, folder: Path) -> list[Any]:

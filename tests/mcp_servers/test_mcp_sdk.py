@@ -8,6 +8,7 @@ environment of FCTNCALLING_PYTHON_MCP.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -17,11 +18,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import pytest
+from mcp_http_fake import mcp_http
 from players import DONE, Shop, shop_task
 
 from evaluate_fctncalling import main
@@ -32,6 +36,7 @@ from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.mcp import McpServer
 from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.integrations.mcp import ServedEpisode, mcp_server
 
 ROOT = Path(__file__).parents[2]
 FAKE = ROOT / "tests/support/mcp_stdio_fake.py"
@@ -39,6 +44,11 @@ FILESYSTEM = os.environ.get("FCTNCALLING_MCP_FILESYSTEM")
 TIME = shutil.which("mcp-server-time", path=str(Path(sys.executable).parent))
 needs_sdk = pytest.mark.skipif(
     importlib.util.find_spec("mcp") is None, reason="needs the extra [mcp]"
+)
+
+needs_mcp_2 = pytest.mark.skipif(
+    importlib.util.find_spec("mcp") is None or not hasattr(import_module("mcp"), "Client"),
+    reason="needs version 2 of mcp",
 )
 
 
@@ -73,7 +83,7 @@ def fake_env(request: pytest.FixtureRequest) -> Iterator[FunctionCallingEnv]:
     yield env
     env.close()
     server.close()
-    assert not list(_processes(str(FAKE)))
+    _wait_until(lambda: not list(_processes(str(FAKE))))
 
 
 def _processes(word: str) -> Iterator[str]:
@@ -96,6 +106,11 @@ def _processes(word: str) -> Iterator[str]:
         ("changes", "other tools"),
         ("nonsense", "ValidationError"),
         ("big:9000000", "more than 8000000 bytes"),
+        ("parts:200000", "more than 8000000 bytes"),
+        ("parts:20000", "20000 parts as content: at most 10000 are taken"),
+        ("surrogate", "cannot be read: Invalid JSON"),
+        ("deep", "cannot be read: Invalid JSON: recursion limit"),
+        ("digits", "cannot be read: Invalid JSON: number out of range"),
     ],
     indirect=["fake_env"],
 )
@@ -117,6 +132,7 @@ def test_a_faulty_server_makes_episodes_invalid_and_leaves_nothing_behind(
         ("lies", "Tool error: McpToolError: a must be an integer"),
         ("big:1000000", "x" * 9950),
         ("chatty", "3"),
+        ("daemon", "3"),
     ],
     indirect=["fake_env"],
 )
@@ -137,6 +153,52 @@ def test_a_server_that_never_answers_is_refused_after_its_time() -> None:
     with pytest.raises(ToolDefinitionError, match="cannot be started: not ready after 1 s"):
         McpServer(f"mcp:{sys.executable} {FAKE} silent", start_timeout_s=1)
     _wait_until(lambda: not list(_processes(str(FAKE))))
+
+
+@needs_sdk
+@pytest.mark.parametrize("mode", ["surrogate", "deep", "digits"])
+def test_tools_that_cannot_be_read_are_told_at_once(mode: str) -> None:
+    with pytest.raises(ToolDefinitionError, match="cannot be started: it sent what cannot be read"):
+        McpServer(f"mcp:{sys.executable} {FAKE} listed_{mode}")
+
+
+@needs_sdk
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("500", "HTTP 500"),
+        ("500_rpc", "HTTP 500"),
+        ("html", "text/html"),
+        ("redirect", "edirect"),
+        ("unknown", "no such file"),
+        ("event:9000000", "more than 8000000 bytes"),
+        ("json:9000000", "more than 8000000 bytes"),
+        ("packed", "packed"),
+        ("cut", ""),
+        ("refuses", None),
+        ("moved", None),
+        ("event:5000", None),
+    ],
+)
+def test_only_what_a_server_says_of_a_call_reaches_the_model_over_http(
+    mode: str, reason: str | None
+) -> None:
+    """Whatever else comes back makes the episode invalid."""
+    with mcp_http(mode) as url:
+        server = McpServer(f"mcp:{url}", timeout_s=3)
+        env = FunctionCallingEnv(
+            tasks=[shop_task(["look()"], involved_classes=("Shop",))], tools=[Shop, server]
+        )
+        env.reset(seed=0)
+        *_, info = env.step("[add(a='1')]")
+        server.close()
+    if reason is None:
+        assert not info.get("invalid")
+        shown = {"refuses": "Tool error: McpToolError: a: no", "moved": "3", "event:5000": "xxx"}
+        assert info["messages"][0]["content"].startswith(shown[mode])
+    else:
+        assert info["invalid"]
+        assert reason in info["invalid_reason"]
 
 
 @needs_sdk
@@ -184,7 +246,7 @@ def test_environments_in_processes_have_servers_of_their_own() -> None:
         tasks=[shop_task([], involved_classes=())],
     )
     envs.reset(seed=0)
-    assert len([each for each in _processes(str(FAKE)) if "guard.py" in each]) == 2
+    assert len([each for each in _processes(str(FAKE)) if "guard.py" in each]) == 2 * 2
     observations, *_ = envs.step(("[add(a='1')]", "[add(a='2')]"))
     assert all("3" in observation for observation in observations)
     envs.close()
@@ -205,7 +267,37 @@ def test_the_reference_server_of_files_is_played_in_an_episode(tmp_path: Path) -
     env.close()
 
 
-@needs_sdk
+@needs_mcp_2
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_clients_of_both_protocols_are_told_when_a_held_out_function_appears(mode: str) -> None:
+    from mcp import Client  # type: ignore[import-not-found, unused-ignore]
+
+    tasks = load_tasks(embedded_path("held_out"))
+    task = next(task for task in tasks if task.category == "multi_turn_miss_func")
+    told: list[str] = []
+
+    async def hear(message: Any) -> None:
+        told.append(type(message).__name__)
+
+    async def play() -> None:
+        episode = ServedEpisode(task)
+        async with Client(mcp_server(episode), mode=mode, message_handler=hear) as client:
+            num_tools = len((await client.list_tools()).tools)
+            if mode == "auto":
+                changes = await exits.enter_async_context(client.listen(tools_list_changed=True))
+            for _ in task.question:
+                await client.call_tool("end_turn", {"answer": "Done."})
+            if mode == "auto":
+                told.append(type(await anext(aiter(changes))).__name__)
+            assert len((await client.list_tools()).tools) == num_tools + 1
+            await exits.aclose()
+
+    exits = AsyncExitStack()
+    asyncio.run(play())
+    assert told[-1] == ("ToolsListChanged" if mode == "auto" else "ToolListChangedNotification")
+
+
+@needs_mcp_2
 def test_an_episode_served_over_http_is_played_through_our_own_client(tmp_path: Path) -> None:
     """The oracle's calls, through both directions at once, earn BFCL's verdict."""
     task = next(task for task in load_tasks(embedded_path("held_out")) if task.is_multi_turn)

@@ -5,13 +5,16 @@ library.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +26,7 @@ from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.mcp import McpServer, mcp_server
+from fctncalling.envs.tools.box.mcp import McpServer, connection, mcp_server
 from fctncalling.envs.tools.box.mcp.address import McpAddress
 from fctncalling.envs.tools.box.mcp.guard import MAX_LINE_BYTES
 from fctncalling.envs.tools.box.mcp.tool_docs import ListedTool, mcp_functions
@@ -363,6 +366,112 @@ def test_the_guard_ends_a_server_that_writes_without_end() -> None:
     )
     assert done.returncode == -9
     assert b"more than 8000000 bytes" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+@pytest.mark.parametrize("end", ["of its input", "by force"])
+def test_the_guard_ends_a_daemon_that_a_server_leaves_behind(end: str) -> None:
+    daemon = "import sys, subprocess as s; print(s.Popen(['sleep', '60'], start_new_session=True)"
+    server = f"{daemon}.pid, flush=True); sys.stdin.read()"
+    command = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), sys.executable, "-c", server]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as guard:
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        pid = int(guard.stdout.readline())
+        assert _is_running(pid)
+        if end == "by force":
+            guard.kill()
+        guard.stdin.close()
+        guard.wait(10)
+    ends_at = time.monotonic() + 10
+    while _is_running(pid):
+        assert time.monotonic() < ends_at, "the daemon outlives its server"
+        time.sleep(0.02)
+
+
+# --- what a server sends, before the SDK reads on
+
+
+class _Unreadable(ValueError):
+    """An error of the SDK's about a line, as pydantic has it."""
+
+    def __init__(self, line: object) -> None:
+        self._line = line
+
+    def errors(self) -> list[dict[str, object]]:
+        return [{"msg": "Invalid JSON", "input": self._line}]
+
+
+def _sent(**fields: Any) -> Any:
+    return SimpleNamespace(message=SimpleNamespace(**fields))
+
+
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        (_Unreadable("thinking ..."), ""),
+        (_Unreadable({"level": "info"}), ""),
+        (_Unreadable('{"jsonrpc": "2.0", "id": 1, "result": "\\ud83d"}'), "cannot be read"),
+        (ValueError("Unexpected content type: text/html"), "text/html"),
+        (
+            SimpleNamespace(message=SimpleNamespace(result={"content": [{}] * 10_001})),
+            "10001 parts",
+        ),
+        (SimpleNamespace(message=SimpleNamespace(result={"content": [{}] * 10_000})), ""),
+        (SimpleNamespace(message=SimpleNamespace(method="notifications/message")), ""),
+    ],
+)
+def test_a_message_that_cannot_be_read_is_told_from_a_note(message: Any, fault: str) -> None:
+    found = connection._fault(message)
+    assert fault in found
+    assert bool(found) is bool(fault)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "chunks", "told"),
+    [
+        (200, "application/json", [b"x" * 10**6] * 8, ""),
+        (200, "application/json", [b"x" * 10**6] * 9, "more than 8000000 bytes"),
+        (200, "application/json", [b'[{"a":1},'] * 80_000, "more than 8000000 bytes"),
+        (200, "text/event-stream", [b"x" * 10**6, b"\r\n\r\n"] * 9, ""),
+        (200, "text/event-stream", [b"x" * 10**6, b"\r\n"] * 9, "more than 8000000 bytes"),
+        (400, "application/json", [b'{"error": {"code": -32602}}'], ""),
+        (400, "application/json", [b'{"detail": "who are you?"}'], "HTTP 400"),
+        (404, "text/html", [b"<html>"], "HTTP 404"),
+        (503, "application/json", [b'{"error": {"code": -32603}}'], "HTTP 503"),
+    ],
+)
+def test_an_http_answer_is_bounded_and_must_be_one(
+    status: int, kind: str, chunks: list[bytes], told: str
+) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    async def read() -> bytes:
+        return b"".join([chunk async for chunk in response.stream])
+
+    response: Any = SimpleNamespace(
+        headers={"content-type": kind},
+        status_code=status,
+        request=SimpleNamespace(method="POST"),
+        stream=body(),
+        aread=read,
+    )
+    session: Any = SimpleNamespace(is_ready=True, broken=connection.McpFailure)
+
+    async def check() -> None:
+        await connection._HttpCheck(session, object)(response)
+        if status == 200:
+            assert await read() == b"".join(chunks)
+
+    if told:
+        with pytest.raises(connection.McpFailure, match=told):
+            asyncio.run(check())
+    else:
+        asyncio.run(check())
 
 
 @posix

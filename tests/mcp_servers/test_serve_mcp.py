@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from chat_messages import FIRST
@@ -13,8 +16,9 @@ from players import Shop, shop_task
 from evaluate_fctncalling import main
 from fctncalling.cli.train import main as train
 from fctncalling.data.types import Task
+from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.integrations.mcp import ENDED, FAILED, ServedEpisode
+from fctncalling.integrations.mcp import ENDED, FAILED, ServedEpisode, mcp_server
 
 
 @pytest.mark.parametrize("task", FIRST, ids=lambda task: task.category)
@@ -54,6 +58,37 @@ def test_an_environment_that_fails_is_no_verdict() -> None:
     assert episode.call("broken", {"text": "x"}) == FAILED
     assert results[0]["invalid"]
     assert "valid" not in results[0]
+
+
+def test_clients_are_told_when_a_held_out_function_appears(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK is a mock here: `test_mcp_sdk.py` has the real one."""
+    sdk = MagicMock()
+    sdk.InMemorySubscriptionBus.return_value.publish = AsyncMock()
+    monkeypatch.setattr("fctncalling.integrations.mcp.extra_module", lambda *_: sdk)
+    task = next(task for task in FIRST if task.category == "multi_turn_miss_func")
+    episode = ServedEpisode(task)
+    mcp_server(episode)
+    call_tool = sdk.Server.call_args.kwargs["on_call_tool"]
+    session, told = AsyncMock(), []
+    for turn in oracle_calls(task):
+        for call in turn:
+            said = SimpleNamespace(name=call.name, arguments=call.arguments)
+            asyncio.run(call_tool(SimpleNamespace(session=session), said))
+        num_before = len(episode.tools())
+        said = SimpleNamespace(name="end_turn", arguments={"answer": "Done."})
+        asyncio.run(call_tool(SimpleNamespace(session=session), said))
+        told.append(len(episode.tools()) - num_before)
+    assert [each for each in told if each] == [1]
+    session.send_tool_list_changed.assert_awaited_once()
+    sdk.InMemorySubscriptionBus.return_value.publish.assert_awaited_once()
+
+
+def test_an_sdk_that_cannot_serve_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "fctncalling.integrations.mcp.extra_module", lambda *_: SimpleNamespace(types=None)
+    )
+    with pytest.raises(MissingExtra, match=r"needs version 2 .* environment of its own"):
+        mcp_server(ServedEpisode(FIRST[0]))
 
 
 @pytest.mark.parametrize(

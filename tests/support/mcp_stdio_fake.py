@@ -2,13 +2,16 @@
 
 Its tool `add` declares a text and an integer. "hang", "die", "changes" (its tools), "lies" (wants
 an integer where it declared a text), "nonsense" (no result in MCP's form), "big:N" (N characters),
-"chatty" (lines that are no messages); "silent" never answers at all. It outlives SIGTERM.
+"parts:N" (N texts), "surrogate", "deep" and "digits" (JSON that readers refuse), "chatty" (lines
+that are no messages); "silent" never answers at all. "listed_MODE" lists its tool so already.
+"daemon" has left a process in a session of its own. It outlives SIGTERM.
 """
 
 from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -43,12 +46,14 @@ def serve(mode: str) -> None:
             }
         elif method == "tools/list":
             answer["result"] = {"tools": tools}
+            if mode.startswith("listed_"):
+                answer["result"] = {"tools": [ADD | {"title": unreadable(mode[7:])}]}
         elif method == "tools/call":
             tools = [] if mode == "changes" else tools
             answer |= called(mode, request["params"].get("arguments", {}))
         else:
             answer["error"] = {"code": -32601, "message": "Method not found"}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer).replace('"-DIGITS-"', "9" * 10_000), flush=True)
 
 
 def called(mode: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -62,11 +67,23 @@ def called(mode: str, arguments: dict[str, Any]) -> dict[str, Any]:
         print("thinking ...")
     if mode == "changes":
         return {"error": {"code": -32602, "message": "Unknown tool: add"}}
+    if mode.startswith("parts:"):
+        return {"result": {"content": text("3")["content"] * int(mode[6:])}}
+    if mode in ("surrogate", "deep", "digits"):
+        return {"result": {"content": [], "structuredContent": {"x": unreadable(mode)}}}
     if mode == "nonsense":
         return {"result": {"content": "3"}}
     if mode == "lies" and not isinstance(arguments.get("a"), int):
         return {"result": text("a must be an integer") | {"isError": True}}
     return {"result": text("x" * int(mode[4:]) if mode.startswith("big:") else "3")}
+
+
+def unreadable(mode: str) -> Any:
+    """Return a value whose JSON readers refuse."""
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    return {"surrogate": "\ud83d", "deep": deep, "digits": "-DIGITS-"}[mode]
 
 
 def text(words: str) -> dict[str, Any]:
@@ -76,4 +93,7 @@ def text(words: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if sys.argv[1] == "daemon":
+        program = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        subprocess.Popen(program, start_new_session=True, stdin=subprocess.DEVNULL)
     serve(sys.argv[1])

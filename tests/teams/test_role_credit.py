@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -13,9 +14,10 @@ from transformers import AutoTokenizer
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import ScriptedEngine
-from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.algorithms.minibatches import bootstrap_values, plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import TokenOutputs
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients
@@ -156,3 +158,33 @@ def test_the_gradient_is_the_closed_form_on_own_tokens_and_exactly_0_elsewhere(
         torch.testing.assert_close(policy.table.grad[number], expected)
         assert bool(expected.any()) is (row.role not in frozen)
         assert torch.equal(policy.table.grad[number] == 0, expected == 0)
+
+
+@pytest.mark.parametrize("num_steps", [3, 4])
+def test_a_cut_episode_goes_on_from_values_that_are_learned(
+    template: ChatTemplate, num_steps: int
+) -> None:
+    """Values are read before acted tokens, in what was read for the next action or in the action;
+    behind the last action of a role that is not to act next there is no such place.
+    """
+    script = ScriptedEngine(
+        lambda _id, _turn, _step, info: SCRIPT[info["number"]][1],
+        template.encode,
+        template.end_of_turn_id,
+    )
+    env: Any = gymnasium.wrappers.TimeLimit(ScriptedTalk(own=False), num_steps)
+    (episode,) = collect([env], script, template, ["talk"], max_episode_tokens=400)
+    assert episode.truncated
+    config = TrainConfig(gamma=0.5, share_prefixes=False)
+    experience = build_experience(role_trajectories([episode]), torch.device("cpu"))
+    policy: Any = SimpleNamespace(values_at=lambda ids, mask, columns, *_: columns.float())
+    found = bootstrap_values(policy, experience, ALGORITHMS["TPPO"], config, SINGLE_PROCESS)
+    acting = SCRIPT[num_steps][0]
+    for part, bootstrap in zip(experience.episodes, found.tolist(), strict=True):
+        (row,) = part.rows
+        assert row.acted[-1] is (part.role != acting)
+        last = len(row.ids) - 1
+        if part.role == acting:
+            assert bootstrap == last
+        else:  # as if it were cut before its last token
+            assert row.rewards[-1] + 0.5 * bootstrap == last - 1

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,9 @@ def test_pettingzoos_tests_pass_where_it_is_installed_apart() -> None:
     assert "skipped" not in done.stdout
 
 
-def test_pettingzoos_api_and_seed_tests_pass() -> None:
+def test_pettingzoos_api_seed_and_render_tests_pass() -> None:
     pytest.importorskip("pettingzoo")
-    from pettingzoo.test import api_test, seed_test
+    from pettingzoo.test import api_test, render_test, seed_test
 
     from fctncalling.envs.team_aec import TeamAECEnv
 
@@ -41,6 +42,22 @@ def test_pettingzoos_api_and_seed_tests_pass() -> None:
             warnings.simplefilter("ignore")  # texts are no arrays, which it would rather have
             api_test(TeamAECEnv(team=team), num_cycles=40)
             seed_test(lambda team=team: TeamAECEnv(team=team), num_cycles=20)
+            render_test(partial(TeamAECEnv, team=team))
+
+
+def test_a_person_sees_the_conversation_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pettingzoo")
+    from fctncalling.envs.team_aec import TeamAECEnv
+
+    texts: list[str | None] = []
+    for mode in ("ansi", "human"):
+        env = TeamAECEnv(render_mode=mode)
+        env.reset(seed=3)
+        env.step("These are the words.")
+        texts.append(env.render())
+    assert "These are the words." in str(texts[0])
+    assert texts[1] is None
+    assert capsys.readouterr().out == f"{texts[0]}\n"
 
 
 def test_rewards_of_all_agents_follow_the_gymnasium_view() -> None:

@@ -125,7 +125,6 @@ def test_roles_with_weights_of_their_own_are_gone_on_with_bit_for_bit_and_export
         (f"{SMALL} --team_critic central --critic full --max_episode_tokens 2000", "6000 tokens"),
         (f"{SMALL} {OWN} --frozen_roles plan", 'got "plan", expected roles of the team'),
         (f"{SMALL} {OWN} --sft_tasks dataset", "--sft_tasks and --sft_episodes are of one agent"),
-        (f"{SMALL} {OWN} --plan", "--plan: --role_adapters and --team_critic are not planned"),
         (f"{SMALL} {OWN} --rollout_engine vllm", "--role_adapters: does not go with"),
         (f"{SMALL} {OWN} --num_rollout_workers 1", "--role_adapters: does not go with"),
         (

@@ -104,7 +104,30 @@ def test_a_question_costs_its_price_and_right_calls_pay_one(price: float) -> Non
             rewards = [float(env.step(action)[1]) for action in actions]
             assert rewards == [-price] * questions + [1.0], category
     assert ClarifyReward(price)(StepRecord(0, "[f(", error="malformed"), None) == 0.0
-    assert ClarifyReward(price)(StepRecord(0, "?"), Verdict(False, 0.0)) == -price
+    assert ClarifyReward(price)(StepRecord(0, "which", error="no_call"), None) == -price
+    assert ClarifyReward(price)(StepRecord(0, "", error="no_call"), Verdict(False, 0.0)) == 0.0
+
+
+@pytest.mark.parametrize("opening", ["[", "{", "[(", "set(", ""])
+def test_whatever_the_user_answers_is_a_question_in_price_and_verdict(opening: str) -> None:
+    task = BY_KIND["clarify_missing"]
+    (missing,) = task.extra["missing_parameters"]
+    value = str(task.extra["user_knows"][missing])
+    question = f"{opening}which {missing} (or what)?"
+    for user in (lambda conversation, about: f"It is {value}.", "rule:plain"):
+        env = FunctionCallingEnv(tasks=[task], reward=ClarifyReward(0.2), user=user)
+        env.reset()
+        observation, paid, ended, _, info = env.step(question)
+        assert ended == (value not in observation) == (user == "rule:plain" and opening != "")
+        assert (info["error"] == "malformed", paid) == ((True, 0.0) if ended else (False, -0.2))
+        if not ended:
+            *_, info = env.step(right_call(task))
+            assert info["verdict"].valid
+    env = FunctionCallingEnv(tasks=[task], reward=ClarifyReward(0.2), retry_malformed=True)
+    env.reset()
+    assert env.step(f"[{missing}={value!r}")[1] == 0.0  # the environment complains
+    *_, info = env.step(right_call(task))
+    assert info["verdict"].error_type == "clarify:guessed"
 
 
 def test_a_price_below_nothing_is_refused() -> None:

@@ -12,6 +12,7 @@ import pytest
 from stub_endpoint import endpoint
 
 from evaluate_fctncalling import main
+from fctncalling.checkers.clarify import ClarifyRecord, question_fault
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.types import FunctionDoc, Message, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -50,7 +51,7 @@ def test_a_question_is_answered_by_the_value_that_it_names(register: str) -> Non
     first_only = str(ask(user, "what level and what room?", lights()))
     assert "high" in first_only
     assert "kitchen" not in first_only
-    assert "high" in str(ask(user, "please give me more details", lights()))  # the one not said
+    assert ask(user, "please give me more details", lights()) in REGISTERS[register]["unclear"]
     two = {"room": "attic", "level": "high"}
     offered = lights(extra={"user_knows": two})
     assert "attic" in str(ask(user, "The kitchen or the attic?", offered))
@@ -75,6 +76,31 @@ def test_what_no_message_says_is_not_known() -> None:
     )
     assert known_values(task) == {"room": "kitchen"}
     assert ask(RuleUser(), "which room?", task) is None  # the script's next turn says it
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted", "told"),
+    [
+        (["red", "blue", "teal"], ["red", "blue", "teal"], "red, blue and teal"),
+        (["red"], ["red"], "red"),
+        ({"to": "Oslo", "seats": 2}, {"to": ["Oslo", "OSL"], "seats": [2]}, "to Oslo and seats 2"),
+        ([[1, 2], [3, 4]], [[1, 2], [3, 4]], "1 and 2 and 3 and 4"),
+    ],
+)  # fmt: skip
+def test_a_user_knows_lists_and_objects_and_says_them(value: Any, accepted: Any, told: str) -> None:
+    task = lights(
+        id="clarify_missing_0",
+        category="clarify_missing",
+        ground_truth=[{"set_lights": {"room": ["kitchen"], "level": [accepted]}}],
+        extra={
+            "user_knows": {"room": "kitchen", "level": value},
+            "missing_parameters": ["level"],
+        },
+    )
+    answer = str(ask(RuleUser("curt"), "Which level?", task))
+    assert answer == f"{told}."
+    assert question_fault(task, ClarifyRecord([], 1, [answer])) is None
+    assert question_fault(task, ClarifyRecord([], 1, ["Blue and 7."])) is not None
 
 
 BEGGING = [

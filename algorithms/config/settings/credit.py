@@ -61,7 +61,7 @@ class CreditSettings:
     normalize_rewards: bool = field(
         False,
         "Whether rewards are divided by the deviation of all episodes' returns so far (not "
-        "shifted).",
+        "shifted), those that --dynamic_sampling leaves out included.",
     )
     overlong: str = field(
         "keep",
@@ -71,7 +71,7 @@ class CreditSettings:
     )
     overlong_penalty: float = field(
         0.5,
-        "What a cut action loses with --overlong penalty, in units of reward.",
+        "What a cut action loses with --overlong penalty, in units of reward before it is scaled.",
         interval="[0, inf)",
     )
     overlong_buffer: int = field(

@@ -29,11 +29,11 @@ from fctncalling.cli.run.output_file import OutputFile
 from fctncalling.cli.run.report import as_report, table
 from fctncalling.cli.run.result_tree import write_result_tree
 from fctncalling.cli.run.runner import Runner
+from fctncalling.cli.shared.dataset_flag import add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import add_mcp_arguments, add_tool_arguments
 from fctncalling.data.errors import TaskError
-from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.dialogue.task_form import FORMS
 from fctncalling.envs.prompting.compact import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
@@ -91,23 +91,10 @@ def _add_tasks(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         default=["all"],
         metavar="NAME",
-        help=f"categories, or groups: {', '.join(GROUPS)}; default: all",
+        help=f"categories of a folder, or groups: {', '.join(GROUPS)}; default: all",
     )
     add("--limit", type=int, metavar="N", help="play at most N tasks of each category")
-    add(
-        "--dataset_path",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="task files of your own, instead of --data_dir and --category",
-    )
-    add(
-        "--data_dir",
-        type=Path,
-        default=official_data_folder(),
-        metavar="FOLDER",
-        help="folder of BFCL task files; default: %(default)s",
-    )
+    add_dataset_argument(group)
     add(
         "--user",
         metavar="NAME",
@@ -264,8 +251,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if not totals:
         print(
-            "error: nothing was played: no task in what --category, --dataset_path and --data_dir "
-            "name",
+            "error: nothing was played: no task in what --category and --dataset_path name",
             file=sys.stderr,
         )
         return 2

@@ -5,14 +5,16 @@ file.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from fctncalling.algorithms.run.run_lock import FileLock, RunLockedError, lock_of_file
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.data.json_stream import LongLineError, bounded_lines
+from fctncalling.data.replaced_file import is_stream, replaced_file
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 from fctncalling.evaluation.pass_at_k import SampledTasks
 
@@ -44,21 +46,40 @@ class Totals:
         self.strict_tasks.add(line["id"], success=bool(line["strict_valid"]))
 
 
+def _is_counted(line: Mapping[str, Any]) -> bool:
+    """Whether a line has all that the totals take from it."""
+    if not all(isinstance(line.get(name), str) for name in ("id", "category")):
+        return False
+    if line.get("invalid"):
+        return "response" in line
+    numbers = isinstance(line["progress"], int | float) and type(line.get("sample", 0)) is int
+    return numbers and {"response", "valid", "strict_valid"} <= set(line)
+
+
 def require_new(path: Path, *, resume: bool) -> None:
     """Raise InputError if writing the output would overwrite existing results."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder. Name a file as --output.")
-    if path.exists() and path.stat().st_size and not resume:
+    if path.is_file() and path.stat().st_size and not resume:
         raise InputError(
             f"{path}: is there already. Go on with it by --resume, or name another --output."
         )
+
+
+def _locked(path: Path) -> FileLock:
+    try:
+        return lock_of_file(path)
+    except RunLockedError as error:
+        raise InputError(str(error)) from None
 
 
 class OutputFile:
     """Append-only output file. `resume` continues a former run's file without its invalid lines and
     a truncated last line.
 
-    Raises InputError for a file that exists already, or was written under other settings.
+    The file is locked while it is open. What is no regular file (/dev/null, a pipe) is written
+    through. Raises InputError for a file that exists already, that another process writes to, or
+    that was written under other settings.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
@@ -69,9 +90,15 @@ class OutputFile:
         self.reason = ""  # of the first invalid episode of this run
         require_new(path, resume=resume)
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            self._take_up()
-        self._file: IO[str] = path.open("a", encoding="utf-8")
+        self._lock = None if is_stream(path) else _locked(path)
+        try:
+            if self._lock is not None and path.exists():
+                require_new(path, resume=resume)  # another process may have written it meanwhile
+                self._take_up()
+            self._file: IO[str] = path.open("a", encoding="utf-8")
+        except BaseException:
+            self._release()
+            raise
 
     def is_done(self, category: str, task_id: str, sample: int = 0) -> bool:
         """Return whether the file contains the episode."""
@@ -99,23 +126,28 @@ class OutputFile:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
-        if not self._path.stat().st_size:  # nothing was played: the next run need not --resume
-            self._path.unlink()
+        if self._lock is not None and not self._path.stat().st_size:
+            self._path.unlink()  # nothing was played: the next run need not --resume
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release(remove=True)
 
     def _take_up(self) -> None:
-        kept = self._path.with_name(f".{os.getpid()}.{self._path.name}")
         try:
-            with self._path.open(encoding="utf-8") as old, kept.open("w", encoding="utf-8") as new:
-                for number, text in enumerate(old, 1):
-                    if (
-                        text.endswith("\n")
-                        and (line := self._line_to_keep(number, text)) is not None
-                    ):
+            with (
+                replaced_file(self._path) as kept,
+                self._path.open(encoding="utf-8") as old,
+                kept.open("w", encoding="utf-8") as new,
+            ):
+                for number, text in enumerate(bounded_lines(old), 1):
+                    whole = text.endswith("\n")
+                    if whole and (line := self._line_to_keep(number, text)) is not None:
                         new.write(text)
                         self._count(line)
-            kept.replace(self._path)
-        finally:
-            kept.unlink(missing_ok=True)
+        except LongLineError as error:
+            raise InputError(f"{self._path} {error}") from None
 
     def _line_to_keep(self, number: int, text: str) -> dict[str, Any] | None:
         """Return the parsed line of a former run; None if it is invalid and has to be replayed."""
@@ -125,8 +157,8 @@ class OutputFile:
             settings = {"user": None, **self._settings}  # a line names a user that was named
             line.setdefault("user", None)
             different = [key for key, value in settings.items() if line[key] != value]
-            if missing := {"id", "category", "response"} - set(line):
-                raise LookupError(missing)
+            if not _is_counted(line):
+                raise LookupError(number)
         except (ValueError, LookupError, TypeError):
             raise InputError(
                 f"{self._path} line {number}: expected a line of `run`, got {text[:80]!r}"

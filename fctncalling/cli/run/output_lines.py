@@ -31,6 +31,7 @@ def result_line(
     """Return the output line of an episode; `more` fields precede the answer."""
     steps, episode = played.episode.steps, played.episode
     line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
+    line |= {"dataset_path": item.dataset_path} if item.dataset_path else {}
     line["ground_truth"] = item.task.ground_truth
     if episode.invalid:
         return {**line, "response": None, **episode_json(played)}

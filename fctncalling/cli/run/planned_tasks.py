@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fctncalling.cli.shared.category_files import tasks_of
+from fctncalling.cli.shared.category_files import category_file, tasks_of
 from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
 from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.bfcl import iter_tasks
+from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.envs.dialogue.task_form import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -31,6 +32,7 @@ class PlannedTask(NamedTuple):
     task: Task
     handler: str
     sample: int = 0  # which of the --num_samples of its task
+    dataset_path: str = ""  # the path of --dataset_path that it is from
 
 
 class RunTasks:
@@ -56,13 +58,13 @@ class RunTasks:
             first = next(tasks, None)
             if first is not None:
                 task = self._tools.with_docs(first, origin)
-                num_playable += self._can_play(name or task.category, task)
+                num_playable += self._can_play(name, task)
         if self._tools.box is not None:
             for _, origin, tasks in self._files():
                 self._tools.refuse_clashes(tasks, origin)
         if not num_playable:
             raise InputError(
-                "nothing was played: no task in what --category, --dataset_path and --data_dir name"
+                "nothing was played: no task in what --category and --dataset_path name"
             )
 
     def items(self, form: str, *, reads_any: bool, is_done: IsDone) -> Iterator[PlannedTask]:
@@ -77,7 +79,7 @@ class RunTasks:
                         break
                     continue
                 task = self._tools.with_docs(bare, origin)
-                if not self._can_play(category, task):
+                if not self._can_play(name, task):
                     if name:
                         break
                     continue
@@ -85,7 +87,9 @@ class RunTasks:
                 handler = "auto" if reads_any else handler_for(task, form).name
                 for sample in range(self._args.num_samples):
                     if not is_done(category, task.id, sample):
-                        yield PlannedTask(category, task_for_form(task, form), handler, sample)
+                        asked = task_for_form(task, form)
+                        named = str(origin) if self._args.dataset_path else ""
+                        yield PlannedTask(category, asked, handler, sample, named)
 
     def env(self, tasks: tuple[Task, ...], handler: str) -> FunctionCallingEnv:
         """Return an environment over some of the tasks."""
@@ -100,26 +104,38 @@ class RunTasks:
 
     def _files(self) -> Iterator[tuple[str | None, Path, Iterator[Task]]]:
         """Yield (category, or None if each task has its own; source path; tasks)."""
-        user_classes, data_dir = self._tools.given, self._args.data_dir
-        if self._args.dataset_path:
-            for path in self._args.dataset_path:
-                yield None, path, iter_tasks(path, self_documented=user_classes)
-        else:
-            for name in self._categories:
-                yield name, data_dir, tasks_of(data_dir, name, user_classes)
+        own = self._tools.given
+        for path in self._args.dataset_path or [official_data_folder()]:
+            if self._args.dataset_path and not path.is_dir():
+                yield None, path, iter_tasks(path, self_documented=own)
+                continue
+            for name in self._categories_of(path):
+                yield name, path, tasks_of(path, name, own)
+
+    def _categories_of(self, folder: Path) -> list[str]:
+        """Return the wanted categories: those named, and of the groups those that are here."""
+        here = [
+            name
+            for name in self._categories
+            if name in self._args.category or category_file(folder, name) is not None
+        ]
+        return here or self._categories[:1]  # which is told as missing
 
     def _is_full(self, count: int) -> bool:
         return self._args.limit is not None and count >= self._args.limit
 
-    def _can_play(self, category: str, task: Task) -> bool:
-        """Return whether a category's tools work; raise unless only a group selected it."""
+    def _can_play(self, name: str | None, task: Task) -> bool:
+        """Return whether a category's tools work (`name`: in a folder); raise unless only a group
+        selected it.
+        """
+        category = name or task.category
         if category not in self._playable:
             try:
                 env = self.env((task,), handler_for(task, "prompting").name)
                 env.reset(options={"task_id": task.id})
                 self._playable[category] = True
             except MISSING as error:
-                if self._args.dataset_path or category in self._args.category:
+                if name is None or category in self._args.category:
                     raise
                 print(f"{category} is not played: {error}", file=sys.stderr)
                 self._playable[category] = False

@@ -35,8 +35,8 @@ def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
 
 
 def _entry(line: Record) -> Record:
-    latency = {"latency": line["latency"]} if "latency" in line else {}
-    return {"id": line["id"], "result": _result(line), **latency}
+    more = {key: line[key] for key in ("latency", "dataset_path") if key in line}
+    return {"id": line["id"], "result": _result(line), **more}
 
 
 def _result(line: Record) -> Any:

@@ -17,6 +17,7 @@ from fctncalling.cli.run.thread_workers import Workers
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
+from fctncalling.data.replaced_file import is_stream
 from fctncalling.evaluation.agents.agent import Agent, AgentSetupError, PlayedEpisode
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.evaluation.agents.local_model import (
@@ -177,6 +178,8 @@ def _require_sound(args: argparse.Namespace, categories: list[str]) -> None:
             f"--num_samples {args.num_samples}: at --temperature 0 all samples are alike: "
             "pass --temperature 0.7, say"
         )
+    if args.result_dir and is_stream(args.output):
+        raise InputError(f"--result_dir: is made of --output, and {args.output} is no file")
     if args.num_samples > 1 and args.result_dir:
         raise InputError(
             "--result_dir: BFCL's result tree holds one answer a task: no --num_samples"

@@ -9,7 +9,7 @@ where tasks were sampled several times (`run --num_samples`), pass@k and pass^k 
 Wilson's interval at the effective number of independent answers.
 
 example:
-  fctncalling score --input result --score_dir score --data_dir data/bfcl
+  fctncalling score --input result --score_dir score --dataset_path data/bfcl
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,11 +28,14 @@ from fctncalling.cli.score.responses import response_of
 from fctncalling.cli.score.results import Results, official_results, paired, split_lines
 from fctncalling.cli.score.score_files import ModelScores, ScoreFile, failure, write_csv
 from fctncalling.cli.score.tables import as_json, as_text
-from fctncalling.cli.shared.category_files import tasks_of
+from fctncalling.cli.shared.category_files import category_file, tasks_of
+from fctncalling.cli.shared.dataset_flag import add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
+from fctncalling.cli.shared.task_finder import difference_to, recorded_path
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
+from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
@@ -63,13 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     basic.add_argument("--json", action="store_true", help="print JSON instead of tables")
     tasks = parser.add_argument_group("the tasks that were answered")
-    tasks.add_argument(
-        "--data_dir",
-        type=Path,
-        default=official_data_folder(),
-        metavar="FOLDER",
-        help="folder of BFCL task files; default: %(default)s",
-    )
+    add_dataset_argument(tasks, f"those that the answers name, else {official_data_folder()}")
     tasks.add_argument(
         "--form",
         choices=("prompting", "tool_call"),
@@ -90,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             chosen = _selected_results(args, parts)
             models = score_all(
                 chosen,
-                args.data_dir,
+                args.dataset_path or (),
                 args.score_dir,
                 partial=args.partial,
                 strict=args.strict,
@@ -128,7 +125,7 @@ def _selected_results(args: argparse.Namespace, parts: str | None) -> list[Resul
 
 def score_all(
     found: list[Results],
-    data_dir: Path,
+    given: Sequence[Path],
     score_dir: Path | None,
     *,
     partial: bool,
@@ -138,14 +135,14 @@ def score_all(
     """Return each model's scores, writing score files where a folder is given;
     raises InputError.
     """
-    use_sibling_tables(data_dir)
     models: dict[str, ModelScores] = {}
     for results in found:
+        paths = given or _usual_paths(results)
         file = ScoreFile(results.model, results.category)
         scores = models.setdefault(results.model, ModelScores(results.model))
         try:
             for verdict in with_progress_bar(
-                _judged(results, data_dir, scores, tools, partial=partial, strict=strict),
+                _judged(results, paths, scores, tools, partial=partial, strict=strict),
                 _name(results),
                 "answer",
             ):
@@ -158,7 +155,7 @@ def score_all(
 
 def _judged(
     results: Results,
-    data_dir: Path,
+    paths: Sequence[Path],
     scores: ModelScores,
     tools: TaskTools | None,
     *,
@@ -168,13 +165,20 @@ def _judged(
     """Yield (id, failure entry or None if valid) of every answer. An infrastructure failure is
     recorded as invalid instead.
     """
-    tasks = tasks_of(data_dir, results.category, tools.given if tools else ())
+    origin = ", ".join(map(str, paths))
+    tasks = _tasks_of(paths, results.category, tools.given if tools else ())
     scores.extra_metrics[results.category] = ExtraMetrics(strict=strict)
     for bare, line in paired(tasks, results, partial=partial):
-        task = tools.with_docs(bare, data_dir) if tools else bare
+        if difference := difference_to(line.record, bare):
+            raise line.error(
+                "id",
+                f"{origin} has another task of this id: {difference}. Name the tasks that were "
+                "answered by --dataset_path",
+            )
+        task = tools.with_docs(bare, origin) if tools else bare
         try:
             response = response_of(results, task, line)
-            user_classes = tools.classes_for((task,), data_dir) if tools else None
+            user_classes = tools.classes_for((task,), origin) if tools else None
             verdict = judge(task, response, results.form, extra_tools=user_classes)
             broke_off = bool(line.record.get(CONTEXT_OVERFLOW))
             scores.extra_metrics[results.category].add(
@@ -189,6 +193,21 @@ def _judged(
             raise results.fault(line, f"cannot be judged: {error}") from None
         scores.latencies.add(line.record.get("latency"))
         yield task.id, None if verdict.valid else failure(results, task, line.record, verdict)
+
+
+def _usual_paths(results: Results) -> list[Path]:
+    """Return the file that the answers name, where it is here, else the official folder."""
+    first = next(results.lines(), None)
+    recorded = None if first is None else recorded_path(first)
+    return [official_data_folder() if recorded is None else recorded]
+
+
+def _tasks_of(paths: Sequence[Path], category: str, own: Collection[str]) -> Iterator[Task]:
+    """Yield a category's tasks of every path that has some; InputError where none has."""
+    here = [path for path in paths if not path.is_dir() or category_file(path, category)]
+    for path in here or paths[:1]:
+        use_sibling_tables(path)
+        yield from tasks_of(path, category, own)
 
 
 def _name(results: Results) -> str:

@@ -141,13 +141,13 @@ def model_category_form(line: Line) -> tuple[str, str, str]:
         raise line.error("form", f'expected one of {", ".join(FORMS)}, decoded_calls, got "{form}"')
     if "response" not in line.record:
         raise line.error("response", "expected the answer, but there is no such field")
-    model = str(line.record.get("model", _MODEL_OF_LINES))
+    model = str(line.record.get("model", _MODEL_OF_LINES)).encode("utf-8", "replace").decode()
     return model, str(ALIASES.get(category, category)), str(form)
 
 
 def _part_entry(line: Line) -> dict[str, Any]:
     """Return an answer as an entry of a result file, with its line number."""
-    optional = ("sample", CONTEXT_OVERFLOW)
+    optional = ("sample", CONTEXT_OVERFLOW, "ground_truth", "messages", "dataset_path")
     return {
         "id": line.field("id", str, "a task's id"),
         "result": line.record["response"],
@@ -173,6 +173,8 @@ def paired(
     for line in results.lines():
         entry_id = official_id(line.field("id", str, "a task's id"))
         sample = line.record.get("sample")
+        if sample is not None:
+            line.field("sample", int, "which of a task's answers it is (a number)")
         if entry_id in sampled and sample is not None and sample not in sampled[entry_id][1]:
             sampled[entry_id][1].add(sample)
             yield sampled[entry_id][0], line

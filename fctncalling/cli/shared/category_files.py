@@ -15,35 +15,49 @@ from fctncalling.data.format_sensitivity import load_format_sensitivity
 from fctncalling.data.types import Task
 
 
-def tasks_of(folder: Path, category: str, self_documented: Collection[str] = ()) -> Iterator[Task]:
-    """Yield the tasks of a category, in constant memory (format sensitivity's apart); raises
-    InputError.
+def tasks_of(path: Path, category: str, self_documented: Collection[str] = ()) -> Iterator[Task]:
+    """Yield the tasks of a category of a folder or a file, in constant memory (format sensitivity's
+    apart); raises InputError.
 
     Of the `self_documented` classes, which a user brings, function docs may be missing.
     """
-    path = folder / f"BFCL_v4_{category}.json"
-    if category != FORMAT_SENSITIVITY and not path.is_file() and variant_of(path) is None:
-        name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
-        others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))
-        if not others:
-            raise InputError(
-                f"{path}: there is no task file of category {category}. {_instead(folder)}"
-            )
-        path = others[-1]
     try:
+        if not path.is_dir() and path.exists():
+            tasks = iter_tasks(path, self_documented=self_documented)
+            yield from (task for task in tasks if task.category == category)
+            return
+        file = category_file(path, category)
+        if file is None:
+            raise InputError(
+                f"{path / f'BFCL_v4_{category}.json'}: there is no task file of category "
+                f"{category}. {_instead(path)}"
+            )
         if category == FORMAT_SENSITIVITY:
-            yield from load_format_sensitivity(folder)
+            yield from load_format_sensitivity(path)
         else:
-            yield from iter_tasks(path, self_documented=self_documented)
+            yield from iter_tasks(file, self_documented=self_documented)
     except TaskError as error:
         raise InputError(str(error)) from None
+
+
+def category_file(folder: Path, category: str) -> Path | None:
+    """Return the file (or the variant of one) with a category's tasks; None if there is none."""
+    path = folder / f"BFCL_v4_{category}.json"
+    if path.is_file() or variant_of(path) is not None:
+        return path
+    name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
+    others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))
+    return others[-1] if others else None
 
 
 def _instead(folder: Path) -> str:
     """Return the cure for a missing category file: the available categories or the import."""
     stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
     if not stems:
-        return "Import the official data with `fctncalling import-bfcl`, or pass --data_dir."
+        return (
+            "Import the official data with `fctncalling import-bfcl`, or name your tasks by "
+            "--dataset_path."
+        )
     variants = {"memory": MEMORY, "web_search": WEB_SEARCH}
     return (
         "Expected one of "

@@ -11,8 +11,12 @@ from typing import Any
 
 from fctncalling.algorithms.config.config_fields import Flag, SettingError, format_value
 
-DESCRIPTION_KEYS = ("command", "machine", "resolved", "versions")
+DESCRIPTION_KEYS = ("command", "machine", "num_processes", "resolved", "versions")
 """Entries of a run's config.json that are no settings."""
+
+
+MAX_CHARS = 1 << 18
+MAX_DEPTH = 8
 
 
 def read_config_file(path: Path, known: Sequence[Flag]) -> dict[str, Any]:
@@ -38,13 +42,16 @@ def read_config_file(path: Path, known: Sequence[Flag]) -> dict[str, Any]:
 
 def _entries(path: Path) -> Mapping[Any, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARS + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise SettingError(f"--config {path}: cannot be read: {reason}") from None
+    if len(text) > MAX_CHARS:
+        raise SettingError(f"--config {path}: has more than {MAX_CHARS:,} characters")
     try:
         entries = json.loads(text) if path.suffix == ".json" else _yaml(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise SettingError(f"--config {path}: cannot be parsed: {reason}") from None
     if not isinstance(entries, Mapping):
@@ -59,6 +66,14 @@ def _yaml(text: str) -> Any:
     import yaml
 
     try:
+        depth = 0
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):  # a few lines of them stand for gigabytes
+                raise ValueError("aliases (*name) are not read: write the values out")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise ValueError("it is nested too deep")
         return yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
@@ -68,6 +83,8 @@ def _value(path: Path, name: str, value: Any, flag: Flag) -> Any:
     """Return a value as the command line would have it: YAML reads 1e-5 as text, say."""
     if flag.many and isinstance(value, list):
         value = flag.separator.join(map(str, value))
+    if value is None and flag.base is float and not flag.optional:
+        value = "inf"  # for which JSON has no number
     plain = value is None or isinstance(value, bool)
     try:
         return flag.parse(str(value).lower() if plain else str(value))

@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fctncalling.cli.shared.dataset_flag import USUAL_TASKS, add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
     Line,
@@ -20,13 +21,11 @@ from fctncalling.cli.shared.jsonl_records import (
 )
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.errors import TaskError
-from fctncalling.data.paths import official_data_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of a record-converting subcommand."""
-    help_text = f"folder of BFCL task files, answers beside them; default: {official_data_folder()}"
-    parser.add_argument("--data_dir", type=Path, default=official_data_folder(), help=help_text)
+    add_dataset_argument(parser, USUAL_TASKS)
     parser.add_argument(
         "--input", type=Path, required=True, help="records to read: .jsonl or .jsonl.gz"
     )
@@ -40,17 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def convert_file(
     args: argparse.Namespace,
     description: str,
-    converter: Callable[[Path, TaskTools], Callable[[Line], Record]],
+    converter: Callable[[Sequence[Path], TaskTools], Callable[[Line], Record]],
 ) -> int:
     """Convert every record in order and print a summary; `converter` makes the function from
-    --data_dir and the user's classes.
+    --dataset_path and the user's classes.
 
     Return 0, 1 if records are invalid (tools of ours failed on them), or 2 with one message for
     bad input.
     """
     tally = RecordSummary()
     try:
-        convert = converter(args.data_dir, TaskTools(args))
+        convert = converter(args.dataset_path or (), TaskTools(args))
         lines = with_progress_bar(read_records(args.input), description, "record")
         write_records(args.output, (tally.count(convert(line)) for line in lines))
     except (InputError, TaskError) as error:

@@ -7,20 +7,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
-from fctncalling.cli.shared.task_store import TaskStore
-from fctncalling.data import format_sensitivity
-from fctncalling.data.agentic_tasks import variant_of
-from fctncalling.data.bfcl import iter_tasks, task_path
-from fctncalling.data.categories import category_of
-from fctncalling.data.errors import TaskError
-from fctncalling.data.types import Task
+from fctncalling.data.bfcl import task_path
+from fctncalling.data.json_stream import LongLineError, bounded_lines
+from fctncalling.data.replaced_file import replaced_file
 
 Record = dict[str, Any]
 Item = TypeVar("Item")
@@ -56,44 +50,55 @@ class Line(NamedTuple):
 def read_records(path: Path) -> Iterator[Line]:
     """Yield the records of a .jsonl or .jsonl.gz file; InputError for other lines than objects."""
     try:
-        with _opened(path, "rt") as file:
-            for number, text in enumerate(file, 1):
-                if not text.strip():
-                    continue
-                try:
-                    record = json.loads(text)
-                except (ValueError, RecursionError) as error:
-                    raise InputError(
-                        f"{path} line {number}: expected a JSON object, but {error}"
-                    ) from None
-                if not isinstance(record, dict):
-                    raise InputError(
-                        f"{path} line {number}: expected a JSON object, got {type(record).__name__}"
-                    )
-                yield Line(path, number, record)
+        with _opened(path) as file:
+            for number, text in enumerate(bounded_lines(file), 1):
+                if text.strip():
+                    yield Line(path, number, _record(path, number, text))
+    except LongLineError as error:
+        raise InputError(f"{path} {error}") from None
     except (OSError, EOFError, UnicodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
 
+def _record(path: Path, number: int, text: str) -> Record:
+    """Return the object of a line; InputError for anything else."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if number == 1 and text.lstrip().startswith("["):
+            raise InputError(_no_lines(path)) from None
+        raise InputError(f"{path} line {number}: expected a JSON object, but {error}") from None
+    if isinstance(record, list):
+        raise InputError(_no_lines(path))
+    if not isinstance(record, dict):
+        raise InputError(
+            f"{path} line {number}: expected a JSON object, got {type(record).__name__}"
+        )
+    return record
+
+
+def _no_lines(path: Path) -> str:
+    return (
+        f"{path} line 1: expected a JSON object, got a JSON array: write one object a line, as "
+        f"`jq -c '.[]' {path}` does"
+    )
+
+
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Write records as JSON Lines, compressed if the name ends in .gz; the file appears only
-    when it is complete.
+    """Write records as JSON Lines, compressed if the name ends in .gz; a file appears only when it
+    is complete, and what is no regular file (a device, a pipe) is written through.
     """
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _opened(partial, "wt") as file:
+        with replaced_file(path) as partial, _opened(partial, "wt", path.suffix) as file:
             for record in records:
                 file.write(json.dumps(record) + "\n")
-        partial.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error}") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
-def _opened(path: Path, mode: str) -> IO[str]:
-    if path.suffix == ".gz":
+def _opened(path: Path, mode: str = "rt", suffix: str | None = None) -> TextIO:
+    if (path.suffix if suffix is None else suffix) == ".gz":
         return gzip.open(path, mode, encoding="utf-8")  # type: ignore[return-value]  # text modes only
     return open(path, mode, encoding="utf-8")
 
@@ -122,56 +127,3 @@ def use_sibling_tables(path: Path) -> None:
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():
         os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))
-
-
-class TaskIndex:
-    """Tasks of a folder of BFCL files; each category is read only as far as needed."""
-
-    def __init__(self, folder: Path, self_documented: Collection[str] = ()) -> None:
-        self.path = folder
-        self._self_documented = (
-            self_documented  # classes that a user brings: their docs may be missing
-        )
-        use_sibling_tables(folder)
-        self._tasks: dict[str, TaskStore] = {}
-
-    def task_of(self, line: Line) -> Task:
-        """Return the task of a record's `category` and `id`; InputError if there is
-        none.
-
-        An id of format sensitivity names a task and a prompt variant; the task is returned with
-        that variant.
-        """
-        category = line.field("category", str, "a category's name")
-        entry_id = line.field("id", str, "a task's id")
-        if category != format_sensitivity.CATEGORY:
-            return self._named(line, category, entry_id)
-        try:
-            variant, task_id = format_sensitivity.parse_id(entry_id)
-            task = self._named(line, category_of(task_id), task_id)
-        except ValueError as error:
-            raise line.error("id", str(error)) from None
-        return replace(task, extra={**task.extra, "prompt_variant": variant})
-
-    def _named(self, line: Line, category: str, entry_id: str) -> Task:
-        if category not in self._tasks:
-            self._tasks[category] = self._opened(line, category)
-        try:
-            task = self._tasks[category].get(entry_id)
-        except TaskError as error:
-            raise InputError(str(error)) from None
-        if task is None:
-            raise line.error("id", f'no task of {category} in {self.path} is called "{entry_id}"')
-        return task
-
-    def _opened(self, line: Line, category: str) -> TaskStore:
-        name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
-        files = sorted(file for file in self.path.glob("*.json*") if name.fullmatch(file.name))
-        expected = self.path / f"BFCL_v4_{category}.json"
-        if not files and variant_of(expected):
-            files = [expected]
-        if not files:
-            raise line.error(
-                "category", f'no task file of category "{category}": expected {expected}'
-            )
-        return TaskStore(files[-1], iter_tasks(files[-1], self_documented=self._self_documented))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fctncalling.training.training_run import TrainingRun
+
+# A bar of fixed width, for the figures behind it would leave a filling one a single column.
+BAR_FORMAT = "{desc}{n_fmt}/{total_fmt} |{bar:12}| {elapsed}<{remaining}{postfix}"
+EVALUATED = (
+    *("greedy", "greedy_strict", "greedy_return"),
+    *("sampled", "sampled_strict", "sampled_return"),
+)
 
 
 class Progress:
@@ -19,10 +27,12 @@ class Progress:
         self._episodes = 0
         self._bar: Any = None
         self._supervised_bar: Any = None
-        if shown and sys.stderr.isatty():
+        if shown and _shows_bars():
             from tqdm import tqdm
 
-            self._bar = tqdm(total=num_updates, initial=done, unit="update", dynamic_ncols=True)
+            self._bar = tqdm(
+                total=num_updates, initial=done, dynamic_ncols=True, bar_format=BAR_FORMAT
+            )
 
     def episode(self, _: object) -> None:
         """Count a collected episode."""
@@ -33,23 +43,30 @@ class Progress:
             )
 
     def update(self, metrics: dict[str, float | None], run: TrainingRun) -> None:
-        """Show an update: success rate, return, KL, tokens a second, names of alarms."""
+        """Show an update: success rate, return, KL, or that the critic learns alone, tokens a
+        second, names of alarms.
+        """
+        number, alone = run.counters.updates, run.config.critic_warmup_updates
+        moved = number > alone
         shown = {
+            "alarms": ",".join(run.update_log.active_alarms) or "-",
             "success": _shown(metrics.get("env/success_rate")),
             "strict": _shown(metrics.get("env/success_rate_strict")),
             "return": _shown(metrics.get("charts/episodic_return")),
-            "kl": _shown(metrics.get("losses/approx_kl"), ".1e"),
+            "kl": _shown(metrics.get("losses/approx_kl"), ".1e") if moved else "-",
+            "critic alone": "-" if moved else f"{number}/{alone}",
             "tokens/s": _shown(run.tokens_per_s, ".0f"),
-            "alarms": ",".join(run.update_log.active_alarms) or "-",
         }
-        if self._bar is not None:
-            self._bar.set_postfix(shown, refresh=False)
-            self._bar.update()
-            return
-        if not self._shown:
-            return
         text = "  ".join(f"{name} {value}" for name, value in shown.items() if value != "-")
-        print(f"update {run.counters.updates}/{self._num_updates}  {text}", flush=True)
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update()
+        elif self._shown:
+            print(f"update {number}/{self._num_updates}  {text}", flush=True)
+
+    def evaluating(self, num_tasks: int, what: str = "before the first update") -> None:
+        """Say that held-out tasks are being played, which may take minutes without a line."""
+        self._write(f"playing {num_tasks} held-out tasks twice, greedily and sampled, {what} ...")
 
     def supervised(self, metrics: dict[str, float], steps: int, num_steps: int) -> None:
         """Show a supervised step: on a terminal each, else some twenty of them."""
@@ -72,10 +89,12 @@ class Progress:
         """Show success on held-out tasks."""
         shown = (
             f"{kind.replace('_', ' ')} {_shown(rates[kind])}"
-            for kind in ("greedy", "greedy_strict", "sampled", "sampled_strict")
+            for kind in EVALUATED
             if rates.get(kind) is not None
         )
-        text = f"{what}: {'  '.join(shown)}"
+        self._write(f"{what}: {'  '.join(shown)}")
+
+    def _write(self, text: str) -> None:
         if self._bar is not None:
             self._bar.write(text)
         elif self._shown:
@@ -87,6 +106,14 @@ class Progress:
             self._supervised_bar.close()
         if self._bar is not None:
             self._bar.close()
+
+
+def _shows_bars() -> bool:
+    """Whether standard error is a terminal with columns: some, of containers, say they have 0."""
+    try:
+        return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except (OSError, ValueError):
+        return False
 
 
 def _shown(value: float | None, form: str = ".3f") -> str:

@@ -7,7 +7,7 @@ whose calls are right once they are written as the decoder wants them; "types me
 argument types are mended, too. Exit code 0, or 2 if RESULT or its tasks cannot be read.
 
 example:
-  fctncalling why result/my_model --category multiple --data_dir data/bfcl
+  fctncalling why result/my_model --category multiple --dataset_path data/bfcl
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.score.extra_metrics import steps_of
+from fctncalling.cli.shared.dataset_flag import USUAL_TASKS, add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
-from fctncalling.cli.why.recorded_answers import RecordedAnswer, TaskFinder, recorded_answers
+from fctncalling.cli.why.recorded_answers import RecordedAnswer, recorded_answers
 from fctncalling.cli.why.report_text import report_text
 from fctncalling.data.categories import ALIASES, UnsupportedCategory
 from fctncalling.data.errors import TaskError
-from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.error_analysis import CategoryReport, diagnose
@@ -41,14 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "result", type=Path, metavar="RESULT", help="answers: .jsonl[.gz], result tree or file"
     )
     parser.add_argument("--category", nargs="+", default=[], metavar="NAME", help="these only")
-    parser.add_argument(
-        "--data_dir",
-        type=Path,
-        default=official_data_folder(),
-        metavar="PATH",
-        help="folder of BFCL task files, or the task file that was run; default: %(default)s, "
-        "and the embedded tasks",
-    )
+    add_dataset_argument(parser, USUAL_TASKS, many=False)
     parser.add_argument(
         "--form",
         choices=("prompting", "tool_call"),
@@ -99,7 +93,7 @@ def _reports(args: argparse.Namespace, tools: TaskTools) -> tuple[Reports, int]:
     reports: Reports = {}
     num_invalid = 0
     wanted = {ALIASES.get(name) or name for name in args.category}
-    finder = TaskFinder(args.data_dir, tools.given)
+    finder = TaskFinder(args.dataset_path, tools.given)
     answers = recorded_answers(args.result, finder, wanted, args.form)
     for answer in with_progress_bar(answers, "diagnosing", "answer"):
         if answer is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,21 +14,12 @@ from fctncalling.cli.score.results import (
     official_id,
     official_results,
 )
-from fctncalling.cli.shared.jsonl_records import (
-    InputError,
-    Line,
-    TaskIndex,
-    read_records,
-    use_sibling_tables,
-)
-from fctncalling.cli.shared.task_store import TaskStore
-from fctncalling.data.bfcl import embedded_path, iter_tasks
-from fctncalling.data.errors import TaskError
+from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records
+from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.data.types import Task
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 
 _FOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
-_EMBEDDED_SETS = ("held_out", "train")
 
 
 class RecordedAnswer(NamedTuple):
@@ -40,44 +30,6 @@ class RecordedAnswer(NamedTuple):
     task: Task
     response: Any
     overflowed: bool
-
-
-class TaskFinder:
-    """Finds tasks by category and id: in a folder of BFCL files, or in one task file, and then
-    among the embedded ones.
-    """
-
-    def __init__(self, path: Path, self_documented: Collection[str] = ()) -> None:
-        use_sibling_tables(path)
-        self.path = path
-        self._index = None if path.is_file() else TaskIndex(path, self_documented)
-        files = [path] if path.is_file() else []
-        with suppress(TaskError):  # a package may come without the embedded tasks
-            files += [embedded_path(name) for name in _EMBEDDED_SETS]
-        self._stores = [
-            TaskStore(file, iter_tasks(file, self_documented=self_documented)) for file in files
-        ]
-
-    def task_of(self, line: Line) -> Task:
-        """Return the task of a line with "category" and "id"; InputError if there is none."""
-        entry_id = line.field("id", str, "a task's id")
-        unknown = line.error("id", f'no task of {self.path} is called "{entry_id}"')
-        if self._index is not None:
-            try:
-                return self._index.task_of(line)
-            except InputError as error:
-                unknown = error
-        for store in self._stores:
-            try:
-                task = store.get(entry_id)
-            except TaskError as error:
-                raise InputError(str(error)) from None
-            if task is not None and line.record["category"] == task.category:
-                return task
-        raise InputError(
-            f"{unknown}. Name the tasks that were answered by --data_dir: a task file, or a folder "
-            "of BFCL's"
-        )
 
 
 def recorded_answers(

@@ -9,6 +9,7 @@ _OVERFLOW = re.compile(
     r"|max(?:imum)?[ _]model[ _]len|maximum (?:input|prompt|sequence) length"
     r"|(?:prompt|input|request|message)s? (?:is|are) too (?:long|large for)"
     r"|(?:prompt|input|token)s?[^.]{0,80} (?:longer than the|exceeds? the maximum number of tokens)"
+    r"|max_(?:completion_)?tokens must be at least 1, got (?:0|-\d+)"  # what the prompt leaves
     r"|input[s` ]+tokens?[^.]{0,40}max_new_tokens[^.]{0,20}must be",
     re.IGNORECASE,
 )

@@ -36,6 +36,7 @@ FIRST_RETRIES = 2  # of a request that finds nobody, before anything was ever an
 OUTAGE_S = 10.0  # shorter ones cost an episode, never the run
 RETRY_NOTE_INTERVAL_S = 5.0  # between two notes about repetitions
 MIN_TOKENS = 16  # an answer that is worth asking for
+MOST_CHARS_PER_TOKEN = 6  # of schemas, in any tokenizer and form that a template gives them
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,12 @@ class EndpointAgent:
         self._closed.set()
         self._poster.close()
 
-    def print_once(self, text: str) -> None:
-        """Print a note, the same one only once in a run."""
+    def print_once(self, text: str, about: str = "") -> None:
+        """Print a note, one about the same only once in a run."""
         with self._lock:
-            if text in self._printed:
+            if (about or text) in self._printed:
                 return
-            self._printed.add(text)
+            self._printed.add(about or text)
         print(f"note: {text}", file=sys.stderr)
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
@@ -127,13 +128,29 @@ class EndpointAgent:
             if max_tokens is not None:
                 body["max_tokens"] = max_tokens
             try:
-                return self._request_with_retries(_encoded(body))
+                message, prompt_tokens = self._request_with_retries(_encoded(body))
             except ContextOverflow:
                 if max_tokens is None or max_tokens <= MIN_TOKENS:
                     raise
                 max_tokens = max(MIN_TOKENS, max_tokens // 4)
+                continue
+            if tools:
+                self._note_tools_left_out(tools, prompt_tokens)
+            return message
 
-    def _request_with_retries(self, data: bytes) -> dict[str, Any]:
+    def _note_tools_left_out(self, tools: Sequence[Any], prompt_tokens: int | None) -> None:
+        """Tell it where a prompt is too short to hold its tools: no call can come of that."""
+        num_chars = len(json.dumps(list(tools)))
+        if prompt_tokens is not None and prompt_tokens * MOST_CHARS_PER_TOKEN < num_chars:
+            self.print_once(
+                f"{self._url}: the prompt has {prompt_tokens} tokens, too few for the "
+                f"{num_chars} characters of the tools' schemas in it: the server's chat template "
+                "seems to leave `tools` out, so the model cannot know them. --form prompting "
+                "writes them into the system message",
+                about="tools left out",
+            )
+
+    def _request_with_retries(self, data: bytes) -> tuple[dict[str, Any], int | None]:
         started, failure = time.monotonic(), _AttemptFailed("")
         for attempt in range(self.settings.retries + 1):
             wait_s = _wait_s(self.settings.first_wait_s, attempt, failure.wait_s) if attempt else 0
@@ -182,8 +199,10 @@ class EndpointAgent:
             file=sys.stderr,
         )
 
-    def _request_once(self, data: bytes) -> dict[str, Any]:
-        """Return the message of one attempt; raises _Failed where another may help."""
+    def _request_once(self, data: bytes) -> tuple[dict[str, Any], int | None]:
+        """Return the message of one attempt, and the prompt's tokens where they are told; raises
+        _AttemptFailed where another may help.
+        """
         try:
             reply = self._poster.post(data)
         except BadAddress as error:
@@ -196,7 +215,7 @@ class EndpointAgent:
         self._last_answer = time.monotonic()
         return self._message(reply)
 
-    def _message(self, reply: Reply) -> dict[str, Any]:
+    def _message(self, reply: Reply) -> tuple[dict[str, Any], int | None]:
         text = self._redactor.error(reply.data.decode("utf-8", "replace"))
         message = f"HTTP {reply.status}: {text[:300]}"
         if reply.status in REFUSED:
@@ -214,10 +233,17 @@ class EndpointAgent:
             answer = json.loads(reply.data)
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
                 raise ContextOverflow(message)  # some gateways answer 200 whatever happened
-            return _validated_message(self._redactor.answer(answer["choices"][0]["message"]))
+            message = _validated_message(self._redactor.answer(answer["choices"][0]["message"]))
+            return message, _prompt_tokens(answer)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = f" ({error})" if isinstance(error, _MalformedMessage) else ""
             raise _AttemptFailed(f"no message in the answer{why}: {text[:300]}") from None
+
+
+def _prompt_tokens(answer: Mapping[str, Any]) -> int | None:
+    usage = answer.get("usage")
+    told = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return told if isinstance(told, int) and told > 0 else None
 
 
 class _MalformedMessage(ValueError):

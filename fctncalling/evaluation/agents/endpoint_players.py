@@ -10,7 +10,6 @@ from fctncalling.envs.dialogue.conversations import (
     CONVERSATIONS,
     content_of,
     holds_calls,
-    named_tool_calls,
 )
 
 
@@ -40,7 +39,7 @@ class EndpointPlayer:
         conversation.observe(observation, info)
         tools = info["tools"] if conversation.sends_tools else ()
         message = self._endpoint.complete(conversation.messages, tools)
-        if self._form == "tool_call" and not named_tool_calls(message):
+        if self._form == "tool_call" and not message.get("tool_calls"):
             self._note_calls_in_text(content_of(message), tools)
         return conversation.action(message)
 

@@ -16,6 +16,7 @@ import gymnasium
 from fctncalling.data.types import Episode, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW, AgentSetupError, PlayedEpisode
+from fctncalling.model_import.model_folder import missing_model
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.episodes import EpisodeRecord
@@ -138,15 +139,9 @@ class LocalModel:
 
 
 def require_model_folder(name: str) -> None:
-    """Raise AgentSetupError for a path without a model, before the hub is searched for it."""
-    path = Path(name)
-    is_path = path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
-    if path.is_dir() and not (path / "config.json").is_file():
-        raise AgentSetupError(
-            f"--agent hf:{name}: the model cannot be loaded: the folder has no config.json"
-        )
-    if is_path and not path.is_dir():
-        raise AgentSetupError(f"--agent hf:{name}: the model cannot be loaded: no such folder")
+    """Raise AgentSetupError for a name without a model, before anything is loaded."""
+    if missing := missing_model(name):
+        raise AgentSetupError(f"--agent hf:{name}: the model cannot be loaded: {missing}")
 
 
 def _cannot_load(settings: LocalSettings, error: Exception) -> AgentSetupError:

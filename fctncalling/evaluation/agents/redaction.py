@@ -8,7 +8,7 @@ import base64
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 REDACTED = "[redacted]"
 _LEAST_IN_ERRORS, _LEAST_IN_ANSWERS = 4, 6
@@ -48,31 +48,38 @@ def _credentials(url: str) -> set[str]:
         parts = urlsplit(url)
     except ValueError:
         return set()
-    if parts.password is None:
-        return {unquote(parts.username or "")}  # a token alone
-    password = unquote(parts.password)
-    pair = f"{unquote(parts.username or '')}:{password}"
-    return {password, pair, base64.b64encode(pair.encode()).decode()}
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if not user and not password:
+        return set()
+    pair = f"{user}:{password}"
+    own = {password, pair} if password else {user}  # a token alone
+    return {*own, _base64(pair)}
 
 
 def _pattern(secrets: set[str], least: int) -> re.Pattern[str] | None:
-    forms = {
-        form
-        for secret in secrets
-        if len(secret) >= least
-        for form in (
-            secret,
-            quote(secret, safe=""),
-            base64.b64encode(secret.encode()).decode(),
-        )
-    }
+    long_enough = {secret for secret in secrets if len(secret) >= least}
+    forms = {*long_enough, *map(_base64, long_enough)}
     longest_first = sorted(forms, key=len, reverse=True)
-    return re.compile("|".join(map(_escaped_or_not, longest_first))) if forms else None
+    return re.compile("|".join(map(_however_written, longest_first))) if forms else None
 
 
-def _escaped_or_not(secret: str) -> str:
-    """Return the pattern of a text with backslashes before its marks, as JSON in JSON has them."""
-    return "".join(char if char.isalnum() else rf"\\*{re.escape(char)}" for char in secret)
+def _base64(secret: str) -> str:
+    return base64.b64encode(secret.encode()).decode().rstrip("=")
+
+
+def _however_written(secret: str) -> str:
+    """Return the pattern of a text whose characters are escaped or not: by backslashes, as JSON in
+    JSON has them, as \\u005c, or as %5C.
+    """
+    return "".join(map(_character, secret))
+
+
+def _character(char: str) -> str:
+    plain = char if char.isalnum() else rf"\\*{re.escape(char)}"
+    units = char.encode("utf-16-be").hex()
+    escaped = "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    percent = "".join(f"%{byte:02x}" for byte in char.encode())
+    return f"(?:{plain}|(?i:{escaped}|{percent}))"
 
 
 def _replaced(pattern: re.Pattern[str] | None, text: str) -> str:

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fctncalling.forge.clarify.second_thoughts import SECOND_THOUGHTS
+from fctncalling.forge.clarify.second_thoughts import second_thoughts
 from fctncalling.forge.clarify.withheld_values import FEWEST_VALUES, guess_chance
 from fctncalling.forge.single_turn.category_profiles import CategoryProfile, draw_number
 from fctncalling.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.forge.single_turn.frames import Domain, default_value, domains
 from fctncalling.forge.single_turn.made_calls import (
-    SAID_SHARE,
     MadeArgument,
     MadeCall,
     draw_argument,
@@ -52,6 +51,7 @@ PROFILE = CategoryProfile(
 )
 ASKABLE = ("string", "enum", "int", "whole", "float", "rate", "date", "time", "code", "email")
 """Kinds of values that a user can say in a few words."""
+SAID_SHARE = 0.66  # of the optional parameters
 
 _HANGING = ("and ", "who ", "which ")
 Values = Mapping[str, DrawnValue]  # parameter -> value
@@ -145,8 +145,8 @@ def twins_with_candidates(rng: random.Random) -> Twins:
         docs = scene.docs(scene.function)
         return ClarifyDraft(question, docs, call, parameter, (meant, other), is_open)
 
-    settled, unsettled = rng.choice(SECOND_THOUGHTS)
-    return Twins(draft(settled, False), draft(unsettled, True), scene.domain.name)
+    thoughts = second_thoughts(rng)
+    return Twins(draft(thoughts.settled, False), draft(thoughts.open, True), scene.domain.name)
 
 
 def _style(value: DrawnValue, parameter: MadeParameter) -> tuple[bool, ...]:

@@ -19,7 +19,6 @@ SUPPLIED = {
     "book_flight": ("airport", "get_nearest_airport_by_city", 2, 0.0),
     "get_flight_cost": ("airport", "get_nearest_airport_by_city", 2, 0.0),
     "set_budget_limit": ("exchanged", "compute_exchange_rate", 1, 0.0),
-    "estimate_drive_feasibility_by_mileage": ("kilometers", "estimate_distance", 1, 0.0),
 }
 """Function -> what may be looked up for it, where, how often, at least with this chance."""
 ROOMY = {"startEngine": (3, 12.0), "estimate_distance": (3, 9.0), "fillFuelTank": (2, 1.5),

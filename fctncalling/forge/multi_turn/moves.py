@@ -49,6 +49,14 @@ _MEASURES: dict[str, dict[str, str]] = {
     "contact_customer_support": {},
     **{name: {"result": "number"} for name in PARAMETER_KINDS["MathAPI"]},
 }
+_UNIT_DECIDERS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "compute_exchange_rate": ("target_currency", "exchanged_value", {"USD": "exchanged"}),
+    "imperial_si_conversion": ("unit_out", "result", {"miles": "miles", "km": "kilometers"}),
+    "si_unit_conversion": ("unit_out", "result", {"km": "kilometers"}),
+}
+"""Function -> (argument that decides the unit of the result, path in the result, unit -> kind). Of
+another unit the result is of no kind: no later call takes it for what it is not.
+"""
 CLASS_OF = {name: owner for owner, names in PARAMETER_KINDS.items() for name in names}
 
 
@@ -65,6 +73,15 @@ class Moves:
     def produced_kinds(self, function: str) -> Mapping[str, str]:
         """Return {pattern of a path in the result: kind} of a function."""
         return self._produces[function]
+
+    def kinds_in_result(self, function: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the kinds that a call's result holds: its arguments may decide the unit."""
+        decider = _UNIT_DECIDERS.get(function)
+        if decider is None:
+            return self.produced_kinds(function)
+        name, path, kinds = decider
+        kind = kinds.get(arguments[name])
+        return {path: kind} if kind else {}
 
     def shapes(self, function: str) -> list[str]:
         """Return the shapes of a function's results."""

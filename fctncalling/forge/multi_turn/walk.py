@@ -210,7 +210,8 @@ class Walk:
             names = ("travel_from", "travel_to", "travel_date", "travel_class")
             flight = {name: arguments[name] for name in names}
             self.knowledge.facts.append(Fact("flight", (turn, flight), turn))
-        self.knowledge.seen(parsed(text), self.moves.produced_kinds(function), turn, index)
+        kinds = self.moves.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
+        self.knowledge.seen(parsed(text), kinds, turn, index)
         owner = CLASS_OF[function]
         self.turns[-1].append(PlannedCall(owner, function, arguments, purpose, (), text))
 

@@ -8,9 +8,10 @@ from html import escape
 
 from fctncalling.data.types import Task
 from fctncalling.forge.forged_entry import user_texts
-from fctncalling.forge.report.discriminator import Discrimination, discriminate
+from fctncalling.forge.report.discriminator import MIN_TEXTS, Discrimination, discriminate
 from fctncalling.forge.report.diversity import (
     BLEU_TEXTS,
+    Recurrence,
     argument_entropy,
     distinct,
     openings,
@@ -35,21 +36,54 @@ class ForgedCategoryReport:
     num_official: int
     rows: list[Row] = field(repr=False)
     figures: list[str] = field(repr=False)
-    discrimination: Discrimination | None = None
+    told_apart: Mapping[str, Discrimination] = field(default_factory=dict)
+    control: Mapping[str, Discrimination] = field(default_factory=dict)
 
 
 def category_report(
-    category: str, forged: Sequence[Task], official: Sequence[Task], measure: Measurer
+    category: str,
+    forged: Sequence[Task],
+    official: Sequence[Task],
+    measure: Measurer,
+    recurrence: Mapping[int, float],
+    others: Sequence[Task] = (),
 ) -> ForgedCategoryReport:
-    """Return the report of one category; without official tasks their column stays empty."""
+    """Return the report of one category; without official tasks their column stays empty.
+
+    `recurrence` has the share of recurring sentences at numbers of forged tasks. `others` are
+    official tasks of another origin: how far a discriminator tells them from the official ones.
+    """
     rows, figures = measure(forged, official)
     texts, official_texts = _texts(forged), _texts(official)
     rows = [*rows, *_diversity_rows(texts, official_texts), *_entropy_rows(forged, official)]
+    rows += _recurrence_rows(recurrence, official)
     figures = [*figures, _opening_figure(texts, official_texts)]
-    found = None
-    if min(len(texts), len(official_texts)) >= 4:
-        found = discriminate(texts, official_texts)
-    return ForgedCategoryReport(category, len(forged), len(official), rows, figures, found)
+    return ForgedCategoryReport(
+        category,
+        len(forged),
+        len(official),
+        rows,
+        figures,
+        tell_apart(forged, official),
+        tell_apart(others, official),
+    )
+
+
+def tell_apart(tasks: Sequence[Task], official: Sequence[Task]) -> dict[str, Discrimination]:
+    """Return how well tasks are told from official ones: by the user's texts, by function docs.
+
+    A text or doc that both sides have is left out; what has too few left is not judged.
+    """
+    found = {}
+    for name, of in (("texts", _texts), ("function docs", _doc_texts)):
+        ours, theirs = dict.fromkeys(of(tasks)), dict.fromkeys(of(official))
+        sides = [
+            [text for text in side if text not in other]
+            for side, other in ((ours, theirs), (theirs, ours))
+        ]
+        if min(map(len, sides)) >= MIN_TEXTS:
+            found[name] = discriminate(*sides)
+    return found
 
 
 def html_of(report: ForgedCategoryReport) -> str:
@@ -58,14 +92,12 @@ def html_of(report: ForgedCategoryReport) -> str:
         f"<tr><td>{escape(name)}</td><td>{escape(forged)}</td><td>{escape(official)}</td></tr>"
         for name, forged, official in report.rows
     )
-    told = ""
-    if report.discrimination is not None:
-        found = report.discrimination
-        told = (
-            f"<p>AUC of the discriminator: <b>{found.auc:.3f}</b>. It tells a forged text by "
-            f"{_shown_ngrams(found.forged_ngrams)}; an official one by "
-            f"{_shown_ngrams(found.official_ngrams)}.</p>"
-        )
+    told = "".join(
+        f"<p>AUC of the discriminator of {name}: <b>{found.auc:.3f}</b>. It tells forged ones by "
+        f"{_shown_ngrams(found.forged_ngrams)}; official ones by "
+        f"{_shown_ngrams(found.official_ngrams)}.</p>"
+        for name, found in report.told_apart.items()
+    )
     return (
         f'<h2 id="{report.category}">{report.category}</h2>'
         f"<p>{report.num_forged} forged tasks, {report.num_official or 'no'} official ones.</p>"
@@ -117,6 +149,22 @@ def _entropy_rows(forged: Sequence[Task], official: Sequence[Task]) -> list[Row]
     ]
 
 
+def _recurrence_rows(shares: Mapping[int, float], official: Sequence[Task]) -> list[Row]:
+    """Return how many sentences recur with their values taken out, as tasks are added."""
+    theirs = Recurrence()
+    for task in official:
+        theirs.add(task)
+    beside = {**theirs.shares, len(official): theirs.share} if official else {}
+    return [
+        (
+            f"sentences that recur in {size} tasks, values taken out",
+            f"{shares[size]:.1%}" if size in shares else "",
+            f"{beside[size]:.1%}" if size in beside else "",
+        )
+        for size in sorted({*shares, *beside})
+    ]
+
+
 def _shown_entropy(entropy: tuple[float, int] | None) -> str:
     return "none" if entropy is None else f"{entropy[0]:.2f} ({entropy[1]})"
 
@@ -134,6 +182,28 @@ def _opening_figure(texts: Sequence[str], official: Sequence[str]) -> str:
 
 def _texts(tasks: Sequence[Task]) -> list[str]:
     return [text for task in tasks for text in user_texts(task.question) if text]
+
+
+def _doc_texts(tasks: Sequence[Task]) -> list[str]:
+    """Return name, description and parameters of each function offered, as words.
+
+    None of multi-turn tasks: both sides have BFCL's functions.
+    """
+    return [
+        " ".join(
+            (
+                doc.name,
+                doc.description,
+                *(
+                    f"{name} {schema.get('type', '')} {schema.get('description', '')}"
+                    for name, schema in doc.parameters.get("properties", {}).items()
+                ),
+            )
+        )
+        for task in tasks
+        if not task.is_multi_turn
+        for doc in task.functions
+    ]
 
 
 def _num_words(texts: Sequence[str]) -> int:

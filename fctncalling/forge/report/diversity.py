@@ -1,4 +1,4 @@
-"""Diversity of texts and argument values: distinct n-grams, self-BLEU, entropy."""
+"""Diversity of texts and argument values: distinct n-grams, self-BLEU, entropy, recurrence."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.forge.forged_entry import user_texts
+from fctncalling.forge.official_guard import digest
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 BLEU_ORDER = 4
@@ -85,6 +87,79 @@ def argument_entropy(tasks: Iterable[Task]) -> dict[str, tuple[float, int]]:
 def openings(texts: Iterable[str]) -> Counter[str]:
     """Return the first two words of each text, counted."""
     return Counter(" ".join(text.lower().split()[:2]) for text in texts if text)
+
+
+class Recurrence:
+    """Share of sentences that stood in a task before, their values taken out, as tasks come in.
+
+    `shares` has it at the numbers of tasks in `SIZES` that were reached.
+    """
+
+    SIZES = (100, 200, 400, 1000, 3000, 10_000, 30_000, 100_000)
+
+    def __init__(self) -> None:
+        self._seen = set[int]()
+        self.num_tasks = 0
+        self._num_sentences = self._num_recurring = 0
+        self.shares: dict[int, float] = {}
+
+    def add(self, task: Task) -> None:
+        """Count the sentences of another task."""
+        found = [digest(each) for each in bare_sentences(task)]
+        self._num_sentences += len(found)
+        self._num_recurring += sum(each in self._seen for each in found)
+        self._seen.update(found)
+        self.num_tasks += 1
+        if self.num_tasks in self.SIZES:
+            self.shares[self.num_tasks] = self.share
+
+    @property
+    def share(self) -> float:
+        """The share of recurring sentences in all tasks so far."""
+        return self._num_recurring / max(1, self._num_sentences)
+
+
+def bare_sentences(task: Task) -> Iterator[str]:
+    """Yield what the user says, sentence by sentence, with a mark for each value.
+
+    Values are the expected arguments, and beyond them what stands in quotes or brackets, what has
+    a digit and names inside a sentence. Marks in a row are one: lists of any length are alike.
+    """
+    values = {str(each).lower() for each in _atoms(_expected_values(task))} - {""}
+    ranked = sorted(values, key=lambda each: (-len(each), each))
+    told = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, ranked))})(?!\w)", re.IGNORECASE)
+    for text in user_texts(task.question):
+        text = told.sub(_MARK, text) if values else text
+        for sentence in _SENTENCE_END.split(_VALUE.sub(_MARK, text)):
+            bare = _NAME.sub(_MARK, sentence.strip())
+            yield " ".join(words_of(_MARKS.sub(_MARK, bare)))
+
+
+_MARK = "#"
+_SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
+_VALUE = re.compile(
+    r"""(?<!\w)(?:"[^"]*"|'[^']*'(?!\w)|\[[^\]]*\]|\{[^}]*\}|\S*\d[\w:/.-]*\w|\d)"""
+)
+_NAME = re.compile(r"(?<=[^.?!\s] )[A-Z][\w-]+")
+_MARKS = re.compile(r"#(?:(?:,| and| or|, and|, or)? *#)+")
+
+
+def _expected_values(task: Task) -> Any:
+    if not task.is_multi_turn:
+        return [list(call.values()) for call in task.ground_truth or () if isinstance(call, dict)]
+    try:
+        return [list(call.arguments.values()) for turn in oracle_calls(task) for call in turn]
+    except ValueError:
+        return []  # a few official truths cannot be written as calls
+
+
+def _atoms(value: Any) -> Iterator[Any]:
+    """Yield the strings and numbers in a value."""
+    if isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _atoms(each)
+    elif not isinstance(value, bool) and value is not None:
+        yield value
 
 
 _KINDS: Mapping[type, str] = {

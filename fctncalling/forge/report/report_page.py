@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
+from fctncalling.data.replaced_file import replaced_file
 from fctncalling.data.types import Task
 from fctncalling.forge.report.category_report import (
     ForgedCategoryReport,
@@ -17,6 +17,7 @@ from fctncalling.forge.report.category_report import (
     category_report,
     html_of,
 )
+from fctncalling.forge.report.diversity import Recurrence
 from fctncalling.forge.report.multi_turn_figures import multi_turn_figures
 from fctncalling.forge.report.single_turn_figures import single_turn_figures
 from fctncalling.forge.report.svg_bars import FORGED_COLOR, OFFICIAL_COLOR
@@ -38,29 +39,33 @@ def write_report(
     `ledger` holds settings and totals as the ledger's first and last line do.
     """
     reports = [
-        category_report(category, forged, _official(official_folder, category), _measurer(category))
-        for category, forged in _by_category(tasks).items()
+        category_report(
+            category,
+            forged,
+            _official(official_folder, category),
+            _measurer(category),
+            {**recurrence.shares, recurrence.num_tasks: recurrence.share},
+            _official(official_folder, f"live_{category.removesuffix('_python')}"),
+        )
+        for category, (forged, recurrence) in _by_category(tasks).items()
     ]
     text = _page(tasks.name, reports, ledger)
-    part = page.with_name(f".{os.getpid()}.{page.name}")
-    try:
+    with replaced_file(page) as part:
         part.write_text(text, encoding="utf-8")
-        part.replace(page)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _measurer(category: str) -> Measurer:
     return multi_turn_figures if category.startswith("multi_turn") else single_turn_figures
 
 
-def _by_category(path: Path) -> dict[str, list[Task]]:
-    """Return the first tasks of each category of a file or folder."""
-    found: dict[str, list[Task]] = {}
+def _by_category(path: Path) -> dict[str, tuple[list[Task], Recurrence]]:
+    """Return the first tasks of each category of a file or folder, and what recurs in all."""
+    found: dict[str, tuple[list[Task], Recurrence]] = {}
     for task in iter_tasks(path):
-        of_category = found.setdefault(task.category, [])
-        if len(of_category) < MAX_TASKS:
-            of_category.append(task)
+        first, recurrence = found.setdefault(task.category, ([], Recurrence()))
+        recurrence.add(task)
+        if len(first) < MAX_TASKS:
+            first.append(task)
     return found
 
 
@@ -81,17 +86,27 @@ def _page(name: str, reports: list[ForgedCategoryReport], ledger: Mapping[str, A
             f"<style>{_STYLE}</style><h1>Forged tasks: {escape(name)}</h1>",
             f'<p><b style="color:{FORGED_COLOR}">forged</b> beside ',
             f'<b style="color:{OFFICIAL_COLOR}">official</b>. {_told(ledger)}</p>',
-            f"<p>{' · '.join(_links(reports))}</p>",
+            "<p>How often a discriminator ranks a forged one before an official one (AUC: 0.5 "
+            "cannot tell, 1 always tells). The control is the official category against its live "
+            "counterpart, whose tasks are from users.</p>"
+            "<table><tr><th>category</th><th>texts</th><th>function docs</th>"
+            "<th>control: texts</th><th>control: function docs</th></tr>",
+            *map(_told_apart, reports),
+            "</table>",
             *map(html_of, reports),
             "</html>\n",
         )
     )
 
 
-def _links(reports: list[ForgedCategoryReport]) -> Iterator[str]:
-    for report in reports:
-        auc = "" if report.discrimination is None else f" (AUC {report.discrimination.auc:.2f})"
-        yield f'<a href="#{report.category}">{report.category}</a>{auc}'
+def _told_apart(report: ForgedCategoryReport) -> str:
+    """Return a row of AUCs, with a link to the section of the category."""
+    cells = "".join(
+        f"<td>{found[name].auc:.2f}</td>" if name in found else "<td></td>"
+        for found in (report.told_apart, report.control)
+        for name in ("texts", "function docs")
+    )
+    return f'<tr><td><a href="#{report.category}">{report.category}</a></td>{cells}</tr>'
 
 
 def _told(ledger: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.forge.forged_entry import ForgedEntry
 from fctncalling.forge.single_turn.code_tasks import LANGUAGES, code_task
 from fctncalling.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
+from fctncalling.forge.single_turn.irrelevant_tasks import irrelevant_task
 from fctncalling.forge.single_turn.proof import proof_fault
 from fctncalling.forge.single_turn.python_tasks import python_task
 
@@ -73,6 +74,8 @@ def _drawn(category: str, key: str) -> SingleTurnTask:
     rng = random.Random(key)
     while True:
         try:
+            if category == "irrelevance":
+                return irrelevant_task(rng)
             return code_task(category, rng) if category in LANGUAGES else python_task(category, rng)
         except NoSuchTask:
             continue

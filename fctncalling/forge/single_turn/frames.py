@@ -8,14 +8,15 @@ descriptions and other parameters of the pool.
     - @city
     - nights int(1,14) | number of nights to stay | for {} nights
 
-A mode (compute, look, find or act) says how it is asked for. `{slot}` in the noun phrase is a
+A clause `0 = from rest` says one value in words, and `count(4=quarterly/every quarter)` each of
+them. A mode (compute, look, find or act) says how it is asked for. `{slot}` in the noun phrase is a
 parameter that is always there; `{slot:a movie}` says what the description calls it.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from fctncalling.forge.single_turn.table_files import domain_tables, table_lines
@@ -23,7 +24,10 @@ from fctncalling.forge.single_turn.value_kinds import TYPES, ValueKind
 
 MODES = ("compute", "look", "find", "act", "code")
 _KIND = re.compile(r"([a-z]+)(?::([a-z_]+))?(?:\(([^)]*)\))?$")
-_PARAMETER = re.compile(r"- (\S+) ([^|?]+?)\s*(\?)?(?:=([^|]*?))?\s*\|([^|]*)\|([^|]*)$")
+_PARAMETER = re.compile(
+    r"- (\S+) ([a-z]+(?::[a-z_]+)?(?:\([^)]*\))?)(\?)?(?:=([^|]*?))?\s*\|([^|]*)\|([^|]*)$"
+)
+_SPOKEN = re.compile(r"(-?\d[\d.]*) = (.+)$")
 _SLOT = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 
 _GENERIC = tuple(
@@ -70,6 +74,7 @@ class ParameterFrame:
     kind: ValueKind
     description: str
     clauses: tuple[str, ...]
+    spoken: tuple[tuple[float, str], ...] = ()  # a number, and the clause that says it in words
     optional: bool = False
     default: str | None = None  # as it is written; None where there is none
     members: tuple[ParameterFrame, ...] = ()  # of a dict
@@ -91,11 +96,18 @@ class FunctionFrame:
     phrases: tuple[str, ...]
     tail: str
     parameters: tuple[ParameterFrame, ...]
+    family: str = ""  # the noun with its aspect left out, of frames that are aspects of one thing
+    aspect: str = ""
 
     @property
     def slots(self) -> frozenset[str]:
         """Parameters that stand inside the noun phrase."""
         return frozenset(found[1] for found in _SLOT.finditer(self.phrases[0]))
+
+    def generic_words(self) -> dict[str, str]:
+        """Return what the description calls the values of slots, where it has a word for them."""
+        found = _SLOT.finditer(self.phrases[0])
+        return {slot[1]: slot[2] for slot in found if slot[2]}
 
     def generic(self) -> str:
         """Return the noun phrase of the description: what a slot stands for in place of a value."""
@@ -214,21 +226,15 @@ def _frames(head: str, domain: str, pool: tuple[ParameterFrame, ...]) -> list[Fu
         listed = (whole.replace("*", phrase),)
         named = noun.replace("*", key)
         frames.append(
-            FunctionFrame(mode, tuple(verbs.split("/")), named, domain, listed, tail, pool)
+            FunctionFrame(
+                mode, tuple(verbs.split("/")), named, domain, listed, tail, pool, noun, key
+            )
         )
     return frames
 
 
 def _with_member(parameter: ParameterFrame, member: ParameterFrame) -> ParameterFrame:
-    return ParameterFrame(
-        parameter.names,
-        parameter.kind,
-        parameter.description,
-        parameter.clauses,
-        parameter.optional,
-        parameter.default,
-        (*parameter.members, member),
-    )
+    return replace(parameter, members=(*parameter.members, member))
 
 
 def _parameter(line: str, place: str) -> ParameterFrame:
@@ -242,11 +248,14 @@ def _parameter(line: str, place: str) -> ParameterFrame:
     if found is None or kind is None:
         raise TableError(f"{place}: expected `- name kind | description | clauses`, found {line!r}")
     args = tuple(arg.strip() for arg in kind[3].split(",")) if kind[3] else ()
+    clauses = [clause.strip() for clause in found[6].split(" ; ") if clause.strip()]
+    spoken = [said for said in map(_SPOKEN.match, clauses) if said]
     return ParameterFrame(
         names=tuple(found[1].split("/")),
         kind=ValueKind(kind[1], kind[2] or "", args),
         description=found[5].strip(),
-        clauses=tuple(clause.strip() for clause in found[6].split(" ; ") if clause.strip()),
+        clauses=tuple(clause for clause in clauses if not _SPOKEN.match(clause)),
+        spoken=tuple((float(said[1]), said[2]) for said in spoken),
         optional=found[3] is not None,
         default=found[4],
     )

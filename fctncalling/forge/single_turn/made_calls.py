@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, permutations
 from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
 from fctncalling.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.forge.single_turn.frames import ParameterFrame
 from fctncalling.forge.single_turn.made_functions import MadeFunction, MadeParameter
-from fctncalling.forge.single_turn.value_kinds import DrawnValue, draw_value, joined
+from fctncalling.forge.single_turn.table_files import other_units
+from fctncalling.forge.single_turn.value_kinds import (
+    NUMBER_WORDS,
+    DrawnValue,
+    ValueKind,
+    draw_value,
+    joined,
+)
 
 MOST_REORDERED = 3  # words in a list whose order does not matter
-SAID_SHARE = 0.66  # of the optional parameters
+SAID_SHARE = 0.36  # of the optional parameters
+DERIVED_SHARE = 0.3  # of numbers that can be said in words or in another unit
+_UNIT = re.compile(r"\{\} ([A-Za-z]+)(?! (?:per|of|a|an|old)\b)(?![\w/^])")
+_ARTICLE = re.compile(r"^an? ")
+_COUNTING = ("last ", "past ", "next ", "coming ")  # the last hour, not the last an hour
+_AMOUNTS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, *map(float, range(4, 21)), 25.0, 30.0, 40.0, 50.0, 75.0)
 
 
 @dataclass(frozen=True)
@@ -66,13 +81,20 @@ def make_call(
 ) -> MadeCall:
     """Return a call whose arguments are drawn; an optional one may go unsaid.
 
-    Raises NoSuchTask for a draw that makes no sense.
+    A number may be one that follows from the words (`derived_values`). Raises NoSuchTask for a draw
+    that makes no sense.
     """
     arguments = []
     for parameter in function.parameters:
         said = parameter.required or rng.random() < said_share
         value = draw_argument(parameter, rng) if said else None
+        if said and parameter.frame.name not in function.frame.slots:
+            derived = derived_values(parameter)
+            if derived and rng.random() < DERIVED_SHARE:
+                value = rng.choice(derived)
         arguments.append(MadeArgument(parameter, value))
+    if all(each.value is None for each in arguments):
+        raise NoSuchTask("a call without arguments")
     call = MadeCall(function, tuple(arguments))
     if not call.is_sensible():
         raise NoSuchTask("two arguments that name the same")
@@ -85,6 +107,8 @@ def draw_argument(parameter: MadeParameter, rng: random.Random) -> DrawnValue:
     A few words in a list are accepted in any order.
     """
     frame = parameter.frame
+    if parameter.kind.name == "dicts":
+        return _dicts(frame, rng)
     if not frame.members:
         value = draw_value(parameter.kind, rng)
         if parameter.kind.name == "array" and len(value.value) <= MOST_REORDERED:
@@ -96,3 +120,79 @@ def draw_argument(parameter: MadeParameter, rng: random.Random) -> DrawnValue:
         for member in frame.members
     ]
     return DrawnValue({name: value.accepted for name, value in drawn.items()}, joined(texts))
+
+
+def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
+    """Return a list of dicts, each said as the clauses of its members one after the other."""
+    values, texts = list[dict[str, Any]](), list[str]()
+    for _ in range(rng.randint(*map(int, frame.kind.args))):
+        drawn = {member.name: draw_value(member.kind, rng) for member in frame.members}
+        value = {name: value.accepted for name, value in drawn.items()}
+        if any(value[name] == other[name] for other in values for name in value):
+            raise NoSuchTask("two items of one name")
+        values.append(value)
+        clauses = (rng.choice(member.clauses) for member in frame.members)
+        said = zip(clauses, drawn.values(), strict=True)
+        texts.append(" ".join(clause.replace("{}", value.text) for clause, value in said))
+    return DrawnValue(values, joined(texts))
+
+
+def derived_values(parameter: MadeParameter) -> tuple[DrawnValue, ...]:
+    """Return the values of a number that a clause says without the number itself.
+
+    Either the table says so ("from rest" is 0), or the clause and the description name a unit that
+    another one is a multiple of: "for half an hour" where minutes are wanted.
+    """
+    return _derived(parameter.frame, parameter.kind)
+
+
+@cache
+def _derived(frame: ParameterFrame, kind: ValueKind) -> tuple[DrawnValue, ...]:
+    if kind.name not in ("int", "whole", "float"):
+        return ()
+    number = int if kind.name == "int" else float
+    found = [DrawnValue(number(value), clause, clause=clause) for value, clause in frame.spoken]
+    for clause in frame.clauses:
+        unit = _UNIT.search(clause)
+        if unit is None or not _is_of_unit(frame.description, unit[1]):
+            continue
+        for size, wholes, one, many in other_units().get(unit[1], ()):
+            for amount in _AMOUNTS:
+                text = _amount_text(amount, one, many)
+                if wholes and (amount % 1 or amount > 10):
+                    continue
+                if text and _may_be(amount * size, kind):
+                    before = clause[: unit.start()]
+                    said = _ARTICLE.sub("", text) if before.endswith(_COUNTING) else text
+                    whole = before + said + clause[unit.end() :]
+                    found.append(DrawnValue(number(amount * size), said, clause=whole))
+    return tuple(found)
+
+
+def _is_of_unit(description: str, unit: str) -> bool:
+    """Whether a description names the unit of a clause, in full where the clause shortens it."""
+    full = {"km": "kilometers", "kg": "kilograms", "g": "grams", "cm": "centimeters"}
+    full |= {"ml": "milliliters", "mm": "millimeters", "Hz": "hertz", "inhabitants": "population"}
+    named = f" {description} "
+    return any(f" {word} " in named for word in (unit, full.get(unit, unit)))
+
+
+def _may_be(value: float, kind: ValueKind) -> bool:
+    low, high = float(kind.args[0]), float(kind.args[1])
+    if not low <= value <= high:
+        return False
+    step = 1 if kind.name != "float" and len(kind.args) < 3 else float(kind.args[2])
+    return kind.name == "float" or (value - low) % step == 0
+
+
+def _amount_text(amount: float, one: str, many: str) -> str:
+    """Return an amount of a unit in words: `half an hour`, `two hours`, `2.5 hours`."""
+    if amount <= 1.0 and one == "-":
+        return ""
+    if amount == 0.5:
+        return f"half {one}"
+    if amount == 1.0:
+        return one
+    if amount <= 10 and amount.is_integer():
+        return f"{NUMBER_WORDS[int(amount) - 1]} {many}"
+    return f"{amount:g} {many}"

@@ -19,6 +19,7 @@ from fctncalling.forge.single_turn.frames import (
 from fctncalling.forge.single_turn.value_kinds import ValueKind, enum_words
 
 Doc = dict[str, Any]
+COMMON_SHARE = 0.06  # of functions that may have the options any function of a mode may have
 OPTIONAL_SHARE = 0.1  # of a frame's required parameters that a doc may turn into optional ones
 REQUIRED_ALL_THE_SAME = 0.22  # of the parameters a frame calls optional
 FREE_FORMAT_SHARE = 0.45  # of dates and times whose doc asks for no format
@@ -113,6 +114,8 @@ def _chosen(frame: FunctionFrame, count: int, rng: random.Random) -> list[Parame
         must, needed = must + needed, []
     known = {name for each in frame.parameters for name in each.names}
     common = [each for each in common_parameters(frame) if each.name not in known]
+    if rng.random() > COMMON_SHARE:
+        common = []
     picked = list(must)
     pools = [needed, optional, common] if rng.random() < 0.8 else [optional, needed, common]
     for pool in pools:
@@ -186,13 +189,14 @@ def _documented(parameter: MadeParameter, profile: CategoryProfile, rng: random.
     if kind.name == "enum" and not described:
         documented["enum"] = list(enum_words(kind))
     if frame.members:
-        documented["properties"] = {
+        documented_members: Doc = documented if kind.name == "dict" else documented["items"]
+        documented_members["properties"] = {
             member.name: _documented(
                 MadeParameter(member, member.name, True, member.kind), profile, rng
             )
             for member in frame.members
         }
-        documented["required"] = [member.name for member in frame.members]
+        documented_members["required"] = [member.name for member in frame.members]
     if parameter.default is not None and rng.random() < profile.default_share:
         documented["default"] = parameter.default
     return documented
@@ -202,7 +206,9 @@ def _description(parameter: MadeParameter, lists_choices: bool, rng: random.Rand
     text = parameter.frame.description
     if parameter.kind.words == "free":
         text = _FORMAT.sub("", text)
-    text = rng.choice([f"The {text}", f"The {text}", f"{text[0].upper()}{text[1:]}"])
+    plain = f"{text[0].upper()}{text[1:]}"
+    is_clause = text.startswith(("how ", "what "))
+    text = plain if is_clause else rng.choice([f"The {text}", f"The {text}", plain])
     meant = _MEANT.get(parameter.kind.name, ())
     if meant and rng.random() < MEANT_SHARE and not _MEANT_ALREADY.search(text):
         text += rng.choice(meant)

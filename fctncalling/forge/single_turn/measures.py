@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,18 @@ from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import OMITTED
 from fctncalling.forge.forged_entry import user_texts
 
+OVERLAPPING = 0.15  # share of a question's content words that makes a function a near miss
+_WORD = re.compile(r"[a-z]{3,}")
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\d.,]*\d%?")
+_STOP_WORDS = frozenset(
+    re.findall(
+        r"[a-z]+",
+        "the and for are was were has have had does did can could would should will may might "
+        "must with from into onto over under about what which who whom whose when where why how "
+        "that this these those there their they them you your our his her its not but than then "
+        "also any all some each such per please tell give show find get let want need like help",
+    )
+)
 PYTHON_TYPES = ("string", "integer", "float", "boolean", "array", "tuple", "dict", "any")
 
 
@@ -49,7 +62,9 @@ def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
         shares={
             **_doc_shares(parameters, [doc.name for doc in docs]),
             **_question_shares(questions),
+            "questions that recur but for their values": _recurring(map(skeleton, tasks)),
             **_truth_shares(tasks),
+            **_overlap_shares(tasks),
         },
         lengths={
             "question": _spread(len(text.split()) for text in questions),
@@ -82,22 +97,98 @@ def _question_shares(questions: Sequence[str]) -> dict[str, float]:
 
 def _truth_shares(tasks: Sequence[Task]) -> dict[str, float]:
     """Return shares of the expected arguments; none where a category expects no calls."""
-    arguments = [
-        values
+    told = [
+        (values, " ".join(user_texts(task.question)))
         for task in tasks
         for call in task.ground_truth or ()
         for accepted in call.values()
         for values in accepted.values()
         if isinstance(values, list) and values
     ]
-    if not arguments:
+    if not told:
         return {}
+    arguments = [values for values, _ in told]
+    given = [(values[0], words) for values, words in told if values[0] != OMITTED]
     return {
+        "numbers that the question does not hold": _mean(
+            is_derived(value, words) for value, words in given
+        ),
+        "texts that begin with an article": _mean(
+            str(value).lower().startswith("the ") for value, _ in given if isinstance(value, str)
+        ),
         "arguments that may be left out": _mean(OMITTED in values for values in arguments),
         "arguments left unsaid": _mean(values[0] == OMITTED for values in arguments),
         "arguments accepted in several forms": _mean(
             len([value for value in values if value != OMITTED]) > 1 for values in arguments
         ),
+    }
+
+
+def is_derived(value: Any, question: str) -> bool:
+    """Whether a value is a number that does not stand in the question: 4 for "quarterly"."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    number = re.escape(f"{value:.12g}")
+    return not re.search(rf"(?<![\d.]){number}(?!\.?\d)", question.replace(",", ""))
+
+
+def skeleton(task: Task) -> str:
+    """Return a task's words with its numbers, quoted texts and expected texts taken out."""
+    said = " ".join(user_texts(task.question))
+    texts = [
+        value
+        for call in task.ground_truth or ()
+        for accepted in call.values()
+        for values in accepted.values()
+        for each in (values if isinstance(values, list) else [values])
+        for value in (each if isinstance(each, list) else [each])
+        if isinstance(value, str) and value
+    ]
+    for text in sorted(texts, key=len, reverse=True):
+        said = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "_", said, flags=re.IGNORECASE)
+    return _VALUE.sub("_", said)
+
+
+def _recurring(texts: Iterable[str]) -> float:
+    counts = Counter(texts)
+    return sum(count for count in counts.values() if count > 1) / counts.total()
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Return the words of a text or of names in it, without inflection by `s` and stop words."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower()
+    words = (word for word in _WORD.findall(spaced) if word not in _STOP_WORDS)
+    return frozenset(word.removesuffix("s") for word in words)
+
+
+def word_overlap(task: Task) -> float:
+    """Return the share of the question's content words that the functions on offer have too.
+
+    A function's words are those of its name, its description and its parameters' names and
+    descriptions.
+    """
+    asked = content_words(" ".join(user_texts(task.question)))
+    offered = " ".join(
+        f"{doc.name} {doc.description} "
+        + " ".join(
+            f"{key} {parameter.get('description', '')}"
+            for key, parameter in doc.parameters.get("properties", {}).items()
+        )
+        for doc in task.functions
+    )
+    return len(asked & content_words(offered)) / len(asked) if asked else 0.0
+
+
+def _overlap_shares(tasks: Sequence[Task]) -> dict[str, float]:
+    """Return how near the functions come, of tasks that none of them can solve."""
+    if any(task.category != "irrelevance" for task in tasks):
+        return {}
+    overlaps = [word_overlap(task) for task in tasks]
+    return {
+        f"functions with {OVERLAPPING:.0%} of the question's words": _mean(
+            overlap >= OVERLAPPING for overlap in overlaps
+        ),
+        "functions with none of the question's words": _mean(not overlap for overlap in overlaps),
     }
 
 

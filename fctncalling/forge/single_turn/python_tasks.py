@@ -1,4 +1,4 @@
-"""Single-turn tasks with Python functions: one call, several, several functions, or none."""
+"""Single-turn tasks with Python functions: one call, several, of one function or of many."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from fctncalling.forge.single_turn.made_functions import MadeFunction, make_func
 from fctncalling.forge.single_turn.parallel_requests import parallel_request, separate_requests
 from fctncalling.forge.single_turn.requests import request, with_articles
 from fctncalling.forge.single_turn.table_files import read_word_lists, related_nouns
-from fctncalling.forge.single_turn.value_kinds import ValueKind, draw_value
+from fctncalling.forge.single_turn.value_kinds import word_list
 
 SAME_DOMAIN = 0.7  # of the functions offered besides the right one
 MODE_WEIGHTS = {"look": 0.5, "find": 0.8, "act": 0.9}
-SHORT_ASKED = 0.6  # of questions nobody can answer that ask for one fact
 SECOND_SHARE = 0.7  # of reasons that follow another, where closing sentences are usual
 DOMAIN_CONTEXT_SHARE = 0.5  # of reasons that fit the domain
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -36,8 +35,6 @@ def python_task(category: str, rng: random.Random) -> SingleTurnTask:
     """Return a task of a category. Raises NoSuchTask for a draw that gives none."""
     profile = PROFILES[category]
     domain = rng.choice(domains())
-    if category == "irrelevance":
-        return _irrelevant(profile, domain, rng)
     frames = distinct_frames(domain, draw_number(profile.functions, rng), rng, profile)
     functions = [function_of_frame(frame, profile, rng) for frame in frames]
     if len({function.name for function in functions}) < len(functions):
@@ -50,7 +47,7 @@ def python_task(category: str, rng: random.Random) -> SingleTurnTask:
         question,
         [function.doc for function in functions],
         None if category == "live_relevance" else [call.ground_truth() for call in calls],
-        _provenance(domain, calls),
+        provenance_of(domain.name, calls),
     )
 
 
@@ -93,26 +90,13 @@ def with_context(
 def aside(place: str, rng: random.Random) -> str:
     """Return a sentence that asks for nothing, to stand before or after a request."""
     text = rng.choice(read_word_lists("asides")[place])
-    said = _SLOT.sub(lambda found: str(draw_value(ValueKind("string", found[1]), rng).value), text)
-    return f"{with_articles(said)}."
+    return f"{with_drawn_words(text, rng)}."
 
 
-def _irrelevant(profile: CategoryProfile, domain: Domain, rng: random.Random) -> SingleTurnTask:
-    """Return a question and one function of the same domain that does something else."""
-    asked, offered = distinct_frames(domain, 2, rng, profile)
-    looks = [frame for frame in domain.frames if frame.mode == "look" and frame != offered]
-    if looks and rng.random() < SHORT_ASKED and offered.mode != "look":
-        asked = rng.choice(looks)
-    if rng.random() > SAME_DOMAIN:
-        offered = rng.choice(rng.choice(domains()).frames)
-    if _may_serve(asked, offered):
-        raise NoSuchTask("the function fits")
-    wanted = make_function(asked, rng.choice((1, 1, 2)), profile, rng)
-    call = make_call(wanted, rng)
-    function = function_of_frame(offered, profile, rng)
-    question = request(call, rng, question_share=profile.question_share)
-    offers = {"offered": f"{offered.domain}/{offered.noun}"}
-    return SingleTurnTask(question, [function.doc], None, _provenance(domain, [call]) | offers)
+def with_drawn_words(text: str, rng: random.Random) -> str:
+    """Return a text in which a word of the list takes the place of each `{list}`."""
+    said = _SLOT.sub(lambda found: rng.choice(word_list(found[1])).partition("=")[0], text)
+    return with_articles(said)
 
 
 def function_of_frame(
@@ -132,12 +116,12 @@ def distinct_frames(
         of_domain = domain if rng.random() < SAME_DOMAIN else rng.choice(domains())
         weights = [frame_weight(frame, profile.compute_weight) for frame in of_domain.frames]
         [frame] = rng.choices(of_domain.frames, weights=weights)
-        if not any(_may_serve(frame, other) for other in frames):
+        if not any(may_serve(frame, other) for other in frames):
             frames.append(frame)
     return frames
 
 
-def _may_serve(frame: FunctionFrame, other: FunctionFrame) -> bool:
+def may_serve(frame: FunctionFrame, other: FunctionFrame) -> bool:
     """Whether who wants one of two functions may be served by the other."""
     same_tail = frame.domain == other.domain and frame.tail == other.tail
     if frame.noun == other.noun or (same_tail and frame.mode != "look"):
@@ -155,14 +139,14 @@ def frame_weight(frame: FunctionFrame, compute_weight: float) -> float:
     return weight * (LIST_WEIGHT if lists else 1.0)
 
 
-def _provenance(domain: Domain, calls: Sequence[MadeCall]) -> dict[str, Any]:
+def provenance_of(domain: str, calls: Sequence[MadeCall]) -> dict[str, Any]:
     """Return where a task comes from: its domain, frames, and the source of each argument."""
     sources = {"said": 0, "default": 0}
     for call in calls:
         for argument in call.arguments:
             sources["default" if argument.value is None else "said"] += 1
     return {
-        "domain": domain.name,
+        "domain": domain,
         "frames": [f"{call.function.frame.domain}/{call.function.frame.noun}" for call in calls],
         "arguments": sources,
     }

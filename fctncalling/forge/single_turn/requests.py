@@ -22,8 +22,8 @@ _WISHES = ("I want to {}.", "I need to {}.", "I'd like to {}.", "Help me {}.", "
 _FIND_WISHES = ("I'm looking for {}.", "I need {}.", "I am interested in {}.", "I'd like {}.")
 
 _USUAL = frozenset({"calculate", "compute", "estimate", "determine"})
-_AN = re.compile(
-    r"(?<!\d )\b([Aa]) (?=[\"']?[aeiouAEIOU])"
+_AN = re.compile(  # a capital one at the beginning of a sentence alone: "Serie A in 2012"
+    r"(?<!\d )\b(a|(?:^|(?<=[.?!] ))A) (?=[\"']?[aeiouAEIOU])"
     r"(?![\"']?(?:uni|use|eu|one|Uni|Eu|One|UK|US))"
 )
 _PERSON = re.compile(
@@ -53,7 +53,7 @@ def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: f
     is_question = rng.random() < question_share
     if is_question and mode in ("compute", "look") and rng.random() < 0.8:
         asked = "Who" if _PERSON.match(body) else "What"
-        return f"{asked} {'are' if _is_plural(body) else 'is'} {_bare(body)}?"
+        return f"{asked} {'are' if is_plural(body) else 'is'} {_bare(body)}?"
     if is_question and mode == "find" and rng.random() < 0.5:
         return f"Are there any {_bare(body)}?"
     if mode == "find" and rng.random() < 0.2:
@@ -63,8 +63,9 @@ def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: f
         return rng.choice(_ASKS).format(_lower(ordered))
     if rng.random() < WISHED_SHARE:
         wish = rng.choice(_WISHES)
-        of_user = "need you" not in wish and "Help me" not in wish
-        return wish.format(_lower(_own(ordered) if of_user else ordered))
+        if "need you" not in wish:
+            ordered = _own(ordered, "Find out" if "Help me" in wish else "Know")
+        return wish.format(_lower(ordered))
     return f"{ordered}."
 
 
@@ -102,6 +103,8 @@ def clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
 def clause(argument: MadeArgument, rng: random.Random) -> str:
     """Return how an argument is said; of a truth value the clause for true or for false."""
     assert argument.value is not None
+    if argument.value.clause:
+        return argument.value.clause
     pattern = rng.choice(argument.parameter.frame.clauses)
     if argument.parameter.frame.kind.name == "bool":
         true, _, false = pattern.partition(" ~ ")
@@ -126,7 +129,7 @@ def order(call: MadeCall, body: str, rng: random.Random) -> str:
     return f"{rng.choice(orders)} {_bare(body)}"
 
 
-def _is_plural(body: str) -> bool:
+def is_plural(body: str) -> bool:
     """Whether a noun phrase is of several things: marked, or its first noun ends like one."""
     head = _HEAD_END.split(body)[0]
     is_many = head.endswith("s") and not head.endswith(("ss", "us", "is", " takes", " needs"))
@@ -141,10 +144,10 @@ def _lower(text: str) -> str:
     return text[0].lower() + text[1:]
 
 
-def _own(order: str) -> str:
+def _own(order: str, told: str) -> str:
     """Return an order as a wish of one's own: nobody needs to show himself something."""
     for given, wished in (
-        ("Tell me", "Know"),
+        ("Tell me", told),
         ("Give me", "Get"),
         ("Show me", "See"),
         ("Find me", "Find"),

@@ -38,6 +38,22 @@ def further_forms() -> dict[str, tuple[str, ...]]:
 
 
 @cache
+def other_units() -> dict[str, tuple[tuple[float, bool, str, str], ...]]:
+    """Return the table of other units: unit -> (size, whole ones only, one of them, many)."""
+    units = {}
+    for _, line in table_lines("spoken"):
+        unit, _, listed = line.partition(":")
+        rules = []
+        for rule in listed.split(";"):
+            size, _, words = rule.partition("=")
+            one, _, many = words.partition(",")
+            number, _, whole = size.strip().partition(" ")
+            rules.append((float(number), whole == "whole", one.strip(), many.strip()))
+        units[unit.strip()] = tuple(rules)
+    return units
+
+
+@cache
 def related_nouns() -> tuple[frozenset[str], ...]:
     """Return groups of nouns: who wants one may be served by another of the group."""
     return tuple(frozenset(line.split()) for _, line in table_lines("related"))

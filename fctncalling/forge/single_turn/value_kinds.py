@@ -27,6 +27,9 @@ MONTHS = [
 ]
 TYPES = {
     "int": "integer",
+    "count": "integer",  # said in words only: quarterly for 4
+    "tall": "integer",  # inches, said in feet and inches
+    "part": "float",  # a decimal said in words only
     "float": "float",
     "rate": "float",
     "whole": "float",  # a float whose values are whole numbers
@@ -34,6 +37,7 @@ TYPES = {
     "array": "array",
     "ints": "array",
     "floats": "array",
+    "dicts": "array",
     "tuple": "tuple",
     "dict": "dict",
 }
@@ -47,6 +51,8 @@ QUOTED = frozenset(
 )
 """Word lists whose words a user may put in quotes."""
 QUOTED_SHARE = 0.55
+NUMBER_WORD_SHARE = 0.22  # of whole numbers up to ten that are said as words
+WHOLE_SHARE = 0.5  # of lists of decimals that hold whole numbers
 
 
 _ARTICLE = re.compile(r"^(?:The|A|An) ")
@@ -69,7 +75,7 @@ class ValueKind(NamedTuple):
     def item_type(self) -> str | None:
         """The type of the items of an array or a tuple; None for other kinds."""
         items = {"array": "string", "ints": "integer", "floats": "float", "tuple": "float"}
-        return items.get(self.name)
+        return items.get(self.name, "dict" if self.name == "dicts" else None)
 
 
 class DrawnValue(NamedTuple):
@@ -78,6 +84,7 @@ class DrawnValue(NamedTuple):
     value: Any  # as the call holds it, JSON-shaped
     text: str  # as the user says it
     others: tuple[Any, ...] = ()  # further values that are right
+    clause: str = ""  # the whole clause that says it, where no other clause fits
 
     @property
     def accepted(self) -> list[Any]:
@@ -88,9 +95,7 @@ class DrawnValue(NamedTuple):
 def draw_value(kind: ValueKind, rng: random.Random) -> DrawnValue:
     """Return a value of a kind. Raises LookupError for a kind that no table may name."""
     if kind.name == "string":
-        entry = rng.choice(word_list(kind.words))
-        drawn = _word(entry, rng)
-        drawn = drawn._replace(others=(*drawn.others, *unsaid_forms(kind.words, drawn)))
+        drawn = _listed_word(rng.choice(word_list(kind.words)), kind.words, rng)
         if kind.words in QUOTED and rng.random() < QUOTED_SHARE:
             mark = rng.choice("'\"")
             return drawn._replace(text=f"{mark}{drawn.text}{mark}")
@@ -99,7 +104,8 @@ def draw_value(kind: ValueKind, rng: random.Random) -> DrawnValue:
         name = rng.choice(kind.args)
         return DrawnValue(name, name)
     if kind.name == "enum":
-        return _word(rng.choice(enum_words(kind)), rng)
+        value, *said = rng.choice(kind.args or word_list(kind.words)).split("=")
+        return DrawnValue(value, said[0] if said and kind.args else value)
     if kind.name in ("array", "ints", "floats"):
         return _several(kind, rng)
     return _DRAWS[kind.name](kind, rng)
@@ -119,9 +125,8 @@ def word_list(name: str) -> tuple[str, ...]:
     return lists[name]
 
 
-def unsaid_forms(name: str, drawn: DrawnValue) -> list[str]:
-    """Return the further forms of a word of a list that are accepted, none of them twice."""
-    word = str(drawn.value)
+def unsaid_forms(name: str, word: str) -> list[str]:
+    """Return the further forms of a word of a list that are accepted."""
     parts = {
         "bare": _ARTICLE.sub("", word),
         "last": word.split()[-1],
@@ -131,8 +136,7 @@ def unsaid_forms(name: str, drawn: DrawnValue) -> list[str]:
     }
     forms = further_forms()
     listed = (*forms.get(name, ()), *forms.get(f"{name}/{word}", ()))
-    made = [_PART.sub(lambda found: parts.get(found[1], word), form) for form in listed]
-    return [form for form in dict.fromkeys(made) if form not in drawn.accepted]
+    return [_PART.sub(lambda found: parts.get(found[1], word), form) for form in listed]
 
 
 def joined(texts: list[str], last: str = "and") -> str:
@@ -140,13 +144,19 @@ def joined(texts: list[str], last: str = "and") -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {last} {texts[-1]}"
 
 
-def _word(entry: str, rng: random.Random) -> DrawnValue:
-    value, *others = entry.split("=")
-    said = rng.choice([value, *others]) if others else value
-    if value.startswith("the "):  # an article is said, and passed or not
-        said = value
-        others.append(value.removeprefix("the "))
-    return DrawnValue(value, said, tuple(dict.fromkeys(others)))
+def _listed_word(entry: str, name: str, rng: random.Random) -> DrawnValue:
+    """Return a word of a list in one of its forms: the form that is said is the first accepted.
+
+    An article in front is said, and better not passed: it comes second.
+    """
+    forms = entry.split("=")
+    said = rng.choice(forms)
+    value = said
+    if len(forms) > 1 and forms[0].startswith("the "):  # of a name, not of a sentence
+        said = forms[0]
+        value = said.removeprefix("the ")
+    accepted = dict.fromkeys([value, *forms, *unsaid_forms(name, forms[0])])
+    return DrawnValue(value, said, tuple(accepted)[1:])
 
 
 def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
@@ -163,21 +173,39 @@ def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
     elif kind.name == "ints":
         values = [rng.randint(int(low), int(high)) for _ in range(count)]
     else:
-        values = [_tenths(rng.uniform(low, high)) for _ in range(count)]
-    texts = [str(value) for value in values]
+        wholes = rng.random() < WHOLE_SHARE  # then some or all of them are whole numbers
+        values = [_tenths(rng.uniform(low, high), wholes, rng) for _ in range(count)]
+    texts = [f"{value:g}" for value in values]
     text = rng.choice([joined(texts), f"[{', '.join(texts)}]", ", ".join(texts)])
     return DrawnValue(values, text)
 
 
-def _tenths(number: float) -> float:
+def _tenths(number: float, may_be_whole: bool, rng: random.Random) -> float:
     rounded = round(number, 1)
+    if may_be_whole:
+        return float(round(number)) if rng.random() < 0.7 else rounded
     return rounded if rounded % 1 else rounded + 0.5
+
+
+def _count(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    value, _, said = rng.choice(kind.args).partition("=")
+    number = float(value) if kind.name == "part" else int(value)
+    return DrawnValue(number, rng.choice(said.split("/")))
+
+
+def _tall(kind: ValueKind, rng: random.Random) -> DrawnValue:
+    inches = rng.randint(int(kind.args[0]), int(kind.args[1]))
+    feet, rest = divmod(inches, 12)
+    forms = [f"{feet} ft {rest} in", f"{feet} feet {rest} inches", f"{feet} foot {rest}"]
+    if rest == 0:
+        forms = [f"{feet} feet", f"{NUMBER_WORDS[feet - 1]} feet", f"{feet} ft"]
+    return DrawnValue(inches, rng.choice([*forms, f"{inches} inches"]))
 
 
 def _integer(kind: ValueKind, rng: random.Random) -> DrawnValue:
     low, high, *step = (int(arg) for arg in kind.args)
     value = rng.randrange(low, high + 1, step[0] if step else 1)
-    if 1 <= value <= 10 and rng.random() < 0.15:
+    if 1 <= value <= 10 and rng.random() < NUMBER_WORD_SHARE:
         return DrawnValue(value, NUMBER_WORDS[value - 1])
     with_comma = kind.name == "int" and value >= 10000 and rng.random() < 0.6
     return DrawnValue(value, f"{value:,}" if with_comma else str(value))
@@ -269,6 +297,9 @@ _DRAWS = {
     "int": _integer,
     "long": _integer,
     "whole": _whole,
+    "count": _count,
+    "part": _count,
+    "tall": _tall,
     "float": _float,
     "rate": _rate,
     "bool": _bool,

@@ -188,8 +188,17 @@ def filled(
     return _SPACES.sub("", "".join(texts)).strip().replace(" of all the ", " of the ")
 
 
+SETTING = (
+    "subject", "department", "colleague", "project", "event", "deliverable", "one_relative",
+    "relatives", "relative", "place",
+)  # fmt: skip
+"""Phrases of the lexicon that stay the same through a task, each made of earlier ones only."""
+
+
 def lexical(phrase: Phrase, draw: Random) -> str:
-    """Return one wording of a phrase of the lexicon."""
+    """Return one wording of a phrase of the lexicon; of the task's setting its mark, "<event>"."""
+    if phrase.name in SETTING:
+        return f"<{phrase.name}>"
     return worded(draw.choice(patterns("lexicon")[phrase.name]), draw)
 
 

@@ -22,6 +22,7 @@ _PARTICLES = {
 }
 _HIGHEST = f"{OPEN}highest{CLOSE}"
 _PRIORITY = re.compile(rf"\b(?:an? |the )?priority (?:of |level )?{_HIGHEST}")
+_NUMBER_OF = re.compile(r"\b((?:another|a certain|some|the) number)(?= (?:equal parts|people)\b)")
 _MARKED = re.compile(f"({OPEN}[^{CLOSE}]*{CLOSE})")
 _WORD = re.compile(r"\b[a-z]{5,}\b")
 
@@ -53,6 +54,7 @@ def sentence(text: str) -> str:
     """
     text = _ARTICLE.sub(r"\1n ", text.strip())
     text = _phrasal_verbs().sub(r"\1 \3 \2", text)
+    text = _NUMBER_OF.sub(r"\1 of", text)
     text = _PRIORITY.sub(f"the {_HIGHEST} priority", text)
     text = re.sub(rf"([.!?])(['\"”]{CLOSE}?)\.$", r"\1\2", text)
     return text[:1].upper() + text[1:]

@@ -8,7 +8,7 @@ from random import Random
 
 from fctncalling.forge.words.clauses import Clause, lexical, worded
 from fctncalling.forge.words.grammar import Phrase, Sequence, expanded
-from fctncalling.forge.words.inflection import gerund_phrase
+from fctncalling.forge.words.inflection import carriers, gerund_phrase
 from fctncalling.forge.words.tables import patterns
 
 REGISTERS = ("curt", "plain", "polite")
@@ -63,6 +63,23 @@ def mood(
     return Mood(found)
 
 
+def echoes(pattern: str, text: str) -> bool:
+    """Tell whether a pattern says a word of the text that it is put around: "plan to plan"."""
+    stems = [
+        {word.rstrip("s")[:5] for part in carriers(each) for word in _WORD.findall(part.lower())}
+        - _SMALL
+        for each in (pattern, text)
+    ]
+    return not stems[0].isdisjoint(stems[1])
+
+
+_WORD = re.compile(r"(?<![<\w])[a-z]{4,}(?![\w>])")
+_SMALL = frozenset(
+    {"that", "this", "then", "them", "they", "what", "when", "which", "with", "from", "have",
+     "once", "after"}
+)  # fmt: skip
+
+
 def drawn(name: str, draw: Random) -> str:
     """Return a wording of a list of sentence patterns."""
     return worded(draw.choice(patterns("sentences")[name]), draw)
@@ -75,7 +92,7 @@ def story(class_names: tuple[str, ...], told: set[str], draw: Random) -> str:
     """
     stories = patterns("stories")
     own = [name for name in class_names if name in stories]
-    name = draw.choice(own) if own and draw.random() < 0.45 else "any"
+    name = draw.choice(own) if own and draw.random() < 0.8 else "any"
     index = 0
     for _ in range(5):
         index = draw.randrange(len(stories[name]))
@@ -94,14 +111,24 @@ def joined(clauses: list[Clause], draw: Random) -> str:
     return "".join(f"{before}{text}" for before, text in zip(places, [*texts, ""], strict=True))
 
 
-def with_aim(name: str, aim: str, draw: Random) -> str:
-    """Return a pattern of aims with the aim in its place; @ stays for the request."""
-    return "".join(_aims(draw.choice(patterns("sentences")[name]), aim, draw))
+def with_aim(name: str, aim: str, request: str, draw: Random) -> str | None:
+    """Return a pattern of aims with the aim in its place; @ stays for the request.
+
+    None where no pattern was found that does not say a word of the aim or of the request again.
+    """
+    for _ in range(4):
+        pattern = "".join(_aims(draw.choice(patterns("sentences")[name]), draw))
+        if not echoes(pattern.replace(_AIM, ""), f"{aim} {request}"):
+            return pattern.replace(_AIM, aim)
+    return None
 
 
-def _aims(parts: Sequence, aim: str, draw: Random) -> list[str]:
+_AIM = "<aim>"
+
+
+def _aims(parts: Sequence, draw: Random) -> list[str]:
     return [
-        (aim if part.name == "aim" else lexical(part, draw))
+        (_AIM if part.name == "aim" else lexical(part, draw))
         if isinstance(part, Phrase)
         else str(part)
         for part in expanded(parts, draw)

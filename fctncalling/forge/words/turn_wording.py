@@ -12,9 +12,18 @@ from fctncalling.forge.words.grammar import Frame
 from fctncalling.forge.words.inflection import sentence
 from fctncalling.forge.words.noun_phrases import NounPhrases
 from fctncalling.forge.words.persona import Persona
-from fctncalling.forge.words.sentences import drawn, joined, linked, mood, story, with_aim
+from fctncalling.forge.words.sentences import (
+    drawn,
+    echoes,
+    joined,
+    linked,
+    mood,
+    story,
+    with_aim,
+)
 
 _PLEASE = re.compile(r"(please|would|me|check)[.?]$")  # no purpose behind these
+_POINTS_BACK = re.compile(r"\b(it|its|them|their|they)\b")
 _PURPOSE_FORMS = frozenset({"do", "want", "wish", "know"})  # "list the files so that I can ..."
 
 
@@ -68,7 +77,8 @@ class TurnWording:
             token = token_sentence(step, self.nouns) if step.purpose == "needed_step" else None
             if token is not None:
                 self.requests[-1].rest += (token,)
-        self.text = " ".join(sentence(each) for each in self._surrounded(length))
+        told = map(self.persona.told, self._surrounded(length))
+        self.text = " ".join(map(sentence, told))
         return True
 
     def _groups(self) -> list[list[PlannedCall]]:
@@ -125,7 +135,7 @@ class TurnWording:
             greet = first and self.nouns.turn == 0
             avoid = self.avoid | self.patterns
             pattern = mood(form, register, self.draw, avoid, first=greet, plain=plain)
-            made = pattern.around(text)
+            made = None if echoes(pattern.pattern, text) else pattern.around(text)
             if made is not None and not (len(clauses) > 1 and "@ing" in pattern.pattern):
                 self.patterns.add(pattern.pattern)
                 return made, pattern.is_plain and (form != "say" or pattern.pattern == "@.")
@@ -147,17 +157,17 @@ class TurnWording:
         return drawn("link" if here or self.draw.random() < 0.55 else "add", self.draw)
 
     def _surrounded(self, length: int) -> list[str]:
-        """Return all sentences: the requests, and aims and stories up to the length."""
+        """Return all sentences: a story, the requests, and aims about them up to the length."""
         before: list[str] = []
         after: list[str] = []
         calls = [call for each in self.requests for call in each.calls]
         self.draw.shuffle(calls)
-        aims, stories = min(2, len(calls)), 1 if length < 45 else 2
+        aims, stories = min(2, len(calls)), 1
         while (room := length - self._words([*before, *after])) >= 5 and (aims or stories):
             if stories and (not aims or (room >= 11 and self.draw.random() < 0.6)):
                 classes = tuple(call.class_name for call in calls)
                 told = f"{story(classes, self.told, self.draw)}."
-                (before if self.draw.random() < 0.75 else after).append(told)
+                before.insert(0, told) if self.draw.random() < 0.9 else after.append(told)
                 stories -= 1
             else:
                 aims -= 1
@@ -175,21 +185,33 @@ class TurnWording:
             return
         request = next(each for each in self.requests if any(call is one for one in each.calls))
         chance, alone = self.draw.random(), len(self.requests) == 1
-        first = request is self.requests[0]
-        if chance < 0.3 and first and request.is_plain and request.form != "want":
-            request.is_plain = False
-            request.text = with_aim("aim_first", purpose, self.draw).replace("@", request.text)
+        first, is_free = request is self.requests[0], not request.explained
+        points_back = _POINTS_BACK.search(purpose) is not None
+        if chance < 0.3 and first and is_free and request.is_plain and request.form != "want":
+            how = "aim_first"
         elif chance < 0.6 and request.can_be_explained:
+            how = "aim_after"
+        elif chance < 0.8 and first and not points_back:
+            how = "aim_sentence_before"
+        else:
+            how = "aim_sentence_after"
+        same = request.text if how in ("aim_first", "aim_after") else ""
+        why = None if same and echoes(purpose, same) else with_aim(how, purpose, same, self.draw)
+        if why is None:
+            return
+        if how == "aim_first":
+            request.is_plain, request.explained = False, True
+            request.text = why.replace("@", request.text)
+        elif how == "aim_after":
             request.explained = True
-            why = with_aim("aim_after", purpose, self.draw)
             space = "" if why.startswith(",") else " "
             request.text = f"{request.text[:-1]}{space}{why}{request.text[-1]}"
-        elif chance < 0.8 and first:
-            before.append(with_aim("aim_sentence_before", purpose, self.draw))
+        elif how == "aim_sentence_before":
+            before.append(why)
         elif alone:
-            after.insert(0, with_aim("aim_sentence_after", purpose, self.draw))
+            after.insert(0, why)
         else:
-            request.rest += (with_aim("aim_sentence_after", purpose, self.draw),)
+            request.rest += (why,)
 
     def _address(self, before: list[str]) -> None:
         """Open a later turn as people go on in a talk, now and then."""
@@ -203,7 +225,7 @@ class TurnWording:
 
     def _words(self, around: list[str]) -> int:
         texts = [text for each in self.requests for text in (each.text, *each.rest)]
-        return sum(len(text.split()) for text in (*texts, *around))
+        return sum(len(self.persona.told(text).split()) for text in (*texts, *around))
 
 
 def calls_to_say(turn: PlannedTurn, number: int) -> list[PlannedCall]:

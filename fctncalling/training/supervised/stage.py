@@ -29,6 +29,7 @@ def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
     if learner is None:
         return
     if not run.counters.base:
+        progress.evaluating(len(run.held_out_ids), "by the base model")
         progress.evaluation(_evaluate_base(run), "held-out tasks, base model")
     interval = run.config.sft_save_interval
     while not learner.is_over:

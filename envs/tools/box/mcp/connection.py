@@ -1,32 +1,45 @@
 """McpConnection: one running server and the session with it, in a thread with an event loop.
 
-The only file that uses the official SDK, which is imported when a connection is made. Leaving the
-loop ends the session and the server's process group: SDK's order, all waits bounded.
+The only file that uses the official SDK (mcp 1.24 and later, or 2), which is imported when a
+connection is made. Leaving the loop ends the session and the server's process group: SDK's order,
+all waits bounded. What a server sends is checked before the SDK reads it (`_fault`, `_HttpCheck`):
+the SDK drops what it cannot read and reports a broken HTTP answer like an error of the tool.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from fctncalling.envs.errors import MissingExtra, extra_module
 from fctncalling.envs.tools.box.mcp.address import McpAddress
-from fctncalling.envs.tools.box.mcp.guard import ERROR_BYTES, MAX_LINE_BYTES
+from fctncalling.envs.tools.box.mcp.guard import (
+    ERROR_BYTES,
+    MAX_LINE_BYTES,
+    TOO_LONG,
+    message_bytes,
+)
 from fctncalling.envs.tools.box.mcp.tool_docs import ListedTool
 
 CLOSE_S = 10.0  # the SDK's own waits for a process to end come to six
 MAX_PAGES = 100
+MAX_PARTS = 10_000  # of a result, or tools of a page: the SDK makes 3 kB of objects of each
+BROKEN = (-32700, -32600, -32601, -32000)
+"""Codes of JSON-RPC that no argument of a model causes: parse error, invalid request, method not
+found, connection closed. The SDK gives them too where an answer over HTTP is none.
+"""
 GUARD = str(Path(__file__).with_name("guard.py"))
 
 
@@ -47,12 +60,15 @@ class McpConnection:
         self, address: McpAddress, *, start_timeout_s: float, env: Mapping[str, str] | None = None
     ) -> None:
         self._sdk = _sdk()
+        self._error: Any = getattr(self._sdk, "MCPError", None) or self._sdk.McpError
         self._address = address
         self._env = dict(env or {})
         self._loop = asyncio.new_event_loop()
         self._closing = False
-        self._scope: Any = None  # cancelled to end the session
+        self._scope: Any = None  # cancelled to end the handshake
+        self._over: Any = None  # set to end the session
         self._client: Any = None
+        self._reason = ""  # what broke the session, where that is known better than the SDK says
         self._errors: IO[str] = tempfile.TemporaryFile("a+", errors="replace")  # noqa: SIM115
         self._tools: Future[list[ListedTool]] = Future()
         self._thread = threading.Thread(target=self._run, name=address.text[:40], daemon=True)
@@ -64,7 +80,7 @@ class McpConnection:
             raise McpFailure(f"not ready after {start_timeout_s:g} s{self._last_words()}") from None
         except Exception as error:
             self.close()
-            raise McpFailure(f"{_cause(error)}{self._last_words()}") from error
+            raise McpFailure(f"{self._reason or _cause(error)}{self._last_words()}") from error
 
     def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
         """Return a call's result text; raises McpToolError and McpFailure."""
@@ -84,7 +100,7 @@ class McpConnection:
         except BaseException as error:  # a cancelled future is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            raise McpFailure(f"{_cause(error)}{self._last_words()}") from error
+            raise McpFailure(f"{self._reason or _cause(error)}{self._last_words()}") from error
 
     def close(self) -> None:
         """End the session and the server's processes."""
@@ -95,7 +111,10 @@ class McpConnection:
             self._thread.join(CLOSE_S)
 
     def _cancel(self) -> None:
-        if self._scope is not None:
+        """End the session in order, or the handshake by force."""
+        if self.is_ready:
+            self._over.set()
+        elif self._scope is not None:
             self._scope.cancel()
 
     def _run(self) -> None:
@@ -103,6 +122,7 @@ class McpConnection:
         try:
             self._loop.run_until_complete(self._serve())
         except BaseException as error:
+            self._reason = self._reason or _cause(error)
             if not self._tools.done():
                 self._tools.set_exception(error)
         finally:
@@ -112,18 +132,49 @@ class McpConnection:
 
     async def _serve(self) -> None:
         anyio = extra_module("anyio", "mcp", "an MCP server")
+        self._over = anyio.Event()
         with anyio.CancelScope() as self._scope:
             if self._closing:
                 self._scope.cancel()
-            async with self._sdk.Client(self._transport(), cache=None) as client:
-                self._client = client
+            async with self._session() as client:
                 self._tools.set_result(await _listed(client))
-                await anyio.sleep_forever()
+                self._client = client
+                await self._over.wait()
 
-    def _transport(self) -> Any:
-        if self._address.url:
-            http = extra_module("mcp.client.streamable_http", "mcp", "an MCP server")
-            return http.streamable_http_client(self._address.url, max_sse_event_size=MAX_LINE_BYTES)
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Any]:
+        if hasattr(self._sdk, "Client"):  # mcp 2
+            async with self._sdk.Client(self._transport(), cache=None) as client:
+                yield client
+            return
+        async with self._transport() as streams, self._sdk.ClientSession(*streams) as session:
+            await session.initialize()
+            yield session
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Yield the streams of a session; what the server sends is checked on its way."""
+        anyio = extra_module("anyio", "mcp", "an MCP server")
+        async with AsyncExitStack() as stack:
+            streams = self._http(stack) if self._address.url else self._stdio()
+            read, write, *_ = await stack.enter_async_context(await streams)
+            group = await stack.enter_async_context(anyio.create_task_group())
+            sound, passed_on = anyio.create_memory_object_stream(0)
+            group.start_soon(self._pass_on, read, sound)
+            yield passed_on, write
+            group.cancel_scope.cancel()
+
+    async def _http(self, stack: AsyncExitStack) -> Any:
+        http = extra_module("mcp.client.streamable_http", "mcp", "an MCP server")
+        client = http.create_mcp_http_client(headers={"Accept-Encoding": "identity"})
+        library = http.httpx2 if hasattr(http, "httpx2") else http.httpx
+        client.event_hooks = {"response": [_HttpCheck(self, library.AsyncByteStream)]}
+        await stack.enter_async_context(client)
+        # mcp 2 bounds events at 1 MB unless told; ours bounds those of mcp 1 too
+        options = {"max_sse_event_size": None} if hasattr(self._sdk, "Client") else {}
+        return http.streamable_http_client(self._address.url, http_client=client, **options)
+
+    async def _stdio(self) -> Any:
         stdio = extra_module("mcp.client.stdio", "mcp", "an MCP server")
         command = list(self._address.command)
         if sys.platform != "win32":  # there the SDK's job object does what the guard does
@@ -133,15 +184,38 @@ class McpConnection:
         )
         return stdio.stdio_client(parameters, errlog=self._errors)
 
+    async def _pass_on(self, messages: Any, sound: Any) -> None:
+        async with sound:
+            async for message in messages:
+                if fault := _fault(message):
+                    raise self.broken(fault)
+                await sound.send(message)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the handshake is over: until then servers may refuse what they do not know."""
+        return self._client is not None
+
+    def broken(self, fault: str) -> McpFailure:
+        """End the session for a reason; return it, to be raised too."""
+        self._reason = self._reason or fault
+        if not self._tools.done():
+            self._tools.set_exception(McpFailure(fault))
+        self._cancel()
+        return McpFailure(fault)
+
     async def _call(self, name: str, arguments: dict[str, Any], timeout_s: float) -> str:
         async with asyncio.timeout(timeout_s):
             try:
-                result = await self._client.call_tool(name, arguments)
-            except self._sdk.MCPError as error:
+                answer = await self._client.call_tool(name, arguments)
+            except self._error as error:
+                if self._reason or error.error.code in BROKEN:
+                    raise McpFailure(self._reason or error.error.message) from error
                 await self._require_same_tools()
                 raise McpToolError(str(error)) from error
+            result = answer.model_dump(by_alias=True, mode="json")
             text = _result_text(result)
-            if result.is_error:
+            if result.get("isError"):
                 await self._require_same_tools()
                 raise McpToolError(text)
             return text
@@ -161,10 +235,11 @@ class McpConnection:
 
 def _sdk() -> Any:
     sdk = extra_module("mcp", "mcp", "an MCP server")
-    if not hasattr(sdk, "Client"):
+    http = extra_module("mcp.client.streamable_http", "mcp", "an MCP server")
+    if not hasattr(http, "streamable_http_client"):
         raise MissingExtra(
-            "an MCP server needs version 2 of the library mcp, and an older one is installed. "
-            "Install it with `pip install 'fctncalling[mcp]'`."
+            "an MCP server needs the library mcp in version 1.24 or later, and an older one is "
+            "installed. Install it with `pip install 'fctncalling[mcp]'`."
         )
     logger = logging.getLogger("mcp")
     if logger.level == logging.NOTSET:  # it logs a traceback for each line that is no message
@@ -176,37 +251,106 @@ async def _listed(client: Any) -> list[ListedTool]:
     tools: list[ListedTool] = []
     cursor = None
     for _ in range(MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
+        page = (await client.list_tools(cursor=cursor)).model_dump(by_alias=True)
         tools += [
-            ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in page.tools
+            ListedTool(tool["name"], tool.get("description") or "", tool["inputSchema"])
+            for tool in page["tools"]
         ]
-        cursor = page.next_cursor
+        cursor = page.get("nextCursor")
         if not cursor:
             return tools
     raise McpFailure(f"its list of tools has more than {MAX_PAGES} pages")
 
 
-def _result_text(result: Any) -> str:
+def _result_text(result: Mapping[str, Any]) -> str:
     """Return the texts of a result; of what is no text, its kind and size."""
-    parts = [_content_text(block) for block in result.content]
-    if not parts and result.structured_content is not None:
+    parts = [_content_text(block) for block in result["content"]]
+    if not parts and result.get("structuredContent") is not None:
         from fctncalling.envs.tools.box.tool_process import result_text
 
-        return result_text(result.structured_content)
+        return result_text(result["structuredContent"])
     return "\n".join(parts)
 
 
-def _content_text(block: Any) -> str:
-    if block.type == "text":
-        return str(block.text)
-    if block.type == "resource" and isinstance(text := getattr(block.resource, "text", None), str):
+def _content_text(block: Mapping[str, Any]) -> str:
+    if block["type"] == "text":
+        return str(block["text"])
+    resource = block.get("resource") or {}
+    if isinstance(text := resource.get("text"), str):
         return text
-    if block.type == "resource_link":
-        return str(block.uri)
-    data: Any = getattr(block, "data", None) or getattr(
-        getattr(block, "resource", None), "blob", ""
-    )
-    return f"[{block.type} {getattr(block, 'mime_type', None) or ''}: {len(data)} characters]"
+    if block["type"] == "resource_link":
+        return str(block["uri"])
+    data = block.get("data") or resource.get("blob") or ""
+    return f"[{block['type']} {block.get('mimeType') or ''}: {len(data)} characters]"
+
+
+def _fault(message: Any) -> str:
+    """Return why a message of the SDK's transport ends the session; "" for one that is sound.
+
+    A line that the SDK could not read arrives as its error: a note that a server prints is let
+    pass, a message that JSON readers refuse (surrogates, 300 levels, a number of 10 000 digits) is
+    not, for the call that it answers would wait until its time is over.
+    """
+    if isinstance(message, Exception):
+        errors = message.errors() if hasattr(message, "errors") else [{"msg": str(message)}]
+        is_message = "jsonrpc" in str(errors[0].get("input", "jsonrpc"))
+        return f"it sent what cannot be read: {errors[0]['msg'][:200]}" if is_message else ""
+    inner = getattr(message, "message", None)
+    result = getattr(getattr(inner, "root", inner), "result", None)
+    for name, parts in result.items() if isinstance(result, dict) else ():
+        if isinstance(parts, list) and len(parts) > MAX_PARTS:
+            return f"it sent {len(parts)} parts as {name}: at most {MAX_PARTS} are taken"
+    return ""
+
+
+class _HttpCheck:
+    """Hook on the HTTP client's answers: bounds them, and ends the session where one is none."""
+
+    def __init__(self, connection: McpConnection, byte_stream: type[Any]) -> None:
+        self._connection = connection
+        self._byte_stream = byte_stream  # what the HTTP library takes as a body
+
+    async def __call__(self, response: Any) -> None:
+        kind = response.headers.get("content-type", "").lower()
+        response.stream = self._bounded(response.stream, kind.startswith("text/event-stream"))
+        if "content-encoding" in response.headers:  # not asked for, and unbounded when unpacked
+            raise self._connection.broken("it packed an answer, which was not asked for")
+        status = response.status_code
+        if status < 400 or response.request.method != "POST" or not self._connection.is_ready:
+            return
+        is_json = status in (400, 404) and kind.startswith("application/json")
+        if not (is_json and _is_rpc_error(await response.aread())):
+            raise self._connection.broken(f"it answered HTTP {status}")
+
+    def _bounded(self, stream: Any, is_events: bool) -> Any:
+        """Return a body that fails where it, or one event of it, is too long."""
+        connection = self._connection
+
+        class Bounded(self._byte_stream):  # type: ignore[misc, name-defined]
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                size, last = 0, b""
+                async for chunk in stream:
+                    seen = last + chunk.replace(b"\r\n", b"\n")
+                    event_end = seen.rfind(b"\n\n") if is_events else -1
+                    rest = message_bytes(seen[event_end + 2 :] if event_end >= 0 else chunk)
+                    size = rest if event_end >= 0 else size + rest
+                    last = seen[-1:]
+                    if size > MAX_LINE_BYTES:
+                        raise connection.broken(TOO_LONG)
+                    yield chunk
+
+            async def aclose(self) -> None:
+                await stream.aclose()
+
+        return Bounded()
+
+
+def _is_rpc_error(body: bytes) -> bool:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(answer, dict) and isinstance(answer.get("error"), dict)
 
 
 def _cause(error: BaseException) -> str:

@@ -1,29 +1,79 @@
 """Guard of a stdio server: runs its command, and ends it with the process that wanted it.
 
-`python guard.py PARENT COMMAND ...` passes the command's output on. It kills its process group when
-the parent is gone (a server that hangs would stay for ever), and when a line of the output is
-longer than MAX_LINE_BYTES, which the other side would have to hold as a whole. Of the command's
-standard error the last ERROR_BYTES are passed on when it ends. This file imports nothing of the
-project: it is run by its path.
+`python guard.py PARENT COMMAND ...` passes the command's output on. It is two processes: the outer
+one is what the parent sees and may kill; the inner one, in a session of its own, runs the command.
+The inner one kills its process group when the outer one or the parent is gone (a server that hangs
+would stay for ever), and when a line of the output is longer than MAX_LINE_BYTES, which the other
+side would have to hold as a whole. On Linux it adopts what the server leaves behind, daemons in
+sessions of their own too, and kills that when it ends. Of the command's standard error the last
+ERROR_BYTES are passed on. This file imports nothing of the project: it is run by its path.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 MAX_LINE_BYTES = 8_000_000
 ERROR_BYTES = 2_000
+OBJECT_BYTES = 100  # beside those of its text: an object of JSON takes hundreds when it is read
 POLL_S = 0.5
-TOO_LONG = f"the server wrote a message of more than {MAX_LINE_BYTES} bytes"
+CLEAN_UP_S = 5.0
+TOO_LONG = (
+    f"the server wrote a message of more than {MAX_LINE_BYTES} bytes (an object counts "
+    f"{OBJECT_BYTES} more)"
+)
+_SET_CHILD_SUBREAPER = 36  # of prctl
+
+
+def message_bytes(data: bytes) -> int:
+    """Return how much of MAX_LINE_BYTES a part of a message takes; inside texts quotes are escaped,
+    so that only objects count as such.
+    """
+    return len(data) + OBJECT_BYTES * data.count(b'{"')
 
 
 def guard(parent: int, command: list[str]) -> int:
-    """Run a command until it ends; return its exit status."""
+    """Run a command until it ends, or the parent is gone; return its exit status."""
+    outer_is_here, outer_lives = os.pipe()
+    inner_is_here, inner_lives = os.pipe()
+    if (inner := os.fork()) == 0:
+        os.close(outer_lives)
+        os.setsid()
+        return _run(command, outer_is_here)
+    os.close(inner_lives)
+    os.close(0)  # the command's alone
+    signal.signal(signal.SIGTERM, lambda *_: os.dup2(inner_is_here, outer_lives))  # closes it
+    while not select.select([inner_is_here], [], [], POLL_S)[0]:
+        if os.getppid() != parent:
+            os.dup2(inner_is_here, outer_lives)
+    status = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1])
+    if status < 0:
+        os.kill(os.getpid(), -status)
+    return status
+
+
+def _run(command: list[str], outer_is_here: int) -> int:
+    """Run a command until it ends, or the outer process does; return its exit status."""
+    _adopt_orphans()
+    signal.signal(signal.SIGPIPE, lambda *_: _kill_all(""))  # nobody reads: the parent is gone
+    try:
+        status = _pass_on(command, outer_is_here)
+    except OSError as failure:
+        sys.exit(f"{failure}")
+    _kill_children()
+    return status if status >= 0 else 128 - status
+
+
+def _pass_on(command: list[str], outer_is_here: int) -> int:
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     os.close(0)  # the command's alone
     assert child.stdout is not None
@@ -31,8 +81,8 @@ def guard(parent: int, command: list[str]) -> int:
     output, errors = child.stdout.fileno(), child.stderr.fileno()
     open_pipes, last_error, line_bytes = [output, errors], b"", 0
     while open_pipes:
-        ready, _, _ = select.select(open_pipes, [], [], POLL_S)
-        if os.getppid() != parent:
+        ready, _, _ = select.select([*open_pipes, outer_is_here], [], [], POLL_S)
+        if outer_is_here in ready:
             _kill_all("")
         if not ready and child.poll() is not None:
             break  # what it left behind holds the pipes open
@@ -44,7 +94,8 @@ def guard(parent: int, command: list[str]) -> int:
                 last_error = (last_error + chunk)[-ERROR_BYTES:]
             else:
                 line_end = chunk.rfind(b"\n")
-                line_bytes = len(chunk) - line_end - 1 + (line_bytes if line_end < 0 else 0)
+                rest = message_bytes(chunk[line_end + 1 :])
+                line_bytes = rest + (line_bytes if line_end < 0 else 0)
                 if line_bytes > MAX_LINE_BYTES:
                     _kill_all(TOO_LONG)
                 _write_all(1, chunk)
@@ -62,14 +113,34 @@ def _kill_all(reason: str) -> NoReturn:
     """Kill the process group, this process included."""
     if reason:
         _write_all(2, reason.encode())
+    _kill_children()
     os.killpg(0, signal.SIGKILL)
     raise AssertionError("killed")
 
 
+def _kill_children() -> None:
+    """Kill the children, until none is left: those of a killed one become ours (on Linux)."""
+    ends_at = time.monotonic() + CLEAN_UP_S
+    while time.monotonic() < ends_at:
+        try:
+            listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        except OSError:  # no Linux
+            return
+        for child in listed:
+            with suppress(OSError):
+                os.kill(int(child), signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.005)
+
+
+def _adopt_orphans() -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, lambda *_: _kill_all(""))  # nobody reads: the parent is gone
-    try:
-        STATUS = guard(int(sys.argv[1]), sys.argv[2:])
-    except OSError as failure:
-        sys.exit(f"{failure}")
-    sys.exit(STATUS if STATUS >= 0 else 128 - STATUS)
+    sys.exit(guard(int(sys.argv[1]), sys.argv[2:]))

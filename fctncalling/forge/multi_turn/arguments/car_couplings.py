@@ -103,7 +103,7 @@ def zipcode(drafter: Drafter) -> Arguments:
 
 
 def miles(drafter: Drafter) -> Arguments:
-    known = drafter.knowledge.results("kilometers")[-1:]
+    known = drafter.knowledge.results("miles")[-1:]  # kilometers are none
     value = from_fact(known[0], "result") if known else drafter.fresh("miles")
     return {"distance": value}
 
@@ -113,12 +113,15 @@ def navigation(drafter: Drafter) -> Arguments:
 
 
 def many_numbers(knowledge: Knowledge) -> list[Fact]:
-    """Return the numbers of the newest result that shows several."""
+    """Return the numbers of the newest result that shows several, all of one kind: nobody takes the
+    mean of a price and its moving averages.
+    """
     shown: dict[tuple[int, int], list[Fact]] = {}
     for fact in knowledge.facts:
         if fact.kind in NUMERIC_KINDS and fact.call >= 0:
             shown.setdefault((fact.turn, fact.call), []).append(fact)
-    return next((facts for facts in reversed(shown.values()) if len(facts) > 1), [])
+    alike = (each for each in shown.values() if len({fact.kind for fact in each}) == 1)
+    return next((facts for facts in reversed(list(alike)) if len(facts) > 1), [])
 
 
 def numbers(drafter: Drafter) -> Arguments:
@@ -206,13 +209,17 @@ def logarithm(drafter: Drafter) -> Arguments:
 
 
 def units(pairs: tuple[tuple[str, str], ...]) -> Draft:
-    """Return a draft of a number in one unit, wanted in another."""
+    """Return a draft of a number in one unit, wanted in another.
+
+    A number that a result shows has the unit of its kind; what has none is no length or weight.
+    """
 
     def draft(drafter: Drafter) -> Arguments:
         value = number(drafter)
-        fitting = [pair for pair in pairs if value.kind != "kilometers" or pair[0] == "km"]
-        if value.provenance == "result" and value.kind not in ("number", "count", "kilometers"):
-            value = drafter.fresh("number")  # nobody takes a price for a length
+        unit = UNIT_OF_KIND.get(value.kind, "")
+        fitting = [pair for pair in pairs if pair[0] == unit]
+        if not fitting:
+            value, fitting = drafter.fresh("number"), list(pairs)
         unit_in, unit_out = drafter.draw.choice(fitting)
         return {
             "value": value,
@@ -223,6 +230,7 @@ def units(pairs: tuple[tuple[str, str], ...]) -> Draft:
     return draft
 
 
+UNIT_OF_KIND = {"kilometers": "km", "miles": "miles"}
 _METRIC = (("km", "m"), ("m", "cm"), ("m", "km"), ("cm", "mm"), ("mm", "cm"))
 _IMPERIAL = (("km", "miles"), ("miles", "km"), ("kg", "lb"), ("lb", "kg"),
              ("m", "ft"), ("ft", "m"))  # fmt: skip

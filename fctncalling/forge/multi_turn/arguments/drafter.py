@@ -20,7 +20,7 @@ MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 NUMERIC_KINDS = (
-    "number", "count", "price", "pressure", "gallons", "liters", "kilometers", "amount",
+    "number", "count", "price", "pressure", "gallons", "liters", "kilometers", "miles", "amount",
     "temperature",
 )  # fmt: skip
 _FRESH: dict[str, Callable[[random.Random], Any]] = {

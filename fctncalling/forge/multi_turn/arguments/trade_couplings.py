@@ -179,6 +179,11 @@ def budget(drafter: Drafter) -> Arguments:
 def exchange(drafter: Drafter) -> Arguments:
     code = drafter.draw.choice(inventory.CURRENCIES)
     pair = (code, "USD") if drafter.draw.random() < 0.7 else ("USD", code)
+    known = drafter.known("amount") if drafter.draw.random() < 0.6 else None
+    if known is not None and known.provenance == "result":
+        pair = ("USD", code)  # as all costs and balances are
+    else:
+        known = None
     names = {"USD": "US dollars", "EUR": "euros", "JPY": "Japanese yen", "GBP": "British pounds"}
     kinds = []
     for each in pair:
@@ -187,7 +192,6 @@ def exchange(drafter: Drafter) -> Arguments:
             kinds.append(inferred("currency", each, "currency_code", name, "currency_name"))
         else:
             kinds.append(said("currency", each))
-    known = drafter.known("amount") if drafter.draw.random() < 0.6 else None
     return {
         "base_currency": kinds[0],
         "target_currency": kinds[1],

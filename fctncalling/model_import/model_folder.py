@@ -11,9 +11,36 @@ TOKENIZER_FILES = (
 WEIGHTS_PATTERNS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
 
 
-def is_folder_name(name: str) -> bool:
-    """Return whether a model's name means a local folder, not owner/name on the hub."""
-    return Path(name).is_dir() or name.startswith(("/", ".", "~")) or name.count("/") > 1
+HUB_TIMEOUT_S = 10
+
+
+def missing_model(name: str, *, weights: bool = True) -> str:
+    """Return why a model cannot be had, in one line; "" where it can: a folder with all that
+    belongs to a model, or a name on the hub, which is asked once.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir() or name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        return missing_part(folder, weights=weights)
+    if name.count("/") == 1 and folder.parent.is_dir():
+        return missing_part(folder)
+    return _missing_on_hub(name)
+
+
+def _missing_on_hub(name: str) -> str:
+    """Return why the hub does not give a model that its cache lacks; "" where it would."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        if isinstance(try_to_load_from_cache(name, "config.json"), str):
+            return ""
+        HfApi().model_info(name, timeout=HUB_TIMEOUT_S)
+    except HFValidationError:
+        return "there is no such folder, and no model on the hub can be called so"
+    except Exception as error:  # of whatever library speaks to the hub
+        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(". ")
+        return f"there is no such folder, and the hub does not give it ({reason})"
+    return ""
 
 
 def missing_part(folder: Path, *, weights: bool = True) -> str:

@@ -1,0 +1,325 @@
+"""Canonical forms of expressions, and whether one leaves something to be computed.
+
+A canonical form is the same however sums and products are ordered, bracketed and signed: numbers in
+it are computed, like terms and like factors collected. Nothing is expanded and nothing factored, so
+that (x+1)^2 and x^2+2x+1 have two forms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+from fctncalling.checkers.math.expression import Tree
+
+Form = frozenset[Any]
+"""Sum: {(monomial, coefficient)}; a monomial is {(base, exponent)}, and an exponent a Form."""
+
+MAX_BITS = 4096  # of a number that is computed exactly
+_OF_NUMBERS = ("factorial", "binom", "abs")  # functions of numbers that are numbers again
+_INVERSES = {(f, g) for one in (("exp", "ln"), ("exp", "log")) for f, g in (one, one[::-1])}
+_INVERSES |= {(name, f"arc{name}") for name in ("sin", "cos", "tan")}
+_PARTS = ("tuple", "set", "interval")
+
+
+def canonical(tree: Tree) -> Form:
+    """Return the canonical form of an expression."""
+    kind = tree[0]
+    if kind == "number":
+        return _constant(Fraction(tree[1]))
+    if kind == "name":
+        return _atom(("name", tree[1]))
+    if kind == "negative":
+        return _scaled(canonical(tree[1]), Fraction(-1))
+    if kind in ("+", "-"):
+        right = canonical(tree[2])
+        return _sum(canonical(tree[1]), _scaled(right, Fraction(-1)) if kind == "-" else right)
+    if kind == "*":
+        return _product(canonical(tree[1]), canonical(tree[2]))
+    if kind == "/":
+        return _product(canonical(tree[1]), _power(canonical(tree[2]), _constant(Fraction(-1))))
+    if power := _as_power(tree):
+        return _power(canonical(power[0]), canonical(power[1]))
+    inner = [canonical(each) if isinstance(each, list) else each for each in tree[1:]]
+    return _atom((kind, frozenset(inner) if kind == "set" else tuple(inner)))
+
+
+def value_of(form: Form) -> Fraction | None:
+    """Return the value of a form that is a rational number; None for any other."""
+    if not form:
+        return Fraction(0)
+    [(monomial, coefficient), *others] = form
+    return None if monomial or others else coefficient
+
+
+def is_unfinished(tree: Tree) -> bool:
+    """Whether an expression leaves something to be computed that needs no idea: numbers that meet,
+    like terms or factors, a 0, 1 or sign that changes nothing, a root that is a number.
+
+    Equal sums as factors, as in (x+1)(x+1), are taken for an answer.
+    """
+    kind = tree[0]
+    if kind in ("number", "name"):
+        return False
+    if kind in ("+", "-"):
+        terms = list(_operands(tree, ("+", "-")))
+        return _meet(each for each, _ in terms) or any(is_unfinished(each) for each, _ in terms)
+    if kind in ("*", "/", "negative"):
+        factors = list(_operands(tree, ("*", "/", "negative")))
+        return _is_unfinished_product(factors) or any(is_unfinished(each) for each, _ in factors)
+    if power := _as_power(tree):
+        base, exponent = map(canonical, power)
+        trivial = value_of(exponent) in (0, 1) or value_of(base) in (0, 1)
+        computable = None not in (value_of(base), value_of(_power(base, exponent)))
+        nested = _as_power(power[0]) is not None or _undoes(tree, power[0], power[1])
+        return trivial or computable or nested or any(map(is_unfinished, power))
+    arguments = [each for each in tree[1:] if isinstance(each, list)]
+    of_numbers = all(value_of(canonical(each)) is not None for each in arguments)
+    if kind == "call" and ((tree[1] in _OF_NUMBERS and of_numbers) or _undoes(tree, *arguments)):
+        return True
+    return any(map(is_unfinished, arguments))
+
+
+def parts(tree: Tree) -> list[Tree]:
+    """Return what a tuple, set or interval is made of; any other expression alone."""
+    if tree[0] not in _PARTS:
+        return [tree]
+    return [each for each in tree[1:] if isinstance(each, list)]
+
+
+def subtrees(tree: Tree) -> Iterator[Tree]:
+    """Yield an expression and all within it."""
+    yield tree
+    for each in tree[1:]:
+        if isinstance(each, list):
+            yield from subtrees(each)
+
+
+def _as_power(tree: Tree) -> tuple[Tree, Tree] | None:
+    """Return base and exponent of a power, a root or exp(x); None for anything else."""
+    if tree[0] == "^":
+        return tree[1], tree[2]
+    if tree[:2] == ["call", "sqrt"]:
+        return tree[2], ["number", "1/2"]
+    if tree[:2] == ["call", "root"]:
+        return tree[2], ["/", ["number", "1"], tree[3]]
+    if tree[:2] == ["call", "exp"]:
+        return ["name", "e"], tree[2]
+    return None
+
+
+def _undoes(outer: Tree, *inner: Tree) -> bool:
+    """Whether a function stands around its inverse: ln e^x, e^(ln x), sin(arcsin x)."""
+    names = {_function(outer)}, {_function(each) for each in inner}
+    return any(one in names[0] and other in names[1] for one, other in _INVERSES)
+
+
+def _function(tree: Tree) -> str:
+    power = _as_power(tree)
+    if power is not None:
+        return "exp" if power[0] == ["name", "e"] else ""
+    return str(tree[1]) if tree[0] == "call" else ""
+
+
+def _operands(
+    tree: Tree, kinds: tuple[str, ...], *, below: bool = False
+) -> Iterator[tuple[Tree, bool]]:
+    """Yield the terms or factors that stand beside each other, and whether one divides."""
+    if tree[0] not in kinds:
+        yield tree, below
+        return
+    yield from _operands(tree[1], kinds, below=below)
+    if tree[0] != "negative":
+        yield from _operands(tree[2], kinds, below=below != (tree[0] == "/"))
+
+
+def _meet(terms: Iterable[Tree]) -> bool:
+    """Whether two terms of a sum are alike, or one is 0."""
+    found = set()
+    for term in terms:
+        form = canonical(term)
+        [_, alike] = _primitive(form) if form else (0, form)
+        if not form or alike in found:
+            return True
+        found.add(alike)
+    return False
+
+
+def _is_unfinished_product(factors: list[tuple[Tree, bool]]) -> bool:
+    above, below = (
+        [tree for tree, divides in factors if divides == side] for side in (False, True)
+    )
+    numbers = [
+        [Fraction(each[1]) for each in side if each[0] == "number"] for side in (above, below)
+    ]
+    if any(len(side) > 1 for side in numbers) or 0 in (*numbers[0], *numbers[1]):
+        return True
+    if 1 in numbers[1] or (1 in numbers[0] and len(above) > 1):
+        return True
+    if all(numbers) and not _in_lowest_terms(numbers[0][0], numbers[1][0]):
+        return True
+    return any(_share_a_base(side) for side in (above, below)) or not _bases(above).isdisjoint(
+        _bases(below)
+    )
+
+
+def _in_lowest_terms(above: Fraction, below: Fraction) -> bool:
+    return above.denominator == below.denominator == 1 == math.gcd(int(above), int(below))
+
+
+def _share_a_base(factors: list[Tree]) -> bool:
+    bases = [base for base in map(_base, factors) if base is not None and len(base) == 1]
+    return len(set(bases)) < len(bases)
+
+
+def _bases(factors: list[Tree]) -> set[Form]:
+    return {base for base in map(_base, factors) if base is not None}
+
+
+def _base(factor: Tree) -> Form | None:
+    """Return what a factor is a power of; None for a number, which may stand before its root."""
+    power = _as_power(factor)
+    return None if factor[0] == "number" else canonical(power[0] if power else factor)
+
+
+# --- arithmetic of forms
+# --------------------------------------------------------------------------------------------------
+
+
+def _constant(value: Fraction) -> Form:
+    return frozenset({(frozenset(), value)} if value else ())
+
+
+_ONE = _constant(Fraction(1))
+
+
+def _atom(base: Any) -> Form:
+    return frozenset({(frozenset({(base, _ONE)}), Fraction(1))})
+
+
+def _scaled(form: Form, factor: Fraction) -> Form:
+    return frozenset((monomial, coefficient * factor) for monomial, coefficient in form)
+
+
+def _sum(left: Form, right: Form) -> Form:
+    terms = dict(left)
+    for monomial, coefficient in right:
+        terms[monomial] = terms.get(monomial, Fraction(0)) + coefficient
+    return frozenset((monomial, each) for monomial, each in terms.items() if each)
+
+
+def _product(left: Form, right: Form) -> Form:
+    if not left or not right:
+        return _constant(Fraction(0))
+    for one, other in ((left, right), (right, left)):
+        if value_of(one) in (1, -1):
+            return _scaled(other, value_of(one) or Fraction(1))
+    (coefficient, monomial), (other, factors) = _monomial(left), _monomial(right)
+    powers = dict(monomial)
+    for base, exponent in factors:
+        powers[base] = _sum(powers.get(base, frozenset()), exponent)
+    return _collected(powers, coefficient * other)
+
+
+def _collected(powers: dict[Any, Form], coefficient: Fraction) -> Form:
+    """Return a product of powers, those computed that are numbers."""
+    kept = {}
+    for base, exponent in powers.items():
+        number = value_of(exponent) if base[0] == "number" else None
+        computed = None if number is None else value_of(_number_power(base[1], number))
+        if computed is not None:
+            coefficient *= computed
+        elif exponent:
+            kept[base] = exponent
+    if len(kept) == 1 and abs(coefficient) == 1:
+        [(base, exponent)] = kept.items()
+        if base[0] == "sum" and exponent == _ONE:
+            return _scaled(base[1], coefficient)
+    return frozenset({(frozenset(kept.items()), coefficient)})
+
+
+def _power(base: Form, exponent: Form) -> Form:
+    value, number = value_of(base), value_of(exponent)
+    if exponent == _ONE:
+        return base
+    if number is None or not base:
+        return (
+            _atom_power(("sum", base), exponent) if len(base) != 1 else _of_monomial(base, exponent)
+        )
+    if value is not None:
+        return _number_power(value, number)
+    return _of_monomial(base, exponent)
+
+
+def _of_monomial(base: Form, exponent: Form) -> Form:
+    """Return a power of a product, or of a sum as one factor."""
+    coefficient, monomial = _monomial(base)
+    number = value_of(exponent)
+    powers = {each: _product(power, exponent) for each, power in monomial}
+    if coefficient == 1:
+        return _collected(powers, Fraction(1))
+    if number is None:
+        return _product(
+            _atom_power(("number", coefficient), exponent), _collected(powers, Fraction(1))
+        )
+    return _product(_number_power(coefficient, number), _collected(powers, Fraction(1)))
+
+
+def _atom_power(base: Any, exponent: Form) -> Form:
+    return frozenset({(frozenset({(base, exponent)}), Fraction(1))})
+
+
+def _number_power(value: Fraction, exponent: Fraction) -> Form:
+    """Return a power of a number: a number where it is one, of sensible size."""
+    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+    if value == 0 or bits * abs(exponent) > MAX_BITS:
+        return _atom_power(("number", value), _constant(exponent))
+    whole = value**exponent.numerator
+    roots = [_root(each, exponent.denominator) for each in (whole.numerator, whole.denominator)]
+    if roots[0] is not None and roots[1] is not None:
+        return _constant(Fraction(roots[0], roots[1]))
+    return _atom_power(("number", value), _constant(exponent))
+
+
+def _root(value: int, degree: int) -> int | None:
+    """Return the whole root of a whole number; None where it has none."""
+    if degree == 1:
+        return value
+    if value < 0 or degree > MAX_BITS:
+        return None
+    low, high = 0, 1 << (value.bit_length() // degree + 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if middle**degree < value else (low, middle)
+    return low if low**degree == value else None
+
+
+def _monomial(form: Form) -> tuple[Fraction, Any]:
+    """Return coefficient and powers of a product; a sum is one factor."""
+    if len(form) == 1:
+        [(monomial, coefficient)] = form
+        return coefficient, monomial
+    content, primitive = _primitive(form)
+    return content, frozenset({(("sum", primitive), _ONE)})
+
+
+def _primitive(form: Form) -> tuple[Fraction, Form]:
+    """Return a sum without its common factor, and that: its coefficients are then whole, have no
+    common divisor, and the first is positive.
+    """
+    coefficients = [coefficient for _, coefficient in form]
+    above = reduce(math.gcd, (each.numerator for each in coefficients))
+    below = reduce(math.lcm, (each.denominator for each in coefficients))
+    _, first = min(form, key=lambda term: _sort_key(term[0]))
+    content = Fraction(above, below) * (1 if first > 0 else -1)
+    return content, _scaled(form, 1 / content)
+
+
+def _sort_key(value: Any) -> str:
+    """Return a text that orders forms, monomials and bases the same in every run."""
+    if isinstance(value, frozenset):
+        return f"{{{' '.join(sorted(map(_sort_key, value)))}}}"
+    return f"({' '.join(map(_sort_key, value))})" if isinstance(value, tuple) else str(value)

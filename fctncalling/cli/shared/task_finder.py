@@ -1,0 +1,172 @@
+"""The task that a record answers, by category and id, never another one of the same id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fctncalling.cli.shared.category_files import category_file
+from fctncalling.cli.shared.jsonl_records import InputError, Line, use_sibling_tables
+from fctncalling.cli.shared.task_store import TaskStore
+from fctncalling.data import format_sensitivity
+from fctncalling.data.bfcl import embedded_path, iter_tasks
+from fctncalling.data.categories import category_of
+from fctncalling.data.errors import TaskError
+from fctncalling.data.paths import official_data_folder
+from fctncalling.data.types import Task
+
+_EMBEDDED_SETS = ("held_out", "train")
+
+
+class TaskNotFoundError(InputError):
+    """There is no task of a record's category and id."""
+
+
+class TaskIndex:
+    """Tasks of one file, or of a folder of BFCL files; each is read only as far as needed."""
+
+    def __init__(self, path: Path, self_documented: Collection[str] = ()) -> None:
+        self.path = path
+        self._self_documented = (
+            self_documented  # classes that a user brings: their docs may be missing
+        )
+        use_sibling_tables(path)
+        self._stores: dict[Path, TaskStore] = {}
+
+    def task_of(self, line: Line) -> Task:
+        """Return the task of a record's `category` and `id`; TaskNotFoundError if there is none.
+
+        An id of format sensitivity names a task and a prompt variant; the task is returned with
+        that variant.
+        """
+        category = line.field("category", str, "a category's name")
+        entry_id = line.field("id", str, "a task's id")
+        if category != format_sensitivity.CATEGORY:
+            return self._named(line, category, entry_id)
+        try:
+            variant, task_id = format_sensitivity.parse_id(entry_id)
+            task = self._named(line, category_of(task_id), task_id)
+        except ValueError as error:
+            raise line.error("id", str(error)) from None
+        return replace(task, extra={**task.extra, "prompt_variant": variant})
+
+    def _named(self, line: Line, category: str, entry_id: str) -> Task:
+        store = self._store(line, category)
+        try:
+            task = store.get(entry_id)
+        except TaskError as error:
+            raise InputError(str(error)) from None
+        if task is None or (self.path.is_file() and task.category != category):
+            text = f'no task of {category} in {self.path} is called "{entry_id}"'
+            raise TaskNotFoundError(str(line.error("id", text)))
+        return task
+
+    def _store(self, line: Line, category: str) -> TaskStore:
+        file = category_file(self.path, category) if self.path.is_dir() else self.path
+        if file is None or not self.path.exists():
+            text = (
+                f'no task file of category "{category}": expected '
+                f"{self.path / f'BFCL_v4_{category}.json'}"
+            )
+            raise TaskNotFoundError(str(line.error("category", text)))
+        if file not in self._stores:
+            tasks = iter_tasks(file, self_documented=self._self_documented)
+            self._stores[file] = TaskStore(file, tasks)
+        return self._stores[file]
+
+
+class TaskFinder:
+    """Finds the task that a record answers: in the given files and folders; where none are given,
+    in the file that the record names, or among the official and the embedded tasks.
+    """
+
+    def __init__(
+        self, paths: Path | Sequence[Path] | None = None, self_documented: Collection[str] = ()
+    ) -> None:
+        given = [paths] if isinstance(paths, Path) else list(paths or ())
+        self._self_documented = self_documented
+        self._indexes: dict[Path, TaskIndex] = {}
+        self._given = [self._index(path) for path in given]
+        self.path = given[0] if given else official_data_folder()  # for messages
+
+    def task_of(self, line: Line) -> Task:
+        """Return the task of a line with "category" and "id"; InputError where there is none, or
+        only another one with the same id.
+        """
+        reason = ""
+        for index in self._given or self._usual(line):
+            try:
+                task = index.task_of(line)
+            except TaskNotFoundError as error:
+                reason = reason or str(error)
+                continue
+            difference = difference_to(line.record, task)
+            if not difference:
+                return task
+            reason = str(
+                line.error("id", f"{index.path} has another task of this id: {difference}")
+            )
+        named = line.record.get("dataset_path")
+        hint = f", {named} in that run" if isinstance(named, str) else ""
+        raise InputError(
+            f"{reason}. Name the tasks that were answered{hint} by --dataset_path: a task file, or "
+            "a folder of BFCL's"
+        )
+
+    def _usual(self, line: Line) -> Iterator[TaskIndex]:
+        recorded = recorded_path(line)
+        if recorded is not None:
+            yield self._index(recorded)
+            return
+        yield self._index(official_data_folder())
+        with suppress(TaskError):  # a package may come without the embedded tasks
+            for name in _EMBEDDED_SETS:
+                yield self._index(embedded_path(name))
+
+    def _index(self, path: Path) -> TaskIndex:
+        if path not in self._indexes:
+            self._indexes[path] = TaskIndex(path, self._self_documented)
+        return self._indexes[path]
+
+
+def recorded_path(line: Line) -> Path | None:
+    """Return the file or folder whose tasks a record was played with, where it is here: seen from
+    the working folder, or from the record's.
+    """
+    named = line.record.get("dataset_path")
+    if not isinstance(named, str) or not named:
+        return None
+    places = (Path(named), line.path.parent / named)
+    return next((path for path in places if path.exists()), None)
+
+
+def difference_to(record: Mapping[str, Any], task: Task) -> str:
+    """Return in what a record's task is another one than this ("" where nothing tells): its truth,
+    or what the user said first.
+    """
+    if "ground_truth" in record and _plain(record["ground_truth"]) != _plain(task.ground_truth):
+        return "its ground truth is not the record's"
+    asked, said = _first_words(task.question[:1]), _first_words([record.get("messages")])
+    if asked and said and asked != said:
+        return "its first message is not the record's"
+    return ""
+
+
+def _plain(truth: Any) -> str:
+    """Return a truth as text; interfaces of tool calls have no dots in names."""
+    return json.dumps(truth, sort_keys=True, default=str).replace(".", "_")
+
+
+def _first_words(turns: Sequence[Any]) -> str:
+    """Return what the user said last in the opening messages."""
+    messages = turns[0] if turns and isinstance(turns[0], list) else []
+    said = [
+        each.get("content")
+        for each in messages
+        if isinstance(each, dict) and each.get("role") == "user"
+    ]
+    return said[-1] if said and isinstance(said[-1], str) else ""

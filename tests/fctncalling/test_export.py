@@ -1,0 +1,74 @@
+"""`export` finds the last checkpoint of a run, and writes a model whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluate_fctncalling import main
+from fctncalling.algorithms.run.checkpoint import STATE_FILE
+from fctncalling.cli import export
+from fctncalling.data.bfcl import embedded_path
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """A run with two checkpoints of the embedded model; the older one holds another file."""
+    folder = tmp_path / "run" / "checkpoints"
+    for name in ("update_000010", "update_000020"):
+        shutil.copytree(embedded_path("model"), folder / name)
+        (folder / name / STATE_FILE).write_bytes(b"")
+    (folder / "update_000010" / "tokenizer_old.json").write_text("{}")
+    (folder / "last").symlink_to("update_000020")
+    return folder.parent
+
+
+@pytest.mark.parametrize("given", [".", "checkpoints", "checkpoints/last"])
+def test_a_run_s_folder_stands_for_its_last_checkpoint(given: str, run_folder: Path) -> None:
+    output = run_folder.parent / "model"
+    assert main(["export", "--checkpoint", str(run_folder / given), "--output", str(output)]) == 0
+    assert (output / "model.safetensors").is_file()
+    assert not (output / "tokenizer_old.json").exists()
+    assert sorted(path.name for path in run_folder.parent.iterdir()) == ["model", "run"]
+
+
+def test_a_folder_without_a_checkpoint_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["export", "--checkpoint", str(tmp_path), "--output", str(tmp_path / "model")]
+    assert main(command) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"--checkpoint {tmp_path}: no checkpoint is there or in {tmp_path}/checkpoints" in line
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_failed_export_leaves_nothing(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(export, "_copy_tokenizer_and_critic", full)
+    output = run_folder.parent / "model"
+    assert main(["export", "--checkpoint", str(run_folder), "--output", str(output)]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert list(run_folder.parent.iterdir()) == [run_folder]
+
+
+def test_a_killed_export_leaves_no_model_under_its_name(run_folder: Path) -> None:
+    output = run_folder.parent / "model"
+    child = (
+        "import os, signal, sys\nfrom evaluate_fctncalling import main\n"
+        "from fctncalling.cli import export\n"
+        "export._copy_tokenizer_and_critic = "
+        "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\nmain(sys.argv[1:])\n"
+    )
+    words = ["export", "--checkpoint", str(run_folder), "--output", str(output)]
+    killed = subprocess.run([sys.executable, "-c", child, *words], check=False, capture_output=True)
+    assert killed.returncode == -9
+    assert not output.exists()
+    assert main(words) == 0

@@ -1,0 +1,130 @@
+"""Commands whose output nobody reads any more: training goes on, the others end without a word.
+And what a run shows on terminals of any width.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import struct
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import pytest
+from tiny_models import EchoEnv, save_tiny
+
+from evaluate_fctncalling import main as evaluate
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.cli.shared.progress_bar import Progress
+from fctncalling.cli.shared.standard_streams import standard_streams
+from fctncalling.cli.train import main as train
+from fctncalling.data.bfcl import embedded_path
+
+
+@contextlib.contextmanager
+def unread() -> Iterator[None]:
+    """Standard output as `| head` leaves it behind."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream, contextlib.redirect_stdout(stream):
+        yield
+
+
+COMMANDS = (
+    ["lint", "--help"],
+    ["canaries", "--help"],
+    ["lint", "--dataset_path", str(embedded_path("held_out"))],
+)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_command_that_only_prints_ends_as_sigpipe_would_end_it(
+    arguments: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with unread(), pytest.raises(SystemExit) as ended:
+        evaluate(arguments)
+    assert ended.value.code == 141
+    assert capfd.readouterr().err == ""
+
+
+def test_training_goes_on_and_writes_all_of_its_results(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gymnasium.register("Unread-v0", entry_point=lambda **_: EchoEnv())
+    settings = {"env_name": "Unread-v0", "results_dir": tmp_path, "num_updates": 2}
+    settings |= {"model_name_or_path": save_tiny(tmp_path / "tiny"), "episodes_per_update": 8}
+    settings |= {"max_new_tokens": 6, "max_episode_tokens": 300, "eval_episodes": 2}
+    try:
+        with unread():
+            code = train([f"--{name}={value}" for name, value in settings.items()])
+    finally:
+        del gymnasium.registry["Unread-v0"]
+    assert code == 0
+    assert (tmp_path / "check" / "tiny" / "Unread-v0" / "TPPO" / "evaluation.json").is_file()
+    assert "Broken pipe" not in capfd.readouterr().err
+
+
+def test_a_full_disk_behind_standard_output_is_named() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with Path("/dev/full").open("w", encoding="utf-8") as full, contextlib.redirect_stdout(full):
+        with (
+            pytest.raises(SystemExit, match="standard output cannot be written to"),
+            standard_streams(goes_on=False),
+        ):
+            print("a line")
+        with standard_streams(goes_on=True):
+            print("another")
+
+
+def shown_on(columns: int, **changes: Any) -> str:
+    """Return what a terminal of so many columns gets of an update."""
+    screen, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    metrics = dict.fromkeys(("env/success_rate", "env/success_rate_strict"), 0.4375)
+    metrics |= {"charts/episodic_return": 0.4375, "losses/approx_kl": 2e-4}
+    run: Any = SimpleNamespace(
+        update_log=SimpleNamespace(active_alarms=("mismatch",)),
+        tokens_per_s=2195.0,
+        counters=SimpleNamespace(updates=3),
+        config=TrainConfig(**changes),
+    )
+    with os.fdopen(terminal, "w") as stream:
+        with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(stream):
+            progress = Progress(40, 2)
+            progress.evaluating(148)
+            for _ in range(256):
+                progress.episode(None)
+            progress.update(metrics, run)
+            progress.close()
+            stream.flush()
+        text = b""
+        os.set_blocking(screen, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                text += os.read(screen, 1 << 16)
+    os.close(screen)
+    return text.decode()
+
+
+def test_at_120_columns_the_bar_is_one_and_alarms_stand_in_it() -> None:
+    text = shown_on(120)
+    assert "playing 148 held-out tasks" in text
+    last = text.strip().splitlines()[-1].split("\r")[-1]
+    assert re.search(r"256 episodes: 3/40 \|.{12}\| .*alarms mismatch  success 0.438", last)
+    assert len(last) <= 120
+
+
+def test_a_terminal_without_columns_gets_lines_and_the_critics_own_updates_are_named() -> None:
+    lines = shown_on(0, critic_warmup_updates=5).split("\r\n")
+    assert lines[0].startswith("playing 148 held-out tasks")
+    assert lines[1].startswith("update 3/40  alarms mismatch  success 0.438  strict 0.438  return")
+    assert "critic alone 3/5" in lines[1]
+    assert "kl" not in lines[1]

@@ -1,0 +1,71 @@
+"""Second thoughts: settled and open sentences that no word tells apart."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from fctncalling.forge.clarify.second_thoughts import SecondThoughts, second_thoughts
+from fctncalling.forge.clarify.twin_tasks import Twins, twins_with_candidates
+from fctncalling.forge.report.discriminator import discriminate, ngrams, words
+from fctncalling.forge.single_turn.forged_task import NoSuchTask
+
+TERMS = (words, ngrams)
+
+
+def thoughts(count: int) -> list[SecondThoughts]:
+    rng = random.Random("second thoughts")
+    return [second_thoughts(rng) for _ in range(count)]
+
+
+def test_no_word_of_a_sentence_tells_whether_it_settles_which_candidate_is_meant() -> None:
+    drawn = thoughts(400)
+    assert len(set(drawn)) > 390
+    settled, unsettled = ([pair[place] for pair in drawn] for place in (0, 1))
+    assert 0.4 < discriminate(settled, unsettled, terms=words).auc < 0.6
+    fixed = [("Make it teal.", "One of both.")] * 40  # what two fixed sentences would give
+    assert discriminate(*zip(*fixed, strict=True), terms=words).auc == 1.0
+
+
+VOTE = re.compile(r"(my \w+) .*?\{(\w+)\}.*? (my \w+) .*?\{(\w+)\}.* (my \w+).* (my \w+)\.")
+
+
+def test_sentences_on_people_have_the_same_words_and_differ_in_who_decides() -> None:
+    votes = [pair for pair in thoughts(400) if VOTE.search(pair.settled)]
+    assert len(votes) > 80
+    for pair in votes:
+        assert sorted(re.findall(r"\w+", pair.settled)) == sorted(re.findall(r"\w+", pair.open))
+        for text, is_settled in zip(pair, (True, False), strict=True):
+            found = VOTE.search(text)
+            assert found is not None
+            one, for_one, other, for_other, decides, _ = found.groups()
+            chosen = {one: for_one, other: for_other}.get(decides)
+            assert chosen == ("meant" if is_settled else None)
+
+
+def test_both_sentences_of_a_pair_have_as_many_words_and_each_value_once() -> None:
+    for pair in thoughts(200):
+        assert len({len(each.split()) for each in pair}) == 1
+        assert all(each.count(slot) == 1 for each in pair for slot in ("{meant}", "{other}"))
+
+
+def twins(count: int) -> list[Twins]:
+    made, rng = list[Twins](), random.Random("twins")
+    while len(made) < count:
+        try:
+            made.append(twins_with_candidates(rng))
+        except NoSuchTask:
+            continue
+    return made
+
+
+@pytest.mark.prove
+def test_a_bag_of_words_does_not_learn_which_requests_settle_what_they_name() -> None:
+    drawn = twins(1000)
+    settled = [complete.question for complete, _, _ in drawn[::2]]
+    unsettled = [unclear.question for _, unclear, _ in drawn[1::2]]
+    found = {each.__name__: discriminate(settled, unsettled, terms=each).auc for each in TERMS}
+    print(found)
+    assert 0.43 < found["words"] < 0.57  # of 400 a side: three standard deviations are 0.06
