@@ -88,7 +88,7 @@ TOGETHER = {  # [all]: what one environment can hold
     "train": TRAIN,
     "completion": COMPLETION,
     "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
-    "openai": HTTP,  # evaluate_fctncalling.py run --agent openai:...
+    "openai": HTTP,  # fctncalling run --agent openai:...
     "math": ["sympy>=1.12"],
     "multi-agent": ["pettingzoo>=1.25"],  # fctncalling.envs.team_aec
     "mcp": ["mcp>=1.24,<3"],  # tools=["mcp:..."], --mcp; serve-mcp takes 2
