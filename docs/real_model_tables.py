@@ -1,0 +1,141 @@
+"""Write the tables of docs/real_model.md from the stored answers: `python docs/real_model_tables.py`.
+
+Each table stands between `<!-- table NAME -->` and `<!-- end -->`; a test holds the page to them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+PAGE = DOCS / "real_model.md"
+ANSWERS = DOCS / "runs/smollm2/answers.jsonl"
+SPLIT = DOCS.parent / "recipes/official_split.json"
+RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
+
+CALLS = ("simple_python", "multiple")
+Answers = Mapping[str, Mapping[str, Any]]  # task id -> answer
+
+
+@cache
+def stored_answers() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the answers of each model, by task id."""
+    models: dict[str, dict[str, dict[str, Any]]] = {}
+    for line in ANSWERS.read_text(encoding="utf-8").splitlines():
+        answer = json.loads(line)
+        models.setdefault(answer["model"], {})[answer["id"]] = answer
+    return models
+
+
+@cache
+def test_ids(part: str) -> frozenset[str]:
+    """Return the ids of a part of the split."""
+    return frozenset(it for ids in json.loads(SPLIT.read_text("utf-8"))[part].values() for it in ids)
+
+
+def chosen(model: str, part: str, categories: Sequence[str]) -> Answers:
+    """Return a model's answers to the test tasks of some categories."""
+    return {
+        name: answer
+        for name, answer in stored_answers()[model].items()
+        if name in test_ids(part) and re.sub(r"_\d[\d-]*$", "", name) in categories
+    }
+
+
+def share(answers: Answers) -> str:
+    """Return "37.2 % (28.8 to 46.4), strictly 36.3 %"; - without answers."""
+    if not answers:
+        return "-"
+    count, total = sum(it["valid"] for it in answers.values()), len(answers)
+    low, high = RESULTS_PAGE["wilson_interval"](count / total, total)
+    strict = sum(it["strict"] for it in answers.values()) / total
+    interval = f"{100 * low:.1f} to {100 * high:.1f}"
+    return f"{100 * count / total:.1f} % ({interval}), strictly {100 * strict:.1f} %"
+
+
+def paired(before: Answers, after: Answers) -> str:
+    """Return "16 gained, 1 lost (p = 0.0003)" of the tasks that both answered."""
+    both = before.keys() & after.keys()
+    gained = sum(after[name]["valid"] > before[name]["valid"] for name in both)
+    lost = sum(after[name]["valid"] < before[name]["valid"] for name in both)
+    return f"{gained} gained, {lost} lost (p = {RESULTS_PAGE['sign_test'](gained, lost):.1g})"
+
+
+def shares_table(models: Sequence[str], part: str, groups: Mapping[str, Sequence[str]]) -> str:
+    """Return a row for each model, a column for each group of categories."""
+    counts = {
+        name: max(len(chosen(model, part, categories)) for model in models)
+        for name, categories in groups.items()
+    }
+    head = ["row", *(f"{name} ({count})" for name, count in counts.items())]
+    rows = [
+        [f"`{model}`", *(share(chosen(model, part, group)) for group in groups.values())]
+        for model in models
+    ]
+    return _markdown([head, ["---"] * len(head), *rows])
+
+
+def pairs_table(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return a row for each pair of models: what changed on calls and on irrelevance."""
+    rows = [
+        [f"`{before}` -> `{after}`"]
+        + [paired(chosen(before, "test", it), chosen(after, "test", it)) for it in GROUPS.values()]
+        for before, after in pairs
+    ]
+    head = ["", *GROUPS]
+    return _markdown([head, ["---"] * len(head), *rows])
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+GROUPS: dict[str, Sequence[str]] = {"calls": CALLS, "irrelevance": ("irrelevance",)}
+LIVE: dict[str, Sequence[str]] = {
+    "live_simple": ("live_simple",),
+    "live_multiple": ("live_multiple",),
+    "both": ("live_simple", "live_multiple"),
+}
+ROWS = ("forged", "forged_2", "forged_tppo_1", "forged_only_tppo_1")
+FORMER = tuple(
+    f"former_{name}"
+    for name in (
+        "base forged forged_tppo_1 forged_tppo_2 forged_tppo_3 forged_grpo_1 forged_only_tppo_1 "
+        "compact some some_tppo_1 all all_trial_1 all_trial_2 all_trial_3"
+    ).split()
+)
+FORMER_PAIRS = (
+    *(("former_forged", f"former_forged_{it}") for it in ("tppo_1", "tppo_2", "tppo_3", "grpo_1")),
+    ("former_forged", "former_forged_only_tppo_1"),
+    ("former_forged_tppo_1", "former_forged_grpo_1"),
+    ("former_forged", "former_compact"),
+    ("former_forged", "former_some"),
+    ("former_some", "former_some_tppo_1"),
+    ("former_forged", "former_all"),
+)
+TABLES = {
+    "rows": lambda: shares_table(ROWS, "test", GROUPS),
+    "pairs": lambda: pairs_table([("forged", name) for name in ROWS[1:]]),
+    "live": lambda: shares_table([it for it in ROWS if chosen(it, "live_test", LIVE["both"])], "live_test", LIVE),
+    "former": lambda: shares_table(FORMER, "test", GROUPS),
+    "former_pairs": lambda: pairs_table(FORMER_PAIRS),
+}
+
+
+def with_tables(text: str) -> str:
+    """Return the page with every table made anew."""
+
+    def table(match: re.Match[str]) -> str:
+        return f"<!-- table {match[1]} -->\n\n{TABLES[match[1]]()}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- table (\w+) -->.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), encoding="utf-8")
