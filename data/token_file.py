@@ -230,7 +230,8 @@ def _size(path: Path, archive: zipfile.ZipFile, name: str) -> int:
             shape, _, dtype = read(entry)
     except (*_BROKEN, AttributeError) as error:
         raise TokenFileError(f"{path}: field {name} is broken ({error})") from error
-    return math.prod(shape) * int(dtype.itemsize)
+    num_bytes: int = math.prod(shape) * int(dtype.itemsize)
+    return num_bytes
 
 
 def _check_size(path: Path, sizes: dict[str, int]) -> None:

@@ -105,7 +105,7 @@ def type_fault(record: Record, types: Mapping[str, Expected]) -> str:
         if not expected.test(value):
             got = json.dumps(value)[:60] if name in record else "no such field"
             return f'field "{name}": expected {expected.words}, got {got}'
-        for index, each in enumerate(value if expected.fields else ()):
+        for index, each in enumerate(value or () if expected.fields else ()):
             if fault := type_fault(each, expected.fields or {}):
                 return fault.replace('"', f'"{name}[{index}].', 1)
     return ""

@@ -265,7 +265,8 @@ def test_users_words_are_the_tasks_where_a_log_has_none(tmp_path: Path) -> None:
     for category in ("multi_turn_base", "multi_turn_miss_func"):
         task = next(each for each in tasks if each.category == category)
         env = FunctionCallingEnv(tasks=[task])
-        played = play_episode(env, task.id, SimpleNamespace(answer=lambda *_: "Done."))
+        silent: Any = SimpleNamespace(answer=lambda *_: "Done.")
+        played = play_episode(env, task.id, silent)
         line = {"id": task.id, "category": category, **episode_json(played)}
         (tmp_path / "answers.jsonl").write_text(json.dumps(line))
         run = load_run(tmp_path / "answers.jsonl")
@@ -297,7 +298,7 @@ def test_pieces_that_a_tokenizer_marks_or_cuts_are_no_contradiction(tmp_path: Pa
         first, *others = map(json.loads, path.read_text().splitlines())
         row = contents.ids[: contents.row_offsets[1]].tolist()
         edges = np.flatnonzero(np.diff([0, *contents.acted[: len(row)].astype(int)]))
-        runs = np.diff([0, *edges, len(row)]).tolist()
+        runs = np.diff([0, *edges.tolist(), len(row)]).tolist()
         first["steps"][0]["text"] = text + spelled
         first["tokens"] = [{"shared": 0, "ids": row, "runs": runs}]
         path.write_text("".join(f"{json.dumps(each)}\n" for each in [first, *others]))
