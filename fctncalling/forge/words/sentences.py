@@ -65,11 +65,12 @@ def mood(
 
 def echoes(pattern: str, text: str) -> bool:
     """Tell whether a pattern says a word of the text that it is put around: "plan to plan"."""
-    stems = [
-        {word.rstrip("s")[:5] for part in carriers(each) for word in _WORD.findall(part.lower())} - _SMALL
-        for each in (pattern, text)
-    ]
-    return not stems[0].isdisjoint(stems[1])
+    return not _stems(pattern).isdisjoint(_stems(text))
+
+
+def _stems(text: str) -> set[str]:
+    words = {word for part in carriers(text) for word in _WORD.findall(part.lower())}
+    return {word.rstrip("s")[:5] for word in words - _SMALL}
 
 
 _WORD = re.compile(r"(?<![<\w])[a-z]{4,}(?![\w>])")
