@@ -100,7 +100,8 @@ class Recurrence:
     def __init__(self) -> None:
         self._seen = set[int]()
         self.num_tasks = 0
-        self._num_sentences = self._num_recurring = 0
+        self._num_sentences = 0
+        self._num_recurring = 0
         self.shares: dict[int, float] = {}
 
     def add(self, task: Task) -> None:

@@ -70,7 +70,7 @@ def echoes(pattern: str, text: str) -> bool:
 
 def _stems(text: str) -> set[str]:
     words = {word for part in carriers(text) for word in _WORD.findall(part.lower())}
-    return {word.rstrip("s")[:5] for word in words} - _SMALL
+    return {word.rstrip("s")[:5] for word in words - _SMALL}
 
 
 _WORD = re.compile(r"(?<![<\w])[a-z]{4,}(?![\w>])")

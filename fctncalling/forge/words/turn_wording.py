@@ -200,7 +200,8 @@ class TurnWording:
         if why is None:
             return
         if how == "aim_first":
-            request.is_plain, request.explained = False, True
+            request.is_plain = False
+            request.explained = True
             request.text = why.replace("@", request.text)
         elif how == "aim_after":
             request.explained = True
