@@ -36,7 +36,9 @@ def stored_answers() -> dict[str, dict[str, dict[str, Any]]]:
 @cache
 def test_ids(part: str) -> frozenset[str]:
     """Return the ids of a part of the split."""
-    return frozenset(it for ids in json.loads(SPLIT.read_text("utf-8"))[part].values() for it in ids)
+    return frozenset(
+        it for ids in json.loads(SPLIT.read_text("utf-8"))[part].values() for it in ids
+    )
 
 
 def chosen(model: str, part: str, categories: Sequence[str]) -> Answers:
@@ -122,7 +124,9 @@ FORMER_PAIRS = (
 TABLES = {
     "rows": lambda: shares_table(ROWS, "test", GROUPS),
     "pairs": lambda: pairs_table([("forged", name) for name in ROWS[1:]]),
-    "live": lambda: shares_table([it for it in ROWS if chosen(it, "live_test", LIVE["both"])], "live_test", LIVE),
+    "live": lambda: shares_table(
+        [it for it in ROWS if chosen(it, "live_test", LIVE["both"])], "live_test", LIVE
+    ),
     "former": lambda: shares_table(FORMER, "test", GROUPS),
     "former_pairs": lambda: pairs_table(FORMER_PAIRS),
 }
