@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fctncalling.checkers import check
@@ -81,7 +81,7 @@ def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
 
 def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     """Return what calls had to be forgiven first, whatever they led to."""
-    rules = {
+    rules: dict[str, Callable[[Task, StepRecord], bool]] = {
         "call_while_function_withheld": _calls_while_withheld,
         "call_in_empty_turn": _calls_in_empty_turn,
         "function_not_offered": _calls_what_is_not_offered,
