@@ -696,7 +696,7 @@ def pizza(path: Path, accept: Any, **arguments: Any) -> Path:
 def test_what_a_task_accepts_is_written_out_and_judged(tmp_path: Path) -> None:
     file = pizza(tmp_path / "own.json", {"defaults": True, "any_order": True}, size=["large"])
     [task] = load_tasks(file)
-    [truth] = task.ground_truth or ()
+    [truth] = list(task.ground_truth or [])
     assert truth["order"]["size"] == ["large", ""]
     assert truth["order"]["count"] == ["", 1]
     assert set(truth["order"]) == {"toppings", "size", "count"}
@@ -714,7 +714,7 @@ def test_what_a_task_accepts_is_written_out_and_judged(tmp_path: Path) -> None:
 
 def test_only_the_lists_that_are_named_are_right_in_any_order(tmp_path: Path) -> None:
     [task] = load_tasks(pizza(tmp_path / "own.json", {"any_order": ["others"]}))
-    assert (task.ground_truth or ())[0] == {"order": {"toppings": [["ham", "egg", "corn"]]}}
+    assert task.ground_truth == [{"order": {"toppings": [["ham", "egg", "corn"]]}}]
 
 
 @pytest.mark.parametrize(

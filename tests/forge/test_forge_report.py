@@ -59,8 +59,8 @@ def test_openings_are_the_first_two_words() -> None:
 
 
 def test_auc_counts_pairs_in_order_and_half_of_the_level_ones() -> None:
-    scores = np.array([3.0, 1.0, 2.0, 1.0], dtype=np.float32)
-    labels = np.array([1.0, 1.0, 0.0, 0.0], dtype=np.float32)
+    scores = np.array([3.0, 1.0, 2.0, 1.0], dtype=np.float64)
+    labels = np.array([1.0, 1.0, 0.0, 0.0], dtype=np.float64)
     assert auc(scores, labels) == pytest.approx((2 + 0.5) / 4)
 
 

@@ -25,8 +25,8 @@ def test_no_word_of_a_sentence_tells_whether_it_settles_which_candidate_is_meant
     assert len(set(drawn)) > 390
     settled, unsettled = ([pair[place] for pair in drawn] for place in (0, 1))
     assert 0.4 < discriminate(settled, unsettled, terms=words).auc < 0.6
-    fixed = [("Make it teal.", "One of both.")] * 40  # what two fixed sentences would give
-    assert discriminate(*zip(*fixed, strict=True), terms=words).auc == 1.0
+    # what two fixed sentences would give
+    assert discriminate(["Make it teal."] * 40, ["One of both."] * 40, terms=words).auc == 1.0
 
 
 VOTE = re.compile(r"(my \w+) .*?\{(\w+)\}.*? (my \w+) .*?\{(\w+)\}.* (my \w+).* (my \w+)\.")

@@ -77,12 +77,10 @@ def tell_apart(tasks: Sequence[Task], official: Sequence[Task]) -> dict[str, Dis
     found = {}
     for name, of in (("texts", _texts), ("function docs", _doc_texts)):
         ours, theirs = dict.fromkeys(of(tasks)), dict.fromkeys(of(official))
-        sides = [
-            [text for text in side if text not in other]
-            for side, other in ((ours, theirs), (theirs, ours))
-        ]
-        if min(map(len, sides)) >= MIN_TEXTS:
-            found[name] = discriminate(*sides)
+        mine = [text for text in ours if text not in theirs]
+        others = [text for text in theirs if text not in ours]
+        if min(len(mine), len(others)) >= MIN_TEXTS:
+            found[name] = discriminate(mine, others)
     return found
 
 
