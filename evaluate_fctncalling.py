@@ -34,6 +34,7 @@ SUBCOMMANDS = {
     "import-bfcl": "fctncalling.cli.import_bfcl",
     "import-model": "fctncalling.cli.import_model",
     "forge": "fctncalling.cli.forge",
+    "init": "fctncalling.cli.init",
     "serve-mcp": "fctncalling.cli.serve_mcp",
 }
 """Subcommand -> module with add_arguments(parser) and run(args) -> exit code; imported only when it
