@@ -4,7 +4,7 @@ The folder is a place to begin from: `cd FOLDER`, run its tests, train on it as 
 tasks and tools of your own in place of the lamps. Exit code 0, or 2 if the folder is not empty.
 
 example:
-  evaluate_fctncalling.py init my_project
+  fctncalling init my_project
 """
 
 from __future__ import annotations

@@ -1,0 +1,59 @@
+"""docs/real_model.md: its figures are those of the stored answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/real_model.md"
+TABLES = runpy.run_path(str(ROOT / "docs/real_model_tables.py"))
+
+
+def test_every_table_of_the_page_is_that_of_the_stored_answers() -> None:
+    text = PAGE.read_text("utf-8")
+    assert re.findall(r"<!-- table (\w+) -->", text) == [
+        *("rows", "pairs", "live", "former", "former_pairs")
+    ]
+    assert TABLES["with_tables"](text) == text
+
+
+def test_shares_and_changes_are_counted_by_hand() -> None:
+    def answers(digits: str) -> dict[str, dict[str, bool]]:
+        return {
+            f"multiple_{number}": {"valid": digit != "0", "strict": digit == "2"}
+            for number, digit in enumerate(digits)
+        }
+
+    # Wilson for 1 of 10: (0.1 + 0.19207 +- 1.96 sqrt(0.009 + 0.0096035)) / 1.38415
+    assert TABLES["share"](answers("1000000000")) == "10.0 % (1.8 to 40.4), strictly 0.0 %"
+    # Of 6 changes one or none is lost by chance in 2 * (1 + 6) / 64 of all cases.
+    paired = TABLES["paired"](answers("1000000"), answers("0211110"))
+    assert paired == "5 gained, 1 lost (p = 0.2)"
+
+
+@pytest.mark.parametrize("model", ["former_forged_tppo_1", "former_all"])
+def test_the_clean_tasks_of_the_former_rows_are_those_of_todays_split(model: str) -> None:
+    calls = TABLES["chosen"](model, "test", ("simple_python", "multiple"))
+    irrelevance = TABLES["chosen"](model, "test", ("irrelevance",))
+    assert (len(calls), len(irrelevance)) == (113, 94)
+
+
+def test_stored_runs_have_the_explained_variance_that_the_page_tells() -> None:
+    low, high = re.search(
+        r"variance was (-?[\d.]+) to (-?[\d.]+) in the stored runs",
+        PAGE.read_text("utf-8").replace("\n", " "),
+    ).groups()
+    values = [
+        value
+        for file in sorted((ROOT / "docs/runs/smollm2").glob("*tppo_*/metrics.jsonl"))
+        + sorted((ROOT / "docs/runs/smollm2").glob("*trial_*/metrics.jsonl"))
+        for line in file.read_text("utf-8").splitlines()
+        if (value := json.loads(line).get("losses/explained_variance")) is not None
+    ]
+    assert (f"{min(values):.2f}", f"{max(values):.2f}") == (low, high)
+    assert sum(value <= 0 for value in values) > 0.75 * len(values)
