@@ -9,31 +9,25 @@ from fctncalling.evaluation.pass_at_k import wilson_interval
 
 DOCS = Path(__file__).parent
 RUNS = DOCS / "runs" / "smollm2"
-SEEDS = (1, 2, 3)
-CURVES = {f"forged_tppo_{seed}": f"TPPO, seed {seed}" for seed in SEEDS}
-CURVES["forged_grpo_1"] = "GRPO, seed 1"
+CURVES = {"forged_tppo_1": "official tasks", "forged_only_tppo_1": "forged tasks"}
 MODELS = {
     "forged": "SFT on\nforged tasks",
-    **{f"forged_tppo_{seed}": f"then TPPO\nseed {seed}" for seed in SEEDS},
-    "forged_grpo_1": "or GRPO\nseed 1",
-    "all": "or SFT on\n590 official",
+    "forged_2": "SFT,\nseed 2",
+    "forged_tppo_1": "then TPPO on\nofficial tasks",
+    "forged_only_tppo_1": "or TPPO on\nforged tasks",
 }
+GROUPS = {"calls": ("simple_python", "multiple"), "irrelevance": ("irrelevance",)}
 
 
-def test_shares() -> dict[str, tuple[int, int]]:
-    """Return (valid, all) of each model's test tasks of simple_python and multiple."""
+def test_shares(categories: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """Return (valid, all) of each model's test tasks of some categories."""
     shares: dict[str, tuple[int, int]] = dict.fromkeys(MODELS, (0, 0))
     for line in (RUNS / "answers.jsonl").read_text(encoding="utf-8").splitlines():
         answer = json.loads(line)
-        if answer["model"] in shares and not answer["id"].startswith("irrelevance"):
+        if answer["model"] in shares and answer["id"].rpartition("_")[0] in categories:
             valid, count = shares[answer["model"]]
             shares[answer["model"]] = (valid + answer["valid"], count + 1)
     return shares
-
-
-def colour(model: str) -> str:
-    """Return the colour of a model's bar: that of its algorithm, grey without one."""
-    return "C0" if "tppo" in model else "C3" if "grpo" in model else "C7"
 
 
 def main() -> None:
@@ -48,20 +42,22 @@ def main() -> None:
         ]
         success = [100 * update["env/success_rate"] for update in updates]
         numbers = [update["update"] for update in updates]
-        style = "--" if "grpo" in run else "-"
-        left.plot(numbers, success, style, marker="o", markersize=3, label=label)
+        left.plot(numbers, success, marker="o", markersize=3, label=label)
     left.legend()
-    left.set(xlabel="update", ylabel="success, %", ylim=(0, 80))
+    left.set(xlabel="update", ylabel="success, %", ylim=(0, 100))
     left.set_xticks(range(2, 19, 4))
-    left.set_title("sampled, official training tasks (drawn near one half)", fontsize=10)
-    for place, (name, (valid, count)) in enumerate(test_shares().items()):
-        share, (low, high) = valid / count, wilson_interval(valid / count, count)
-        right.bar(place, 100 * share, color=colour(name))
-        right.plot([place, place], [100 * low, 100 * high], color="black")
-        right.text(place + 0.05, 100 * share + 1, f"{100 * share:.1f} %")
-    right.set_xticks(range(len(MODELS)), MODELS.values())
-    right.set_ylim(0, 80)
-    right.set_title("greedy, 150 official test tasks, 95 % intervals", fontsize=10)
+    left.set_title("TPPO: sampled, training tasks (drawn near one half)", fontsize=10)
+    for offset, (group, categories) in zip((-0.2, 0.2), GROUPS.items(), strict=True):
+        for place, (valid, count) in enumerate(test_shares(categories).values()):
+            share, (low, high) = valid / count, wilson_interval(valid / count, count)
+            at, colour = place + offset, "C0" if group == "calls" else "C7"
+            right.bar(at, 100 * share, width=0.38, color=colour, label=group if not place else None)
+            right.plot([at, at], [100 * low, 100 * high], color="black", linewidth=1)
+            right.text(at - 0.17, 2, f"{100 * share:.0f}", color="white", fontsize=9)
+    right.set_xticks(range(len(MODELS)), MODELS.values(), fontsize=9)
+    right.set(ylim=(0, 100), ylabel="valid answers, %")
+    right.legend(loc="upper left", fontsize=9)
+    right.set_title("greedy, 150 and 100 official test tasks, 95 % intervals", fontsize=10)
     figure.tight_layout()
     figure.savefig(DOCS / "real_model.png", dpi=100)
 
