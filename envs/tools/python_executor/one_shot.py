@@ -45,8 +45,12 @@ def main(status: int, settings_text: str) -> NoReturn:
     try:
         main_module, confinement, user = prepare(settings)
         if settings.get("greet"):
-            greeting = {"layers": confinement.layers, "missing": confinement.missing, "user": user}
-            greeting["leaves_orphans"] = True  # no zygote, as subreaper, kills what a call left
+            greeting = {
+                "layers": confinement.layers,
+                "missing": confinement.missing,
+                "user": user,
+                "leaves_orphans": True,  # no zygote, as subreaper, kills what a call left
+            }
             os.write(status, json.dumps(greeting).encode())
             leave(0)
         if confinement.missing or user != settings["runs_as"]:
