@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from fctncalling.data.errors import Location, TaskError
 
@@ -27,7 +27,7 @@ class LongLineError(ValueError):
     """A line that is too long to be read into memory."""
 
 
-def bounded_lines(stream: TextIO) -> Iterator[str]:
+def bounded_lines(stream: IO[str]) -> Iterator[str]:
     """Yield the lines of a stream; LongLineError, with its number, for one that has no end."""
     number = 0
     while text := stream.readline(MAX_LINE_CHARS + 1):

@@ -323,8 +323,9 @@ def test_a_missing_grammar_is_told_with_its_cure_and_is_no_answer_s_fault(
         lambda: parse_message(JAVA, "[Desk.open(width=5, label=1)]", executes=False),
         lambda: judge(TASK, "[Desk.open(width=5, label=1)]"),
     ):
-        with pytest.raises(MissingExtra, match=r"pip install 'fctncalling\[java\]'"):
+        with pytest.raises(MissingExtra, match=r"pip install 'fctncalling\[java\]'") as told:
             use()
+        assert told.value.__suppress_context__, "one traceback, not two"
 
 
 @pytest.fixture

@@ -123,6 +123,14 @@ def test_the_config_of_a_run_gives_its_settings(tmp_path: Path) -> None:
         assert re.fullmatch("[0-9a-f]{40}(-dirty)?", versions["commit"])
 
 
+def test_an_unknown_flag_names_the_help_that_lists_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, words in ((train, ["--nope"]), (main, ["score", "--input", "x", "--nope"])):
+        with pytest.raises(SystemExit):
+            command(words)
+        every = "--help-all" if command is train else "--help"
+        assert f"({every} lists every flag)" in capsys.readouterr().err
+
+
 ALIAS_BOMB = "[&a0 {x: 1}, " + ", ".join(
     f"&a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(12)
 )

@@ -35,7 +35,8 @@ def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
 
 
 def _entry(line: Record) -> Record:
-    more = {key: line[key] for key in ("latency", "dataset_path") if key in line}
+    named = ("latency", "dataset_path")
+    more: Record = {key: line[key] for key in named if key in line}
     return {"id": line["id"], "result": _result(line), **more}
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from fctncalling.data.bfcl import task_path
 from fctncalling.data.json_stream import LongLineError, bounded_lines
@@ -97,7 +97,7 @@ def write_records(path: Path, records: Iterable[Record]) -> None:
         raise InputError(f"{path}: cannot be written: {error}") from None
 
 
-def _opened(path: Path, mode: str = "rt", suffix: str | None = None) -> TextIO:
+def _opened(path: Path, mode: str = "rt", suffix: str | None = None) -> IO[str]:
     if (path.suffix if suffix is None else suffix) == ".gz":
         return gzip.open(path, mode, encoding="utf-8")  # type: ignore[return-value]  # text modes only
     return open(path, mode, encoding="utf-8")
