@@ -108,15 +108,15 @@ def whole(tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_stage_stands_before_reinforcement_learning_in_log_and_report(whole: Path) -> None:
     written = lines(whole)
-    assert [line["update"] for line in written] == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert [line["update"] for line in written] == [0, 0, 0, 0, 0, 0, 0, 1, 1]
     assert "base/greedy_success_rate" in written[0]
-    assert [line["sft/step"] for line in written[1:5]] == [1, 2, 3, 4]  # 16 tasks, in fours
+    assert [line["sft/step"] for line in written[1:6]] == [1, 2, 3, 4, 5]  # 17 tasks, in fours
     assert {"sft/loss", "sft/grad_norm", "sft/learning_rate"} <= written[1].keys()
-    assert "eval/greedy_success_rate" in written[5]
+    assert "eval/greedy_success_rate" in written[6]
     evaluation = json.loads((run_folder(whole) / "evaluation.json").read_text("utf-8"))
     assert evaluation["base"]["greedy"] == written[0]["base/greedy_success_rate"]
-    assert evaluation["before"]["greedy"] == written[5]["eval/greedy_success_rate"]
-    assert (evaluation["sft_steps"], evaluation["updates"]) == (4, 1)
+    assert evaluation["before"]["greedy"] == written[6]["eval/greedy_success_rate"]
+    assert (evaluation["sft_steps"], evaluation["updates"]) == (5, 1)
     assert evaluation["prompt_style"] == "bfcl"
 
 
@@ -148,13 +148,13 @@ def test_after_ctrl_c_amid_the_stage_its_end_alone_and_the_run_that_follows_are_
         patch.setattr(SupervisedLearner, "compute_gradient", interrupted)
         assert main(command) == 130
     said = capsys.readouterr().out
-    assert "Interrupted after 3 of 4 supervised steps" in said
+    assert "Interrupted after 3 of 5 supervised steps" in said
     assert "sft_000003" in said
     assert main([*command, "--num_updates=0", "--resume"]) == 0
     evaluation = json.loads((run_folder(tmp_path) / "evaluation.json").read_text("utf-8"))
     assert evaluation["before"] == evaluation["after"]
     said = capsys.readouterr().out
-    assert "Supervised fine-tuning took 4 steps" in said
+    assert "Supervised fine-tuning took 5 steps" in said
     assert "learned from" not in said
     assert (run_folder(tmp_path) / "checkpoints" / "last").resolve().name == "update_000000"
     assert main([*command, "--resume"]) == 0

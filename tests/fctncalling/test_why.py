@@ -127,7 +127,7 @@ def test_several_categories_are_led_by_a_table_of_their_main_causes(
     assert all(line.endswith("fenced code 100 %") for line in table[1:])
 
 
-def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
+def test_a_reader_that_stops_reading_ends_it_without_a_word(tmp_path: Path) -> None:
     path = write_answers(tmp_path, newline_separated, "lines")
     program = Path(__file__).parents[2] / "evaluate_fctncalling.py"
     command = [sys.executable, str(program), "why", str(path), "--examples", "999"]
@@ -136,7 +136,7 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == 0
+    assert process.returncode == 141  # as a shell says of a program that SIGPIPE ends
 
 
 @pytest.mark.parametrize(
