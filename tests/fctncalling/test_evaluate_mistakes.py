@@ -84,7 +84,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ),
     ({"tasks.json": [{**TURNS, "involved_classes": ["Mine"]}]}, LINT, 'no tool is called "Mine"'),
     ({"tasks.json": [{**TURNS, "involved_classes": ["my.Mine"]}]}, LINT, "--allow_task_tools"),
-    ({"tasks.json": [TURNS]}, (*LINT, "--tools", "Mine=my:Mine"), "or in one that PYTHONPATH names"),
+    ({"tasks.json": [TURNS]}, (*LINT, "--tools", "Mine=my:Mine"), "in one that PYTHONPATH names"),
     (
         {"tasks.json": [TURNS]},
         (*LINT, "--tools", "my:Mine"),
