@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Any
@@ -113,3 +115,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if official_data_folder().is_dir():
         (root / "bfcl" / "data").symlink_to(official_data_folder())
     return SharedFolder(root)
+
+
+@pytest.fixture(autouse=True)
+def _own_modules_of_one_test() -> Iterator[None]:
+    """Forget the modules of a test's own folder: commands put that on Python's path."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for name in ("my_tools", "my_reward", "my_rewards"):
+        sys.modules.pop(name, None)

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def commands(section: str, begins: str) -> list[str]:
 
 
 @pytest.fixture
-def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the section's files where the test then stands, as its reader does."""
     module, script = blocks(OWN, "python")
     assert module.startswith("# my_tools.py\n")
@@ -68,8 +67,6 @@ def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     exec(script, {})
-    yield
-    sys.modules.pop("my_tools", None)
 
 
 @pytest.mark.usefixtures("_own_files")
