@@ -55,7 +55,7 @@ def main() -> None:
             right.plot([at, at], [100 * low, 100 * high], color="black", linewidth=1)
             right.text(at - 0.17, 2, f"{100 * share:.0f}", color="white", fontsize=9)
     right.set_xticks(range(len(MODELS)), MODELS.values(), fontsize=9)
-    right.set(ylim=(0, 100), ylabel="valid answers, %")
+    right.set(ylim=(0, 115), ylabel="valid answers, %")
     right.legend(loc="upper left", fontsize=9)
     right.set_title("greedy, 150 and 100 official test tasks, 95 % intervals", fontsize=10)
     figure.tight_layout()
